@@ -1,0 +1,45 @@
+"""Say which packages that pyproject.toml needs are missing or too old in this Python; exit status 2 if any."""
+
+import re
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+def unmet(requirements: list[str]) -> list[str]:
+    """Of `name>=floor` requirements those that are not installed, each with what was found."""
+    problems = []
+    for requirement in requirements:
+        name, floor = requirement.split(">=")
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            problems.append(f"{requirement} (missing)")
+            continue
+        if _numbers(found) < _numbers(floor):
+            problems.append(f"{requirement} (found {found})")
+    return problems
+
+
+def _numbers(text: str) -> list[int]:
+    """[2, 13, 0] of 2.13.0+cpu."""
+    return [int(number) for number in re.findall(r"\d+", text.partition("+")[0])]
+
+
+def main() -> int:
+    """Check what running needs; the tools of `make check` say themselves when they are missing."""
+    problems = unmet(tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
+    if not problems:
+        return 0
+    names = " ".join(f'"{problem.split(" ")[0]}"' for problem in problems)
+    print(f"error: {sys.executable} lacks {', '.join(problems)}", file=sys.stderr)
+    print(f"Install them: {sys.executable} -m pip install -c constraints.txt {names}", file=sys.stderr)
+    print("Or let `make setup` make an environment of its own in .venv.", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
