@@ -1,0 +1,236 @@
+"""The configuration is strict, and says where it is wrong and what is right."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.config import (
+    Config,
+    FilePair,
+    ModelConfig,
+    differences,
+    dump_config,
+    fingerprint,
+    json_schema,
+    load_config,
+)
+from transformer_mt.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+SMALL = """\
+data_dir: data/x
+run_dir: runs/x
+corpus:
+  source_language: en
+  target_language: de
+  train: text/train
+  valid: text/valid
+  test:
+    news: text/news
+model:
+  d_model: 64
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A function that loads SMALL with lines after it, or with one text in place of another."""
+
+    def load(*overrides: str, more: str = "", change: tuple[str, str] = ("", ""), section: str | None = None) -> Config:
+        path = tmp_path / "x.yaml"
+        path.write_text(SMALL.replace(*change) + more, encoding="utf-8")
+        return load_config(path, overrides, section)
+
+    return load
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_loads_and_survives_being_written(path, tmp_path):
+    config = load_config(path)
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(dump_config(config), encoding="utf-8")
+    assert load_config(copy) == config
+    # Nothing is left to defaults that may change one day.
+    assert copy.read_text(encoding="utf-8").count("adam_epsilon: ") == 1
+
+
+def test_there_are_configurations():
+    assert "demo_en_de" in [path.stem for path in CONFIGS]
+
+
+def test_schema_of_the_editors_is_current():
+    # `make schema` writes it.
+    assert (ROOT / "configs/schema.json").read_text(encoding="utf-8") == json_schema()
+
+
+def test_schema_holds_keys_and_their_meaning():
+    sections = json.loads(json_schema())["$defs"]
+    assert sections["DecodingConfig"]["properties"]["beam_size"]["default"] == 4
+    assert "Vaswani" not in sections["DecodingConfig"]["description"]
+    assert "Wu et al." in sections["DecodingConfig"]["properties"]["length_penalty"]["description"]
+
+
+class TestValues:
+    def test_defaults_are_the_papers(self, load):
+        config = load(change=("64", "512"))
+        assert config.model == ModelConfig()
+        assert (config.model.ffn_dim, config.model.num_heads, config.training.adam_beta2) == (2048, 8, 0.98)
+
+    @pytest.mark.parametrize("number", ["3e-4", "3.0e-4", "0.0003", "3E-4", "+3e-04"])
+    def test_small_numbers_are_numbers(self, load, number):
+        assert load(more=f"training:\n  peak_lr: {number}\n").training.peak_lr == 3e-4
+        assert load(f"training.peak_lr={number}").training.peak_lr == 3e-4
+
+    def test_overrides_go_in_order_into_their_section(self, load):
+        config = load("training.max_steps=7", "run_dir=runs/y", "training.max_steps=8", "corpus.test={a: b, c: d}")
+        assert (config.training.max_steps, config.run_dir) == (8, "runs/y")
+        assert config.corpus.test == {"a": "b", "c": "d"}
+        # What is not named stays.
+        assert (config.model.d_model, config.data_dir) == (64, "data/x")
+
+    def test_a_key_without_a_dot_is_of_the_stages_section(self, load):
+        config = load("beam_size=7", "run_dir=runs/z", "decoding.length_penalty=0", section="decoding")
+        assert (config.decoding.beam_size, config.run_dir, config.decoding.length_penalty) == (7, "runs/z", 0)
+
+    def test_a_stage_takes_no_other_section_s_settings(self, load):
+        with pytest.raises(ConfigError, match=r"override model\.dropout=0: only settings of decoding"):
+            load("model.dropout=0", section="decoding")
+
+    def test_two_files_make_a_split(self, load):
+        config = load("corpus.train={source: a.en, target: b.de}")
+        assert config.corpus.train == FilePair(source="a.en", target="b.de")
+
+    def test_settings_cannot_be_changed_afterwards(self, load):
+        with pytest.raises(ValueError, match="frozen"):
+            load().model.d_model = 128
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            ("training:\n  warmup_stpes: 5\n", r"x\.yaml:13: training\.warmup_stpes: no such key.*'warmup_steps'"),
+            ("trainign:\n  seed: 5\n", r"x\.yaml:12: trainign: no such key\. Did you mean 'training'\?"),
+            ("warmup_steps: 5\n", r"x\.yaml:12: warmup_steps: no such key\. Did you mean 'training\.warmup_steps'\?"),
+            ("averaging:\n  zzz: 5\n", r"x\.yaml:13: averaging\.zzz: no such key\. Allowed: checkpoints, choose"),
+            ("run_dir: runs/y\n", r"x\.yaml:12: run_dir is given twice"),
+            ("training:\n  seed: 1\n  seed: 1\n", r"x\.yaml:14: seed is given twice"),
+            ("training:\n  precision: fp8\n", r"x\.yaml:13: training\.precision is 'fp8'; .*'auto', 'fp32' or 'bf16'"),
+            ("training:\n  max_steps: 0\n", r"x\.yaml:13: training\.max_steps is 0; .*greater than 0"),
+            ("training:\n  max_steps: many\n", r"x\.yaml:13: training\.max_steps is 'many'; .*integer"),
+            ("training:\n  max_steps: 1.5\n", r"x\.yaml:13: training\.max_steps is 1\.5; .*integer"),
+            ("training:\n  label_smoothing: 1\n", r"x\.yaml:13: training\.label_smoothing is 1; .*less than 1"),
+            ("training: 3\n", r"x\.yaml:12: training is 3"),
+            ("training: {\n", r"x\.yaml: is not YAML"),
+        ],
+    )
+    def test_name_file_line_and_what_is_right(self, load, more, message):
+        with pytest.raises(ConfigError, match=message):
+            load(more=more)
+
+    @pytest.mark.parametrize(
+        ("override", "message"),
+        [
+            ("beam_sise=5", r"override beam_sise=5: decoding\.beam_sise: no such key\. Did you mean 'beam_size'\?"),
+            ("decoding.beam=4", r"override .*: decoding\.beam: no such key\. Did you mean 'beam_size'\?"),
+            ("beam_size", r"beam_size: is not an override; write key=value"),
+            ("=5", r"=5: is not an override"),
+            ("beam_size=four", r"override beam_size=four: decoding\.beam_size is 'four'; .*integer"),
+            ("length_penalty=-1", r"override length_penalty=-1: .*greater than or equal to 0"),
+            ("run_dir=[", r"override run_dir=\[: is not YAML"),
+        ],
+    )
+    def test_name_the_override(self, load, override, message):
+        with pytest.raises(ConfigError, match=message):
+            load(override, section="decoding")
+
+    @pytest.mark.parametrize(
+        ("override", "message"),
+        [
+            ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
+            ("model=4", r"model is 4; it must be a section"),
+            ("corpus.revision=1234567", r"corpus\.revision is 1234567; .*reads it as a number: put it in quotes"),
+            (
+                "corpus.train={source: a, targt: b}",
+                r"train\.target: is missing.*\n.*train\.targt: no such key.*'target'",
+            ),
+            ("training.peak_lr=.inf", r"training\.peak_lr is inf; .*finite"),
+            ("tokenizer.vocab_size=5", r"tokenizer\.vocab_size is 5; .*greater than 260"),
+            ("training.tokens_per_batch=10", r"tokens_per_batch=10 has no room for a sentence"),
+            ("training={? [a] : b}", r"a key must be a word"),
+            ("training=&a {x: *a}", r"contains itself|is not YAML|no such key"),
+            ("training=\x07", r"is not YAML"),
+            ("run_dir=''", r"run_dir is ''; .*at least 1 character"),
+        ],
+    )
+    def test_explain_the_value(self, load, override, message):
+        with pytest.raises(ConfigError, match=message) as raised:
+            load(override)
+        assert "valid string" not in str(raised.value) or "quotes" in str(raised.value)
+
+    def test_norwegian_is_explained(self, load):
+        message = r"x\.yaml:4: corpus\.source_language is False; .*bare no, on or yes.*put it in quotes"
+        with pytest.raises(ConfigError, match=message):
+            load(change=("source_language: en", "source_language: no"))
+        assert load(change=("source_language: en", "source_language: 'no'")).corpus.source_language == "no"
+
+    def test_missing_keys_are_all_named(self, tmp_path):
+        path = tmp_path / "x.yaml"
+        path.write_text("corpus:\n  train: a\n")
+        with pytest.raises(ConfigError) as error:
+            load_config(path)
+        for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid", "corpus.test"):
+            assert f" {key}: is missing, and has no default" in str(error.value)
+
+    @pytest.mark.parametrize("content", [b"", b"- a\n", b"text", b"\xff\xfe"])
+    def test_other_files_are_no_configuration(self, tmp_path, content):
+        path = tmp_path / "x.yaml"
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"x\.yaml: "):
+            load_config(path)
+
+    def test_missing_file_is_named(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
+            load_config(tmp_path / "none.yaml")
+
+    @pytest.mark.parametrize(
+        ("overrides", "message"),
+        [
+            (["model.num_heads=3"], "num_heads=3 does not divide d_model=64"),
+            (["model.d_model=15", "model.num_heads=5"], "d_model=15 is odd"),
+            (["tokenizer.joint=false"], "tied_embeddings=all needs one vocabulary.*tokenizer.joint=true"),
+            (["corpus.max_length=2000"], "corpus.max_length=2000 is more than model.max_positions=1024"),
+            (["averaging.checkpoints=9"], "averaging.checkpoints=9 is more than training.keep_last=5"),
+        ],
+    )
+    def test_impossible_combinations_are_refused(self, load, overrides, message):
+        with pytest.raises(ConfigError, match=message):
+            load(*overrides)
+
+
+class TestComparison:
+    def test_differences_name_old_and_new(self, load):
+        old, new = load(), load("training.max_steps=7", "corpus.dataset=a/b", "corpus.test={talks: t}")
+        assert differences(old, new) == [
+            "corpus.dataset: None, now a/b",
+            "corpus.test.news: text/news, now None",
+            "corpus.test.talks: None, now t",
+            "training.max_steps: 100000, now 7",
+        ]
+        assert differences(old, load()) == []
+
+    def test_fingerprint_is_of_content_alone(self, load):
+        config, same, other = load(), load(), load("model.dropout=0.2")
+        assert fingerprint(config.model, "text") == fingerprint(same.model, "text")
+        prints = [
+            fingerprint(config.model, "text"),
+            fingerprint(other.model, "text"),
+            fingerprint(config.model, "Text"),
+            fingerprint(config.model),
+            fingerprint(config.model, "te", "xt"),
+            fingerprint("text", config.model),
+        ]
+        assert len(set(prints)) == len(prints)
+        assert all(len(found) == 64 for found in prints)

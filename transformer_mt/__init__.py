@@ -1,0 +1,3 @@
+"""Trainer of the Transformer for machine translation."""
+
+__version__ = "0.1.0"

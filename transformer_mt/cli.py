@@ -1,0 +1,35 @@
+"""What all commands share: help with an example, and how they end."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from transformer_mt.errors import UserError
+
+
+def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
+    """An argument parser whose help says what the stage reads and writes, and shows an example."""
+    return argparse.ArgumentParser(
+        prog=f"python -m transformer_mt.{stage}",
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
+    """The exit status of `main`: 2 and a message for a mistake of the user's, 130 after Ctrl-C."""
+    try:
+        return main(argv)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader has gone (as in `| head`). Nothing is left to flush to it when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE

@@ -1,0 +1,389 @@
+"""Every setting: its default, meaning, unit and check. Reads YAML, applies `key=value` overrides."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from transformer_mt.errors import ConfigError
+
+
+class Section(BaseModel):
+    """Frozen; unknown keys and values of another type are errors."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class FilePair(Section):
+    """Two files of parallel text, aligned by line."""
+
+    source: str
+    target: str
+
+
+Split = str | FilePair
+
+
+class CorpusConfig(Section):
+    """Which sentence pairs there are, and which of them are left out of training."""
+
+    source_language: str
+    """Language code: the suffix of the files, the column of a hub data set."""
+    target_language: str
+    """Language code, likewise; also chooses the tokenisation of BLEU."""
+    dataset: str | None = None
+    """Hub data set, as in datasets.load_dataset; null for local files."""
+    subset: str | None = None
+    """Configuration of the hub data set, where it has several."""
+    revision: str | None = None
+    """Commit or tag of the hub data set; null takes the newest."""
+    train: Split
+    """A split of the hub data set; or, of local files, either the common prefix of
+    PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
+    valid: Split
+    """Likewise."""
+    test: dict[str, Split]
+    """Name to split, likewise."""
+    max_length: PositiveInt = 256
+    """Subword pieces; a training pair with a longer side is left out and counted."""
+    max_ratio: PositiveFloat = 4.0
+    """Subword pieces of the longer side by those of the shorter; above, the pair is left out and counted."""
+
+
+class TokenizerConfig(Section):
+    """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
+
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    vocab_size: int = Field(default=32000, gt=260)
+    """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
+    joint: bool = True
+    """One vocabulary for both languages, or one each."""
+    character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
+    """Share of the text's characters that become pieces; the rest is spelled in bytes."""
+    sample_sentences: PositiveInt = 2_000_000
+    """At most so many lines of each side are read to train it, evenly spaced over the corpus."""
+
+
+class ModelConfig(Section):
+    """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
+
+    encoder_layers: PositiveInt = 6
+    decoder_layers: PositiveInt = 6
+    d_model: PositiveInt = 512
+    ffn_dim: PositiveInt = 2048
+    num_heads: PositiveInt = 8
+    norm: Literal["post", "pre"] = "post"
+    """Layer norm after each residual sum, as in the paper; or before each sub-layer and once at the end."""
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """On the output of each sub-layer and on the sums of embeddings and positions."""
+    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """On attention weights; the paper has none."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """One matrix for source, target and output; for target and output; or three."""
+    max_positions: PositiveInt = 1024
+    """Subword pieces; a longer sentence is refused."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"num_heads={self.num_heads} does not divide d_model={self.d_model}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model={self.d_model} is odd, but sinusoids come in pairs")
+        return self
+
+
+class TrainingConfig(Section):
+    """One run of updates."""
+
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    device: str = "auto"
+    """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
+    hardware, as GPUs and the newer server CPUs do."""
+    num_threads: NonNegativeInt = 0
+    """CPU threads; 0 takes one a core."""
+    max_steps: PositiveInt = 100_000
+    """Updates."""
+    tokens_per_batch: PositiveInt = 25_000
+    """Positions of a micro-batch on its longer side, padding included: memory grows with it."""
+    micro_batches_per_update: PositiveInt = 1
+    """Gradients of so many are summed before the weights move."""
+    label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
+    schedule: Literal["inverse_sqrt", "linear"] = "inverse_sqrt"
+    """After the warm-up: the paper's 1/sqrt(step), or straight down to 0 at max_steps."""
+    peak_lr: PositiveFloat = 7e-4
+    """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
+    warmup_steps: PositiveInt = 4000
+    """Updates; 1 means no warm-up."""
+    adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
+    adam_epsilon: PositiveFloat = 1e-9
+    clip_norm: NonNegativeFloat = 0.0
+    """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
+    log_every: PositiveInt = 50
+    """Updates between lines of log.jsonl."""
+    validate_every: PositiveInt = 1000
+    """Updates."""
+    save_every: PositiveInt = 1000
+    """Updates."""
+    keep_last: PositiveInt = 5
+    """Newest checkpoints that stay; the best one stays besides."""
+    metric: Literal["bleu", "nll"] = "bleu"
+    """Of the validation set: chooses the best checkpoint."""
+    patience: NonNegativeInt = 0
+    """Stop after so many validations without a better metric; 0 never stops early."""
+    valid_sentences: NonNegativeInt = 0
+    """Of the validation set, decoded greedily for BLEU; 0 takes all."""
+
+
+class AveragingConfig(Section):
+    """Which checkpoints' weights are averaged into the model."""
+
+    checkpoints: PositiveInt = 5
+    """The newest so many, or the best alone."""
+    choose: Literal["last", "best"] = "last"
+
+
+class DecodingConfig(Section):
+    """Search; beam_size 1 is greedy."""
+
+    beam_size: PositiveInt = 4
+    length_penalty: NonNegativeFloat = 0.6
+    """alpha in ((5 + length) / 6) ** alpha, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
+    max_extra_length: NonNegativeInt = 50
+    """A translation has at most so many pieces more than its source."""
+    tokens_per_batch: PositiveInt = 4096
+    """Source positions of a batch, padding included, times the width of the beam."""
+
+
+class Config(Section):
+    """One experiment."""
+
+    data_dir: str = Field(min_length=1)
+    """Where `prepare` writes and `train` reads."""
+    run_dir: str = Field(min_length=1)
+    """Where `train` writes, and all stages after it."""
+    corpus: CorpusConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    averaging: AveragingConfig = AveragingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
+            raise ValueError(
+                "model.tied_embeddings=all needs one vocabulary for both languages: "
+                "set tokenizer.joint=true, or tie only 'target'"
+            )
+        if self.corpus.max_length > self.model.max_positions:
+            raise ValueError(
+                f"corpus.max_length={self.corpus.max_length} is more than "
+                f"model.max_positions={self.model.max_positions}"
+            )
+        if self.training.tokens_per_batch < self.corpus.max_length:
+            raise ValueError(
+                f"training.tokens_per_batch={self.training.tokens_per_batch} has no room for a sentence of "
+                f"corpus.max_length={self.corpus.max_length}"
+            )
+        if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
+            raise ValueError(
+                f"averaging.checkpoints={self.averaging.checkpoints} is more than "
+                f"training.keep_last={self.training.keep_last} keeps"
+            )
+        return self
+
+
+class _Reader(yaml.SafeLoader):
+    """YAML 1.1, but 3e-4 is a number and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"{self.name}:{line}: a key must be a word")
+            if key_node.value in seen:
+                raise ConfigError(f"{self.name}:{line}: {key_node.value} is given twice; keep one of them")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+_Reader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
+    """Read a YAML file and apply `key=value` overrides, in order.
+
+    If a section is named, only its keys can be overridden, with or without its name before them, and those
+    of the top.
+    Raises ConfigError: file and line or override, key, what is wrong, what is allowed.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a YAML file, as in configs/") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
+    values, lines = _parse(text, str(path))
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds no `key: value` lines")
+    where = {key: f"{path}:{line}" for key, line in lines.items()}
+    for override in overrides:
+        key, value = _override(override, section)
+        _assign(values, key, value)
+        where[tuple(key)] = f"override {override}"
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        mistakes = [_explain(e, where, str(path)) for e in error.errors() if not _of_the_other_branch(e)]
+        raise ConfigError("\n".join(mistakes)) from None
+
+
+def dump_config(config: Config) -> str:
+    """YAML with every default written out."""
+    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+
+
+def fingerprint(*parts: BaseModel | str) -> str:
+    """Hash of settings and texts: the same parts, the same 64 hexadecimal digits."""
+    content = [part if isinstance(part, str) else part.model_dump() for part in parts]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """One `key: old value, now new value` for each setting that differs."""
+    old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
+    return [
+        f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
+        for key in sorted(old_values.keys() | new_values.keys())
+        if old_values.get(key) != new_values.get(key)
+    ]
+
+
+def json_schema() -> str:
+    """JSON schema of a configuration file, for editors."""
+    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return flat
+
+
+def _parse(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
+    """The values of a YAML text, and the line of each key."""
+    try:
+        loader = _Reader(text)
+        loader.name = name
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: is not YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: a value contains itself (an alias, *, inside of its anchor, &)") from None
+
+
+def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield (*path, str(key.value)), key.start_mark.line + 1
+            yield from _lines(value, (*path, str(key.value)))
+
+
+def _override(override: str, section: str | None) -> tuple[list[str], Any]:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{override}: is not an override; write key=value, as in training.max_steps=200")
+    path = key.split(".")
+    if section and len(path) == 1 and key not in Config.model_fields:
+        path = [section, *path]
+    if section and len(path) > 1 and path[0] != section:
+        raise ConfigError(f"override {override}: only settings of {section} can be given here")
+    return path, _parse(text, f"override {override}")[0]
+
+
+def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for key in path[:-1]:
+        inner = values.get(key)
+        if not isinstance(inner, dict):
+            inner = values[key] = {}
+        values = inner
+    values[path[-1]] = value
+
+
+def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
+    path = _shown_path(error)
+    known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
+    key = ".".join(path)
+    if error["type"] == "extra_forbidden":
+        return f"{known}: {key}: no such key.{_suggestion(path)}"
+    if error["type"] == "missing":
+        return f"{known}: {key}: is missing, and has no default"
+    if error["type"] == "value_error":
+        # About several keys of a section: where one of them was overridden, that is the likely cause.
+        overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
+        return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
+    if error["type"] == "model_type":
+        return f"{known}: {key} is {error['input']!r}; it must be a section: keys with values below it"
+    message = error["msg"][0].lower() + error["msg"][1:]
+    hint = ""
+    if isinstance(error["input"], bool):
+        hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
+    elif error["type"] == "string_type" and isinstance(error["input"], int | float):
+        hint = ". YAML reads it as a number: put it in quotes"
+    return f"{known}: {key} is {error['input']!r}; {message}{hint}"
+
+
+def _of_the_other_branch(error: ErrorDetails) -> bool:
+    """Whether this says that a pair of files is no text: what is wrong with the pair is said besides."""
+    return error["loc"][-1:] == ("str",) and isinstance(error["input"], dict)
+
+
+def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
+    """The path of the key in the file: without the branches of a union."""
+    return tuple(str(part) for part in error["loc"] if part not in ("str", FilePair.__name__))
+
+
+def _suggestion(path: tuple[str, ...]) -> str:
+    """The nearest key at the same place, or else the same key in another section."""
+    sections = {name: f.default for name, f in Config.model_fields.items() if isinstance(f.default, Section)}
+    places: dict[str, type[BaseModel]] = {"": Config, "corpus": CorpusConfig}
+    places |= {name: type(default) for name, default in sections.items()}
+    places |= {"corpus.train": FilePair, "corpus.valid": FilePair}
+    here = places.get(".".join(path[:-1]))
+    if here is not None:
+        nearest = difflib.get_close_matches(path[-1], here.model_fields, n=1)
+        if nearest:
+            return f" Did you mean '{nearest[0]}'?"
+    elsewhere = [f"{name}.{path[-1]}" for name, place in places.items() if name and path[-1] in place.model_fields]
+    if elsewhere:
+        return f" Did you mean '{elsewhere[0]}'?"
+    return f" Allowed: {', '.join(here.model_fields)}." if here is not None else ""

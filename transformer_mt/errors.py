@@ -1,0 +1,29 @@
+"""What a user can mend: every error here ends a command with status 2, its message and no traceback."""
+
+
+class UserError(ValueError):
+    """The message says what is wrong, where, and what to do."""
+
+
+class ConfigError(UserError):
+    """A key or a value of the configuration."""
+
+
+class CorpusError(UserError):
+    """Parallel text, or what `prepare` made of it."""
+
+
+class TokenizerError(UserError):
+    """A subword model that cannot be trained or read."""
+
+
+class CheckpointError(UserError):
+    """A run, a checkpoint or a model directory."""
+
+
+class TranslationError(UserError):
+    """A line that cannot be translated."""
+
+
+class EvaluationError(UserError):
+    """Hypotheses and references that cannot be scored."""
