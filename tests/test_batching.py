@@ -1,0 +1,189 @@
+"""Every pair once an epoch, no batch over its budget, an order that depends on seed and epoch alone."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.data.batching import (
+    Batch,
+    Position,
+    collate,
+    epoch_batches,
+    ordered_batches,
+    training_batches,
+)
+from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.errors import ConfigError
+from transformer_mt.vocabulary import BOS, EOS, PAD
+
+MakeCorpus = Callable[[list[int], list[int]], EncodedCorpus]
+
+
+@pytest.fixture
+def make_corpus(tmp_path: Path) -> MakeCorpus:
+    """A corpus of random ids with these lengths of its sources and targets, EOS included."""
+
+    def make(sources: list[int], targets: list[int]) -> EncodedCorpus:
+        generator = np.random.default_rng(len(sources))
+
+        def sentence(length: int) -> list[int]:
+            return [*generator.integers(4, 1000, length - 1).tolist(), EOS]
+
+        rows = [(sentence(s), sentence(t)) for s, t in zip(sources, targets, strict=True)]
+        write_encoded(tmp_path / "corpus", rows, 1000, 1000)
+        return EncodedCorpus.load(tmp_path / "corpus")
+
+    return make
+
+
+def lognormal(count: int, seed: int, largest: int = 100) -> tuple[list[int], list[int]]:
+    generator = np.random.default_rng(seed)
+    sources = np.clip(np.exp(generator.normal(2.5, 0.6, count)).round(), 1, largest)
+    targets = np.clip((sources * np.exp(generator.normal(0, 0.2, count))).round(), 1, largest)
+    return sources.astype(int).tolist(), targets.astype(int).tolist()
+
+
+def sentence_of(corpus: EncodedCorpus, side: str, pair: int) -> list[int]:
+    text = corpus.source if side == "source" else corpus.target
+    return [int(i) for i in text.ids[text.offsets[pair] : text.offsets[pair + 1]]]
+
+
+def batch_in_plain_lists(corpus: EncodedCorpus, pairs: list[int]) -> Batch:
+    """`collate`, slow and obvious."""
+
+    def padded(rows: list[list[int]]) -> torch.Tensor:
+        longest = max(len(row) for row in rows)
+        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+
+    targets = [sentence_of(corpus, "target", pair) for pair in pairs]
+    return Batch(
+        source_BS=padded([sentence_of(corpus, "source", pair) for pair in pairs]),
+        decoder_input_BT=padded([[BOS, *target[:-1]] for target in targets]),
+        labels_BT=padded(targets),
+        pairs_B=torch.tensor(pairs),
+        num_labels=sum(len(target) for target in targets),
+    )
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    for name in ("source_BS", "decoder_input_BT", "labels_BT", "pairs_B"):
+        ours, theirs = getattr(one, name), getattr(other, name)
+        assert ours.dtype == theirs.dtype == torch.int64
+        assert torch.equal(ours, theirs), name
+    assert one.num_labels == other.num_labels
+
+
+def positions(batch: Batch) -> int:
+    return len(batch.pairs_B) * max(batch.source_BS.shape[1], batch.labels_BT.shape[1])
+
+
+def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(300, seed=1))
+    generator = np.random.default_rng(2)
+    for size in (1, 2, 7, 300):
+        pairs = generator.permutation(300)[:size]
+        assert_same(collate(corpus, pairs), batch_in_plain_lists(corpus, pairs.tolist()))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_pair_once_and_no_batch_over_its_budget(make_corpus: MakeCorpus, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    sources, targets = lognormal(int(generator.integers(1, 3000)), seed)
+    budget = max(sources + targets) + int(generator.integers(0, 400))
+    corpus = make_corpus(sources, targets)
+    for epoch in range(2):
+        batches = epoch_batches(corpus, budget, seed, epoch)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(corpus)))
+        assert all(positions(collate(corpus, pairs)) <= budget for pairs in batches)
+
+
+def test_batches_are_as_large_as_the_budget_lets_them_be(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus([10] * 95, [7] * 95)
+    assert sorted(len(pairs) for pairs in epoch_batches(corpus, 209, 1, 0)) == [15] + [20] * 4
+    assert [len(batch.pairs_B) for batch in ordered_batches(corpus, 209)] == [20] * 4 + [15]
+
+
+def test_little_is_padding(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(20_000, seed=3))
+    real = len(corpus.source.ids) + len(corpus.target.ids)
+    batches = epoch_batches(corpus, 4096, 1, 0)
+    padded = [collate(corpus, pairs) for pairs in batches]
+    assert real / sum(batch.source_BS.numel() + batch.labels_BT.numel() for batch in padded) > 0.9
+    assert sum(map(positions, padded)) / (len(padded) * 4096) > 0.95
+
+
+def test_the_order_is_a_function_of_seed_and_epoch(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(2000, seed=4))
+    orders = {}
+    for key in [(1, 0), (1, 1), (2, 0)]:
+        orders[key] = np.concatenate(epoch_batches(corpus, 500, *key)).tolist()
+        np.random.default_rng().random()  # no other generator has a part in it
+        assert orders[key] == np.concatenate(epoch_batches(corpus, 500, *key)).tolist()
+    assert len({tuple(order) for order in orders.values()}) == 3
+
+
+def test_neighbours_of_one_epoch_are_apart_in_another(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus([8] * 4000, [8] * 4000)
+    first, second = ({frozenset(p.tolist()) for p in epoch_batches(corpus, 64, 1, epoch)} for epoch in (0, 1))
+    assert len(first & second) == 0
+
+
+def test_short_and_long_batches_are_mixed(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(5000, seed=5))
+    longest = [collate(corpus, pairs).source_BS.shape[1] for pairs in epoch_batches(corpus, 1000, 1, 0)]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
+    assert longest != sorted(longest)
+
+
+def test_going_on_from_any_position_is_going_on(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(200, seed=6))
+    per_epoch = len(epoch_batches(corpus, 400, 1, 0))
+    uninterrupted = list(islice(training_batches(corpus, 400, 1, Position()), 3 * per_epoch))
+    for taken, (_, position) in enumerate(uninterrupted[: 2 * per_epoch], start=1):
+        resumed = islice(training_batches(corpus, 400, 1, position), 3)
+        for (ours, after), (batch, expected) in zip(resumed, uninterrupted[taken:], strict=False):
+            assert_same(ours, batch)
+            assert after == expected
+
+
+def test_epochs_follow_each_other(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(200, seed=7))
+    batches = [epoch_batches(corpus, 400, 1, epoch) for epoch in range(3)]
+    expected = [pairs.tolist() for epoch in batches for pairs in epoch]
+    stream = islice(training_batches(corpus, 400, 1, Position()), len(expected))
+    assert [batch.pairs_B.tolist() for batch, _ in stream] == expected
+    resumed = training_batches(corpus, 400, 1, Position(epoch=1, batch=2))
+    assert next(resumed)[0].pairs_B.tolist() == batches[1][2].tolist()
+
+
+def test_ordered_batches_have_every_pair_once_the_shortest_first(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(500, seed=8))
+    batches = list(ordered_batches(corpus, 300))
+    assert sorted(pair for batch in batches for pair in batch.pairs_B.tolist()) == list(range(500))
+    assert all(positions(batch) <= 300 for batch in batches)
+    longest = [max(batch.source_BS.shape[1], batch.labels_BT.shape[1]) for batch in batches]
+    assert longest == sorted(longest)
+
+
+@pytest.mark.parametrize(("sources", "targets"), [([3, 9], [3, 2]), ([3, 2], [3, 9])])
+def test_a_pair_over_the_budget_is_named(make_corpus: MakeCorpus, sources: list[int], targets: list[int]) -> None:
+    corpus = make_corpus(sources, targets)
+    message = r"training\.tokens_per_batch=8 is less than the 9 pieces of pair 1"
+    with pytest.raises(ConfigError, match=message):
+        epoch_batches(corpus, 8, 1, 0)
+    with pytest.raises(ConfigError, match=message):
+        next(ordered_batches(corpus, 8))
+    assert len(epoch_batches(corpus, 9, 1, 0)) == 2
+
+
+def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(*lognormal(20, seed=9))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    batch = collate(corpus, np.arange(20))
+    moved = batch.to(device)
+    assert moved.source_BS.device.type == device.type
+    assert_same(moved.to(torch.device("cpu")), batch)

@@ -1,0 +1,147 @@
+"""Batches of token ids: a budget of positions, and a shuffled order that can be taken up again.
+
+B sentences, S source positions, T target positions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.errors import ConfigError
+from transformer_mt.vocabulary import BOS, PAD
+
+Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
+
+_BATCHES_PER_POOL = 100  # sorted together: more means less padding, and batches that are less random
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs of a corpus, padded on the right. Each sentence ends in EOS."""
+
+    source_BS: Tensor
+    """int64."""
+    decoder_input_BT: Tensor
+    """int64: BOS, then the target without its EOS."""
+    labels_BT: Tensor
+    """int64: the target."""
+    pairs_B: Tensor
+    """int64: which pairs of the corpus these are, for messages; always on the CPU."""
+    num_labels: int
+    """Target tokens, EOS included and PAD not."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device; on CUDA the copy runs beside what the device is doing."""
+
+        def move(ids: Tensor) -> Tensor:
+            # Only from pinned memory does a copy to CUDA not wait for the work that is queued there.
+            return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+
+        return Batch(
+            source_BS=move(self.source_BS),
+            decoder_input_BT=move(self.decoder_input_BT),
+            labels_BT=move(self.labels_BT),
+            pairs_B=self.pairs_B,
+            num_labels=self.num_labels,
+        )
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is in the data."""
+
+    epoch: int = 0
+    """From 0."""
+    batch: int = 0
+    """Micro-batches of this epoch that are already taken."""
+
+
+def training_batches(
+    corpus: EncodedCorpus, tokens_per_batch: int, seed: int, position: Position
+) -> Iterator[tuple[Batch, Position]]:
+    """The batches from `position` on, without end, each with the position after it."""
+    first = position.batch
+    for epoch in count(position.epoch):
+        batches = epoch_batches(corpus, tokens_per_batch, seed, epoch)
+        for index in range(first, len(batches)):
+            last = index + 1 == len(batches)
+            yield collate(corpus, batches[index]), Position(epoch + 1) if last else Position(epoch, index + 1)
+        first = 0
+
+
+def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
+    """Every pair once, the shortest first: for validation. Raises ConfigError as `epoch_batches` does."""
+    for pairs in _sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
+        yield collate(corpus, pairs)
+
+
+def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int) -> list[Pairs]:
+    """The pairs of each batch of an epoch, in order: every pair once; a pure function of the arguments.
+
+    No batch has more than `tokens_per_batch` positions, padding included, on its longer side. Raises
+    ConfigError if one pair alone has more.
+    """
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    shuffled = random.permutation(len(corpus))
+    longer_side = max(len(corpus.source.ids), len(corpus.target.ids))
+    pool_size = max(1, _BATCHES_PER_POOL * tokens_per_batch * len(corpus) // longer_side)
+    batches: list[Pairs] = []
+    for start in range(0, len(shuffled), pool_size):
+        batches += _sorted_batches(corpus, shuffled[start : start + pool_size], tokens_per_batch)
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
+    """The batch of these pairs."""
+    source_BS, _ = _padded(corpus.source, pairs)
+    labels_BT, real_BT = _padded(corpus.target, pairs)
+    decoder_input_BT = np.full_like(labels_BT, BOS)
+    # The label before, which is an EOS where the sentence has ended: PAD there.
+    decoder_input_BT[:, 1:] = np.where(real_BT[:, 1:], labels_BT[:, :-1], PAD)
+    return Batch(
+        source_BS=torch.from_numpy(source_BS),
+        decoder_input_BT=torch.from_numpy(decoder_input_BT),
+        labels_BT=torch.from_numpy(labels_BT),
+        pairs_B=torch.from_numpy(pairs),
+        num_labels=int(real_BT.sum()),
+    )
+
+
+def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Ids of these sentences, PAD on the right; and True where they are not PAD."""
+    starts_B = text.offsets[pairs]
+    lengths_B = text.offsets[pairs + 1] - starts_B
+    positions_L = np.arange(lengths_B.max())
+    real_BL = positions_L < lengths_B[:, None]
+    where_BL = np.where(real_BL, starts_B[:, None] + positions_L, 0)
+    return np.where(real_BL, text.ids[where_BL].astype(np.int64), PAD), real_BL
+
+
+def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
+    """The pairs in order of length, cut into batches that are as large as the budget lets them be."""
+    source_lengths = corpus.source.offsets[pairs + 1] - corpus.source.offsets[pairs]
+    target_lengths = corpus.target.offsets[pairs + 1] - corpus.target.offsets[pairs]
+    longer = np.maximum(source_lengths, target_lengths)
+    order = np.lexsort((source_lengths, target_lengths, longer))  # stable; the last key counts first
+    pairs, longer = pairs[order], longer[order]
+    if longer[-1] > tokens_per_batch:
+        raise ConfigError(
+            f"training.tokens_per_batch={tokens_per_batch} is less than the {longer[-1]} pieces of pair "
+            f"{pairs[-1]:,}; raise it, or lower corpus.max_length and prepare again"
+        )
+    batches: list[Pairs] = []
+    start = 0
+    while start < len(pairs):
+        # The last pair of a batch is its longest, so that n of them take n * longer[n - 1] positions.
+        candidates = longer[start : start + tokens_per_batch // longer[start]]
+        positions = np.arange(1, len(candidates) + 1) * candidates
+        end = start + int(np.searchsorted(positions, tokens_per_batch, side="right"))
+        batches.append(pairs[start:end])
+        start = end
+    return batches

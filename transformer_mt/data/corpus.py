@@ -1,0 +1,181 @@
+"""Sentence pairs, from local files or the hub."""
+
+import gzip
+import hashlib
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import CorpusConfig, Split, fingerprint
+from transformer_mt.errors import CorpusError
+
+_BOM = b"\xef\xbb\xbf"
+_CHUNK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class SentencePairs:
+    """The sentence pairs of a split, streamed: each iteration begins at the first."""
+
+    num_pairs: int
+    _begin: Callable[[], Iterator[tuple[str, str]]]
+
+    def __len__(self) -> int:
+        return self.num_pairs
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return self._begin()
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, unpacked if it ends in .gz, as `decode_lines` gives them.
+
+    Raises CorpusError: no such file, or the line that is not UTF-8.
+    """
+    with _opened(path) as file:
+        yield from decode_lines(file, str(path))
+
+
+def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of UTF-8 without their line ends.
+
+    Only "\\n" ends a line (U+2028 and its kin do not), carriage returns before it go with it, and so does
+    a byte order mark at the start of the file. Raises CorpusError: `name` and the line that is not UTF-8.
+    """
+    for number, raw in enumerate(file, start=1):
+        line = raw.removeprefix(_BOM) if number == 1 else raw
+        try:
+            yield line.removesuffix(b"\n").rstrip(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"{name}:{number}: is not UTF-8 (byte 0x{line[error.start]:02x}); convert it, "
+                "as in `iconv -f LATIN1 -t UTF-8`"
+            ) from None
+
+
+def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
+    """The pairs of a split: how many there are is known, and that both sides have as many.
+
+    A name is a split of the hub data set, if `corpus.dataset` is given, or else the prefix of two files.
+    Raises CorpusError: files, split or columns are missing, files differ in length, or there are no pairs.
+    """
+    if corpus.dataset is not None and isinstance(split, str):
+        return _hub_pairs(corpus, split)
+    source, target = _files(corpus, split)
+    num_sources, num_targets = _count_lines(source), _count_lines(target)
+    if num_sources != num_targets:
+        raise CorpusError(
+            f"{source} has {num_sources:,} lines, but {target} has {num_targets:,}: line n of one must be "
+            "the translation of line n of the other"
+        )
+    if num_sources == 0:
+        raise CorpusError(f"{source} and {target} are empty; name files with sentences in them")
+    return SentencePairs(num_sources, lambda: zip(read_lines(source), read_lines(target), strict=True))
+
+
+def read_pairs(corpus: CorpusConfig, split: Split) -> Iterator[tuple[str, str]]:
+    """Source and target of each pair; raises as `open_pairs` does, before the first pair."""
+    return iter(open_pairs(corpus, split))
+
+
+def split_digest(corpus: CorpusConfig, split: Split) -> str:
+    """SHA-256, hexadecimal: of the text of local files; of the names of a hub split, which is not loaded."""
+    if corpus.dataset is not None and isinstance(split, str):
+        return fingerprint(corpus.dataset, corpus.subset or "", corpus.revision or "", split)
+    return fingerprint(*(_file_digest(path) for path in _files(corpus, split)))
+
+
+def _files(corpus: CorpusConfig, split: Split) -> tuple[Path, Path]:
+    if not isinstance(split, str):
+        return Path(split.source), Path(split.target)
+    return _file(split, corpus.source_language), _file(split, corpus.target_language)
+
+
+def _file(prefix: str, language: str) -> Path:
+    candidates = [Path(f"{prefix}.{language}"), Path(f"{prefix}.{language}.gz")]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise CorpusError(
+        f"{candidates[0]}: no such file, nor {candidates[1].name}; correct the prefix '{prefix}' or the "
+        f"language '{language}' in corpus, or name both files: {{source: FILE, target: FILE}}"
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+    """The bytes of a file, unpacked; whatever goes wrong while they are read is a CorpusError."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{path}: cannot be read ({reason}); name a text file, or a whole .gz of one") from None
+
+
+def _count_lines(path: Path) -> int:
+    count, last = 0, b"\n"
+    with _opened(path) as file:
+        while chunk := file.read(_CHUNK):
+            count += chunk.count(b"\n")
+            last = chunk[-1:]
+    return count + (last != b"\n")  # a last line may lack its newline
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with _opened(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
+    # Importing datasets takes most of a second, which nothing else here needs.
+    import datasets
+
+    name = f"{corpus.dataset} ({split})"
+    try:
+        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=split, revision=corpus.revision)
+    except Exception as error:  # The hub, its cache and its builders raise what they like.
+        script = "scripts are no longer supported" in str(error)
+        advice = "The hub's own copy of it may do: corpus.revision=refs/convert/parquet. " if script else ""
+        raise CorpusError(
+            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}Correct corpus.dataset, corpus.subset or "
+            "the split; or use local files: corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX "
+            "corpus.test.NAME=PREFIX"
+        ) from error
+    if len(rows) == 0:
+        raise CorpusError(f"{name} has no rows; choose another split")
+    nested = "translation" in rows.column_names
+    columns = list(rows[0]["translation"]) if nested else rows.column_names
+    for language in (corpus.source_language, corpus.target_language):
+        if language not in columns:
+            raise CorpusError(
+                f"{name} has no column '{language}', but: {', '.join(columns)}; correct "
+                "corpus.source_language or corpus.target_language"
+            )
+
+    def begin() -> Iterator[tuple[str, str]]:
+        for block in rows.iter(batch_size=1000):
+            if nested:
+                yield from (_row(pair, corpus) for pair in block["translation"])
+            else:
+                sides = block[corpus.source_language], block[corpus.target_language]
+                yield from ((_one_line(source), _one_line(target)) for source, target in zip(*sides, strict=True))
+
+    return SentencePairs(len(rows), begin)
+
+
+def _row(pair: dict[str, Any], corpus: CorpusConfig) -> tuple[str, str]:
+    return _one_line(pair[corpus.source_language]), _one_line(pair[corpus.target_language])
+
+
+def _one_line(text: str | None) -> str:
+    """A hub row is one sentence: its newlines are spaces, and a missing text is empty."""
+    return re.sub(r"[\r\n]+", " ", text or "")

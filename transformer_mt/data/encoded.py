@@ -1,0 +1,127 @@
+"""Token ids on disk, memory-mapped: written by prepare, read by train."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.errors import CorpusError
+
+_SIZES = "sizes.json"
+_BLOCK = 10_000  # pairs that are held in memory at a time
+
+
+@dataclass(frozen=True)
+class EncodedText:
+    """The sentences of one side, end to end; sentence i is ids[offsets[i] : offsets[i + 1]], EOS included."""
+
+    ids: NDArray[Any]
+    """uint16 or uint32 [tokens], memory-mapped."""
+    offsets: NDArray[np.int64]
+    """[sentences + 1], memory-mapped."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sentence, EOS included; in memory."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """Sentence i of the source and sentence i of the target are a pair."""
+
+    source: EncodedText
+    target: EncodedText
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+    @classmethod
+    def load(cls, directory: Path) -> "EncodedCorpus":
+        """What `write_encoded` wrote; raises CorpusError if something is missing or cut short."""
+        try:
+            sizes = json.loads((directory / _SIZES).read_text(encoding="utf-8"))
+            return cls(*(_load_side(directory, side, sizes) for side in ("source", "target")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorpusError(
+                f"{directory}: is missing, or not as it was written ({error}); delete {directory.parent} and "
+                "run `python -m transformer_mt.prepare` with this configuration"
+            ) from error
+
+
+def write_encoded(
+    directory: Path,
+    rows: Iterable[tuple[list[int], list[int]]],
+    source_vocab_size: int,
+    target_vocab_size: int,
+) -> None:
+    """Write source and target ids of each pair, at least one; memory does not grow with their number.
+
+    An older directory goes first, and the new one appears whole. Raises CorpusError if what is there is not
+    ours.
+    """
+    if directory.exists() and not (directory / _SIZES).is_file():
+        raise CorpusError(f"{directory}: is in the way, and prepare did not write it; choose another data_dir")
+    partial = directory.with_name(directory.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    if directory.exists():
+        # Renamed, so that a removal which is cut short leaves nothing that is not known for ours.
+        os.replace(directory, partial)
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+    sizes: dict[str, Any] = {"pairs": 0}
+    sizes["source"] = {"dtype": _dtype(source_vocab_size), "tokens": 0}
+    sizes["target"] = {"dtype": _dtype(target_vocab_size), "tokens": 0}
+    with (
+        (partial / "source.ids").open("wb") as source_ids,
+        (partial / "source.offsets").open("wb") as source_offsets,
+        (partial / "target.ids").open("wb") as target_ids,
+        (partial / "target.offsets").open("wb") as target_offsets,
+    ):
+        for offsets in (source_offsets, target_offsets):
+            np.zeros(1, np.int64).tofile(offsets)
+        for block in _blocks(rows):
+            _append([source for source, _ in block], sizes["source"], source_ids, source_offsets)
+            _append([target for _, target in block], sizes["target"], target_ids, target_offsets)
+            sizes["pairs"] += len(block)
+    assert sizes["pairs"], "a corpus of no pairs cannot be memory-mapped"
+    (partial / _SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, directory)
+
+
+def _dtype(vocab_size: int) -> str:
+    return "uint16" if vocab_size < 2**16 else "uint32"
+
+
+def _blocks(rows: Iterable[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
+    remaining = iter(rows)
+    while block := list(islice(remaining, _BLOCK)):
+        yield block
+
+
+def _append(sentences: list[list[int]], size: dict[str, Any], ids: BinaryIO, offsets: BinaryIO) -> None:
+    ends = np.fromiter(accumulate(map(len, sentences)), np.int64, len(sentences))
+    np.fromiter(chain.from_iterable(sentences), size["dtype"], ends[-1]).tofile(ids)
+    (ends + size["tokens"]).tofile(offsets)
+    size["tokens"] += int(ends[-1])
+
+
+def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
+    tokens, dtype, pairs = sizes[side]["tokens"], np.dtype(sizes[side]["dtype"]), sizes["pairs"]
+    ids = _map(directory / f"{side}.ids", dtype, tokens)
+    return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), pairs + 1))
+
+
+def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    expected, found = count * dtype.itemsize, path.stat().st_size
+    if found != expected:
+        raise ValueError(f"{path.name} has {found:,} bytes instead of {expected:,}")
+    # A plain array over the map: np.memmap's own indexing is slower, and returns maps of nothing.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,0 +1,185 @@
+"""Subword pieces: train, save, load, encode, decode. The pieces are sentencepiece's."""
+
+import hashlib
+import io
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.errors import TokenizerError
+from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+
+_JOINT, _SEPARATE = ("tokenizer.model",), ("tokenizer.source.model", "tokenizer.target.model")
+_CHARACTERS_PER_LINE = 4000  # in training; sentencepiece drops lines that are longer than it is told
+_THREADS = 4  # in training; a number of its own, because the pieces may depend on it
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The pieces of both languages: one model if `joint`, or one each."""
+
+    source: SentencePieceProcessor
+    target: SentencePieceProcessor
+
+    @classmethod
+    def train(cls, source_lines: Iterable[str], target_lines: Iterable[str], settings: TokenizerConfig) -> "Tokenizer":
+        """Learn the pieces from all these lines, which are held in memory; the same lines, the same pieces.
+
+        Raises TokenizerError if the text has not so many pieces, or needs more for its characters alone.
+        """
+        source, target = _training_lines(source_lines), _training_lines(target_lines)
+        if settings.joint:
+            both = _processor(_train(source + target, settings, "source and target"), "the trained model")
+            return cls(both, both)
+        models = [_train(source, settings, "source"), _train(target, settings, "target")]
+        return cls(*(_processor(model, "the trained model") for model in models))
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizer":
+        """What `save` wrote; raises TokenizerError if a file is missing or damaged."""
+        if (directory / _SEPARATE[0]).exists():
+            return cls(*(_read(directory / name) for name in _SEPARATE))
+        both = _read(directory / _JOINT[0])
+        return cls(both, both)
+
+    def save(self, directory: Path) -> None:
+        """Write tokenizer.model, or tokenizer.source.model and tokenizer.target.model, each whole."""
+        directory.mkdir(parents=True, exist_ok=True)
+        names, others = (_JOINT, _SEPARATE) if self.joint else (_SEPARATE, _JOINT)
+        for name in others:
+            (directory / name).unlink(missing_ok=True)
+        for name, model in zip(names, self._models(), strict=True):
+            partial = directory / f"{name}.partial"
+            partial.write_bytes(model)
+            os.replace(partial, directory / name)
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.source.get_piece_size()
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.target.get_piece_size()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the model or models, hexadecimal."""
+        return hashlib.sha256(b"".join(self._models())).hexdigest()
+
+    def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line's pieces, then EOS; of EOS alone for a blank line."""
+        return _encode(self.source, lines)
+
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        """Likewise."""
+        return _encode(self.target, lines)
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        """One line of text. Special ids are left out; bytes that are not UTF-8 become U+FFFD.
+
+        decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
+        """
+        text: str = self.target.decode([int(i) for i in ids if i > EOS])
+        return _clean(text)
+
+    def _models(self) -> list[bytes]:
+        processors = [self.source] if self.joint else [self.source, self.target]
+        return [processor.serialized_model_proto() for processor in processors]
+
+
+def _clean(line: str) -> str:
+    """NFC; each stretch of whitespace one space; no lone surrogate, which UTF-8 cannot write.
+
+    All that is lost of a line is lost here, and none of it is seen. sentencepiece itself changes nothing:
+    its nmt_nfkc would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation, also in what
+    the model learns to write, so that no translation could match a reference that has them.
+    U+2581, sentencepiece's sign for a space, is one here too.
+    """
+    line = re.sub("[\ud800-\udfff]", "\ufffd", unicodedata.normalize("NFC", line))
+    return " ".join(line.replace("\u2581", " ").split())
+
+
+def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
+    ids: list[list[int]] = processor.encode([_clean(line) for line in lines], out_type=int, add_eos=True)
+    return ids
+
+
+def _training_lines(lines: Iterable[str]) -> list[str]:
+    # A list, because sentencepiece makes a RuntimeError of whatever an iterator raises.
+    cleaned = (_clean(line) for line in lines)
+    width = _CHARACTERS_PER_LINE
+    return [line[start : start + width] for line in cleaned for start in range(0, len(line), width)]
+
+
+def _train(lines: list[str], settings: TokenizerConfig, side: str) -> bytes:
+    if not lines:
+        raise TokenizerError(f"no {side} text to train a tokenizer on: every line is blank; see corpus.train")
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=settings.algorithm,
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            normalization_rule_name="identity",
+            byte_fallback=True,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            max_sentence_length=4 * _CHARACTERS_PER_LINE,  # bytes
+            num_threads=_THREADS,
+            minloglevel=2,  # errors alone
+        )
+    except RuntimeError as error:
+        raise TokenizerError(_explain(str(error), settings, side)) from error
+    return model.getvalue()
+
+
+def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
+    asked = f"tokenizer.vocab_size={settings.vocab_size}"
+    if largest := re.search(r"value <= (\d+)", message):
+        return f"{asked} is more than the {side} text has pieces: at most {largest[1]}; lower it"
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"{asked} is less than the characters of the {side} text and the 256 bytes need: at least "
+            f"{smallest[1]}; raise it, or lower tokenizer.character_coverage={settings.character_coverage}"
+        )
+    return f"sentencepiece cannot train a tokenizer on the {side} text: {message}"
+
+
+def _read(path: Path) -> SentencePieceProcessor:
+    try:
+        model = path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(
+            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it"
+        ) from None
+    return _processor(model, str(path))
+
+
+def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    try:
+        processor = SentencePieceProcessor(model_proto=model) if model else None
+    except RuntimeError:
+        processor = None
+    if processor is None:
+        raise TokenizerError(f"{name}: is not a sentencepiece model, or damaged; prepare again or copy it again")
+    special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
+    if special != (PAD, UNK, BOS, EOS):
+        raise TokenizerError(
+            f"{name}: has pad, unk, bos, eos at {special} instead of {(PAD, UNK, BOS, EOS)}; "
+            "use one that `python -m transformer_mt.prepare` wrote"
+        )
+    return processor
