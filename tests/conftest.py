@@ -1,0 +1,68 @@
+"""Tiny models and random sentences, shared by the tests."""
+
+import pytest
+import torch
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.vocabulary import BOS, EOS, PAD
+
+torch.set_num_threads(1)
+
+TINY = {
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "d_model": 16,
+    "ffn_dim": 24,
+    "num_heads": 2,
+    "dropout": 0.0,
+    "max_positions": 64,
+}
+
+
+@pytest.fixture
+def tiny_model():
+    """A function that builds a model in evaluation mode: tiny_model(vocab_size, seed, **settings)."""
+
+    def build(vocab_size=11, seed=1, source_vocab_size=None, **settings):
+        """In fp64, so that what ought to be equal is equal to many digits; and not fresh, but sharpened.
+
+        Fresh biases are 0 and fresh norms 1, which hides mistakes; fresh logits are so even that beams do
+        not compete.
+        """
+        torch.manual_seed(seed)
+        model = Transformer(ModelConfig(**TINY | settings), source_vocab_size or vocab_size, vocab_size).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
+        return model.eval()
+
+    return build
+
+
+@pytest.fixture
+def sources():
+    """A function that draws source sentences BS of 1 to `longest` ids, the first of them the longest."""
+
+    def draw(count, longest, vocab_size=11, seed=1):
+        generator = torch.Generator().manual_seed(seed)
+        ids_BS = torch.randint(EOS + 1, vocab_size, (count, longest), generator=generator)
+        last_B1 = torch.randint(0, longest, (count, 1), generator=generator)
+        last_B1[0] = longest - 1
+        ids_BS.scatter_(1, last_B1, EOS)
+        return ids_BS.masked_fill(torch.arange(longest) > last_B1, PAD)
+
+    return draw
+
+
+@pytest.fixture
+def decoder_inputs(sources):
+    """A function that draws decoder inputs BT, of BOS and 0 to `longest` - 1 words."""
+
+    def draw(count, longest, vocab_size=11, seed=2):
+        ids_BT = sources(count, longest, vocab_size, seed)
+        shifted_BT = torch.where(ids_BT == EOS, PAD, ids_BT).roll(1, dims=1)
+        shifted_BT[:, 0] = BOS
+        return shifted_BT
+
+    return draw

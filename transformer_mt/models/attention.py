@@ -1,0 +1,99 @@
+"""Masks, scaled dot-product attention and multi-head attention (Vaswani et al. 2017, sec. 3.2).
+
+B sentences  T query positions  S key positions  D model width  H heads  K width of a head
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.models.dropout import Dropout
+from transformer_mt.vocabulary import PAD
+
+
+def padding_mask(tokens_BS: Tensor) -> Tensor:
+    """True at real tokens, which may be attended to; B11S."""
+    return (tokens_BS != PAD)[:, None, None, :]
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """True where the key's position is not after the query's; TT."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def scaled_dot_product(
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor, dropout: Dropout | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T / sqrt(d_k)) V (eq. 1), BHTK, and the weights BHTS, whose rows sum to one.
+
+    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key.
+    """
+    scores_BHTS = query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
+    weights_BHTS = scores_BHTS.masked_fill_(~mask, -math.inf).softmax(dim=-1)
+    kept_BHTS = weights_BHTS if dropout is None else dropout(weights_BHTS)
+    return kept_BHTS @ value_BHSK, weights_BHTS
+
+
+class MultiHeadAttention(nn.Module):
+    """H attentions side by side, each on its own projection of queries, keys and values (sec. 3.2.2)."""
+
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.d_model, self.num_heads = d_model, num_heads
+        self.dropout = Dropout(dropout)
+        # Rows: queries, keys, values. One matrix, so that self-attention is one product.
+        self.in_projection = nn.Linear(d_model, 3 * d_model)
+        self.out_projection = nn.Linear(d_model, d_model)
+        for block_DD in self.in_projection.weight.split(d_model):
+            nn.init.xavier_uniform_(block_DD)
+        nn.init.xavier_uniform_(self.out_projection.weight)
+        nn.init.zeros_(self.in_projection.bias)
+        nn.init.zeros_(self.out_projection.bias)
+
+    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of the same positions, for self-attention; each BHTK."""
+        query_BTD, key_BTD, value_BTD = self.in_projection(x_BTD).chunk(3, dim=-1)
+        return self._split_heads(query_BTD), self._split_heads(key_BTD), self._split_heads(value_BTD)
+
+    def project_query(self, x_BTD: Tensor) -> Tensor:
+        """Queries alone; BHTK."""
+        rows = slice(self.d_model)
+        return self._split_heads(F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
+
+    def project_memory(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values alone; each BHSK."""
+        rows = slice(self.d_model, None)
+        both = F.linear(memory_BSD, self.in_projection.weight[rows], self.in_projection.bias[rows])
+        key_BSD, value_BSD = both.chunk(2, dim=-1)
+        return self._split_heads(key_BSD), self._split_heads(value_BSD)
+
+    def attend(
+        self,
+        query_BHTK: Tensor,
+        key_BHSK: Tensor,
+        value_BHSK: Tensor,
+        mask: Tensor,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """What each query reads, heads joined and mapped back to the model width; BTD.
+
+        The weights BHTS are appended to `record`, if there is one.
+        """
+        if query_BHTK.is_cuda and record is None:
+            dropout = self.dropout.probability if self.training else 0.0
+            mixed_BHTK = F.scaled_dot_product_attention(
+                query_BHTK, key_BHSK, value_BHSK, attn_mask=mask, dropout_p=dropout
+            )
+        else:
+            mixed_BHTK, weights_BHTS = scaled_dot_product(query_BHTK, key_BHSK, value_BHSK, mask, self.dropout)
+            if record is not None:
+                record.append(weights_BHTS)
+        mixed_BTD = mixed_BHTK.transpose(1, 2).flatten(2)
+        output_BTD: Tensor = self.out_projection(mixed_BTD)
+        return output_BTD
+
+    def _split_heads(self, x_BTD: Tensor) -> Tensor:
+        B, T, _ = x_BTD.shape
+        return x_BTD.view(B, T, self.num_heads, self.d_model // self.num_heads).transpose(1, 2)

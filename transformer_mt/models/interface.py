@@ -1,0 +1,52 @@
+"""What training and search ask of an architecture: four verbs and a state.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions
+D model width  V vocabulary
+"""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class DecoderState(ABC):
+    """What the decoder has seen of B sources and of W hypotheses of each."""
+
+    @abstractmethod
+    def follow(self, parent_BW: Tensor) -> Self:
+        """The state in which hypothesis w of sentence b goes on from hypothesis parent_BW[b, w]."""
+
+    @abstractmethod
+    def keep(self, sentences: Tensor) -> Self:
+        """The state of some of the sentences alone, by index and in that order."""
+
+
+class Seq2Seq(nn.Module, ABC):
+    """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
+
+    @abstractmethod
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD."""
+
+    @property
+    @abstractmethod
+    def output_VD(self) -> Tensor:
+        """The last linear map, from features to one logit a word."""
+
+    def project(self, features: Tensor) -> Tensor:
+        """Logits [..., V] of features [..., D]; apart, so that the loss can take them in chunks."""
+        return F.linear(features, self.output_VD)
+
+    def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        """Logits of the next word at each position, all positions at once; BTV."""
+        return self.project(self.features(source_BS, decoder_input_BT))
+
+    @abstractmethod
+    def start(self, source_BS: Tensor, width: int) -> DecoderState:
+        """Read the sources, once; the state of `width` empty hypotheses of each."""
+
+    @abstractmethod
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Logits BWV of the word after `token_BW`, and the state that has seen it. Uses up `state`."""

@@ -1,0 +1,20 @@
+"""Where a word stands in its sentence.
+
+T positions  D model width
+"""
+
+import torch
+from torch import Tensor
+
+
+def sinusoidal(num_positions: int, d_model: int) -> Tensor:
+    """Position encodings TD in fp32 (Vaswani et al. 2017, sec. 3.5), from position 0.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(the same): interleaved as in the
+    paper. tensor2tensor and fairseq put all sines before all cosines, a permutation of the columns.
+    """
+    # In fp64: an angle of a thousand radians has few digits left after the point in fp32.
+    position_T1 = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+    angle_TI = position_T1 / 10000.0**exponent_I
+    return torch.stack([angle_TI.sin(), angle_TI.cos()], dim=-1).flatten(1).float()

@@ -1,0 +1,307 @@
+"""The Transformer: section 3 of Vaswani et al. 2017, in its order.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions  N slots of the cache
+D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.models.attention import MultiHeadAttention, causal_mask, padding_mask
+from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.positions import sinusoidal
+
+SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
+
+
+class Residual(nn.Module):
+    """The connection around each sub-layer: residual sum, layer norm and dropout (sec. 3.1 and 5.4)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        self.pre_norm = config.norm == "pre"
+
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.pre_norm:
+            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD)))
+        else:
+            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)))
+        return y_BTD
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2 at each position (sec. 3.3)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.d_model, config.ffn_dim)
+        self.outer = nn.Linear(config.ffn_dim, config.d_model)
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD)))
+        return output_BTD
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward (sec. 3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
+
+    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        def self_attention(x_BSD: Tensor) -> Tensor:
+            return self.attention.attend(*self.attention.project(x_BSD), mask_B11S, record)
+
+        x_BSD = self.around_attention(x_BSD, self_attention)
+        x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
+        return x_BSD
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's output as one decoder layer reads it."""
+
+    key_BHSK: Tensor
+    value_BHSK: Tensor
+    mask_B11S: Tensor
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values that one decoder layer has computed so far, and room for more."""
+
+    key_BHNK: Tensor
+    value_BHNK: Tensor
+    used: int
+
+    def add(self, key_BHWK: Tensor, value_BHWK: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the newest into the slots after the used ones; all there are now."""
+        now = self.used + key_BHWK.shape[2]
+        self.key_BHNK[:, :, self.used : now] = key_BHWK
+        self.value_BHNK[:, :, self.used : now] = value_BHWK
+        return self.key_BHNK[:, :, :now], self.value_BHNK[:, :, :now]
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.cross_attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.around_self_attention, self.around_cross_attention = Residual(config), Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        mask: Tensor,
+        memory: Memory,
+        cache: Cache | None = None,
+        self_record: list[Tensor] | None = None,
+        cross_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """`mask` says which keys each query may see: the keys of x itself, or with a cache all its slots."""
+
+        def masked_self_attention(x_BTD: Tensor) -> Tensor:
+            query, key, value = self.self_attention.project(x_BTD)
+            if cache is not None:
+                key, value = cache.add(key, value)
+            return self.self_attention.attend(query, key, value, mask, self_record)
+
+        def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
+            query = self.cross_attention.project_query(x_BTD)
+            return self.cross_attention.attend(
+                query, memory.key_BHSK, memory.value_BHSK, memory.mask_B11S, cross_record
+            )
+
+        x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
+        x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
+        x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
+        return x_BTD
+
+
+@dataclass(frozen=True)
+class TransformerState(DecoderState):
+    """The hypotheses of a sentence share its slots: slot t * W + w holds position t of hypothesis w.
+
+    A cached key never moves; `visible_BWN` says which slots are a hypothesis' own past.
+    """
+
+    key_LBHNK: Tensor
+    value_LBHNK: Tensor
+    visible_BWN: Tensor
+    memory_key_LBHSK: Tensor
+    memory_value_LBHSK: Tensor
+    memory_mask_B11S: Tensor
+    position: int
+
+    def follow(self, parent_BW: Tensor) -> "TransformerState":
+        slots_BWN = parent_BW[..., None].expand(-1, -1, self.visible_BWN.shape[-1])
+        return replace(self, visible_BWN=self.visible_BWN.gather(1, slots_BWN))
+
+    def keep(self, sentences: Tensor) -> "TransformerState":
+        return replace(
+            self,
+            key_LBHNK=self.key_LBHNK.index_select(1, sentences),
+            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
+            visible_BWN=self.visible_BWN.index_select(0, sentences),
+            memory_key_LBHSK=self.memory_key_LBHSK.index_select(1, sentences),
+            memory_value_LBHSK=self.memory_value_LBHSK.index_select(1, sentences),
+            memory_mask_B11S=self.memory_mask_B11S.index_select(0, sentences),
+        )
+
+    def see_themselves(self) -> "TransformerState":
+        """The state with slots for one more position, in each of which a hypothesis sees its own."""
+        B, W, used = self.visible_BWN.shape
+        own_BWW = torch.eye(W, dtype=torch.bool, device=self.visible_BWN.device).expand(B, W, W)
+        visible_BWN = torch.cat([self.visible_BWN, own_BWW], dim=2)
+        if used + W <= self.key_LBHNK.shape[3]:
+            return replace(self, visible_BWN=visible_BWN)
+        more = (0, 0, 0, SLOTS_GROW_BY * W)
+        return replace(
+            self,
+            visible_BWN=visible_BWN,
+            key_LBHNK=F.pad(self.key_LBHNK, more),
+            value_LBHNK=F.pad(self.value_LBHNK, more),
+        )
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """Who looked where, for each layer; rows sum to one."""
+
+    encoder_LBHSS: Tensor
+    decoder_LBHTT: Tensor
+    cross_LBHTS: Tensor
+
+
+class Transformer(Seq2Seq):
+    """Encoder, decoder, embeddings."""
+
+    def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__()
+        self.d_model = config.d_model
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # With the norm inside the residuals nothing has normalised their sum at the end.
+        last = nn.LayerNorm if config.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(config.d_model), last(config.d_model)
+        self.target_embedding = _embedding(target_vocab_size, config.d_model)
+        if config.tied_embeddings == "all":
+            assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
+            self.source_embedding = self.target_embedding
+        else:
+            self.source_embedding = _embedding(source_vocab_size, config.d_model)
+        if config.tied_embeddings == "none":
+            self.output_embedding = _embedding(target_vocab_size, config.d_model)
+        else:
+            self.output_embedding = self.target_embedding
+        self.dropout = Dropout(config.dropout)
+        self.positions_TD: Tensor
+        self.register_buffer("positions_TD", sinusoidal(config.max_positions, config.d_model), persistent=False)
+
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        memory_BSD, mask_B11S = self._encode(source_BS), padding_mask(source_BS)
+        return self._decode(decoder_input_BT, memory_BSD, mask_B11S)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.output_embedding.weight
+
+    def start(self, source_BS: Tensor, width: int) -> TransformerState:
+        memory_BSD = self._encode(source_BS)
+        pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self._decoder_layers()]
+        memory_key_LBHSK = torch.stack([key for key, _ in pairs])
+        L, B, H, _, K = memory_key_LBHSK.shape
+        return TransformerState(
+            key_LBHNK=memory_key_LBHSK.new_empty(L, B, H, 0, K),
+            value_LBHNK=memory_key_LBHSK.new_empty(L, B, H, 0, K),
+            visible_BWN=torch.empty(B, width, 0, dtype=torch.bool, device=source_BS.device),
+            memory_key_LBHSK=memory_key_LBHSK,
+            memory_value_LBHSK=torch.stack([value for _, value in pairs]),
+            memory_mask_B11S=padding_mask(source_BS),
+            position=0,
+        )
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
+        assert isinstance(state, TransformerState)
+        used = state.visible_BWN.shape[2]
+        state = state.see_themselves()
+        x_BWD = self._embed(self.target_embedding, token_BW[..., None], state.position)[:, :, 0]
+        mask_B1WN = state.visible_BWN[:, None]
+        for i, layer in enumerate(self._decoder_layers()):
+            memory = Memory(state.memory_key_LBHSK[i], state.memory_value_LBHSK[i], state.memory_mask_B11S)
+            x_BWD = layer(x_BWD, mask_B1WN, memory, Cache(state.key_LBHNK[i], state.value_LBHNK[i], used))
+        return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
+
+    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
+        """The weights of all three kinds of attention under teacher forcing."""
+        encoder: list[Tensor] = []
+        decoder: list[Tensor] = []
+        cross: list[Tensor] = []
+        memory_BSD = self._encode(source_BS, encoder)
+        self._decode(decoder_input_BT, memory_BSD, padding_mask(source_BS), decoder, cross)
+        return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
+
+    def _encode(self, source_BS: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        mask_B11S = padding_mask(source_BS)
+        x_BSD = self._embed(self.source_embedding, source_BS)
+        for layer in self.encoder:
+            x_BSD = layer(x_BSD, mask_B11S, record)
+        memory_BSD: Tensor = self.encoder_norm(x_BSD)
+        return memory_BSD
+
+    def _decode(
+        self,
+        decoder_input_BT: Tensor,
+        memory_BSD: Tensor,
+        memory_mask_B11S: Tensor,
+        self_record: list[Tensor] | None = None,
+        cross_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        mask_TT = causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device)
+        x_BTD = self._embed(self.target_embedding, decoder_input_BT)
+        for layer in self._decoder_layers():
+            memory = Memory(*layer.cross_attention.project_memory(memory_BSD), memory_mask_B11S)
+            x_BTD = layer(x_BTD, mask_TT, memory, None, self_record, cross_record)
+        features_BTD: Tensor = self.decoder_norm(x_BTD)
+        return features_BTD
+
+    def _embed(self, embedding: nn.Embedding, tokens_BT: Tensor, first_position: int = 0) -> Tensor:
+        """Scaled embeddings plus positions, the last axis of tokens running over positions (sec. 3.4, 3.5)."""
+        last_position = first_position + tokens_BT.shape[-1]
+        assert last_position <= len(self.positions_TD), "longer than model.max_positions"
+        positions_TD = self.positions_TD[first_position:last_position]
+        summed: Tensor = self.dropout(embedding(tokens_BT) * math.sqrt(self.d_model) + positions_TD)
+        return summed
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout)
+
+
+def _embedding(vocab_size: int, d_model: int) -> nn.Embedding:
+    """Of standard deviation d_model ** -0.5: logits of unit scale, and inputs too once scaled by its root."""
+    embedding = nn.Embedding(vocab_size, d_model)
+    nn.init.normal_(embedding.weight, std=d_model**-0.5)
+    return embedding
