@@ -1,0 +1,261 @@
+"""Greedy and beam search: against slow and obvious ones, and scores against teacher forcing."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from transformer_mt.decoding.search import beam_search, greedy, length_penalty, max_lengths
+from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+
+VOCAB_SIZE = 8
+WORDS = [UNK, *range(EOS + 1, VOCAB_SIZE)]
+CAPS = [8, 3, 6, 1, 8, 2, 10, 5]
+SEEDS = range(4)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def searches(tiny_model, sources):
+    """A function that gives models of one norm, each with eight sources; translations may be as long as CAPS."""
+
+    def build(norm):
+        for seed in SEEDS:
+            yield tiny_model(VOCAB_SIZE, seed, norm=norm), sources(len(CAPS), 6, VOCAB_SIZE, seed)
+
+    return build
+
+
+def penalised(log_prob, length, alpha):
+    return log_prob / ((5 + length) / 6) ** alpha
+
+
+def next_log_probs(model, source_1S, prefixes):
+    """Teacher forcing: for each prefix, all of one length, the log-probability of each next word."""
+    decoder_input_BT = torch.tensor([[BOS, *prefix] for prefix in prefixes])
+    return model(source_1S.expand(len(prefixes), -1), decoder_input_BT)[:, -1].log_softmax(dim=-1).tolist()
+
+
+def teacher_forced(model, source_1S, tokens):
+    """The log-probability of a translation, EOS included."""
+    log_probs_TV = model(source_1S, torch.tensor([[BOS, *tokens[:-1]]]))[0].log_softmax(dim=-1)
+    return sum(log_probs_V[token].item() for log_probs_V, token in zip(log_probs_TV, tokens, strict=True))
+
+
+def words_at(length, cap):
+    """What may stand there: at the last position EOS alone."""
+    return [EOS] if length == cap else [*WORDS, EOS]
+
+
+def plain_greedy(model, source_1S, cap):
+    tokens = []
+    while EOS not in tokens:
+        (log_probs_V,) = next_log_probs(model, source_1S, [tokens])
+        tokens.append(max(words_at(len(tokens) + 1, cap), key=log_probs_V.__getitem__))
+    return tokens
+
+
+def plain_beam_search(model, source_1S, width, alpha, cap):
+    """Beam search of one sentence with lists; (tokens, score), best first."""
+    living, finished = [([], 0.0)], []
+    for length in range(1, cap + 1):
+        candidates = [
+            ([*tokens, word], log_prob + log_probs_V[word])
+            for (tokens, log_prob), log_probs_V in zip(
+                living, next_log_probs(model, source_1S, [tokens for tokens, _ in living]), strict=True
+            )
+            for word in words_at(length, cap)
+        ]
+        candidates.sort(key=lambda candidate: candidate[1], reverse=True)
+        finished += [
+            (tokens, penalised(log_prob, length, alpha)) for tokens, log_prob in candidates[:width] if tokens[-1] == EOS
+        ]
+        living = [candidate for candidate in candidates if candidate[0][-1] != EOS][:width]
+        if not living or any(score >= penalised(living[0][1], cap, alpha) for _, score in finished):
+            break
+    return sorted(finished, key=lambda found: found[1], reverse=True)[:width]
+
+
+def every_translation(cap):
+    for length in range(cap):
+        for words in itertools.product(WORDS, repeat=length):
+            yield [*words, EOS]
+
+
+def assert_well_formed(tokens, cap):
+    assert len(tokens) <= cap
+    assert tokens.index(EOS) == len(tokens) - 1
+    assert PAD not in tokens
+    assert BOS not in tokens
+
+
+def assert_same(found, expected):
+    """The same translations in the same order; scores are sums in fp32."""
+    assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, rel=1e-5)
+
+
+# Lengths
+
+
+def test_length_penalty_is_the_formula_of_wu():
+    for alpha in (0.0, 0.6, 1.0, 2.0):
+        assert length_penalty(1, alpha) == 1
+        assert length_penalty(7, alpha) == pytest.approx(2**alpha)
+        assert length_penalty(49, alpha) == pytest.approx(9**alpha)
+
+
+def test_a_translation_may_be_so_much_longer_than_its_own_source_up_to_the_positions():
+    source_BS = torch.tensor([[4, EOS, PAD, PAD], [4, 5, 6, EOS], [EOS, PAD, PAD, PAD]])
+    assert max_lengths(source_BS, max_extra_length=5, max_positions=100) == [7, 9, 6]
+    assert max_lengths(source_BS, max_extra_length=5, max_positions=7) == [7, 7, 6]
+    assert max_lengths(source_BS, max_extra_length=0, max_positions=100) == [2, 4, 1]
+
+
+# Greedy
+
+
+@both_norms
+def test_greedy_takes_the_most_probable_word_at_each_position(norm, searches):
+    for model, source_BS in searches(norm):
+        found = greedy(model, source_BS, CAPS)
+        for hypothesis, source_S, cap in zip(found, source_BS, CAPS, strict=True):
+            assert hypothesis.tokens == plain_greedy(model, source_S[None], cap)
+
+
+@both_norms
+@alphas
+def test_scores_of_greedy_are_those_of_teacher_forcing(norm, alpha, searches):
+    for model, source_BS in searches(norm):
+        found = greedy(model, source_BS, CAPS, alpha)
+        for hypothesis, source_S, cap in zip(found, source_BS, CAPS, strict=True):
+            assert_well_formed(hypothesis.tokens, cap)
+            log_prob = teacher_forced(model, source_S[None], hypothesis.tokens)
+            assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
+            assert hypothesis.score == pytest.approx(penalised(log_prob, len(hypothesis.tokens), alpha), rel=1e-5)
+
+
+@both_norms
+def test_greedy_translates_a_sentence_as_if_it_were_alone(norm, searches):
+    for model, source_BS in searches(norm):
+        together = greedy(model, source_BS, CAPS)
+        for hypothesis, source_S, cap in zip(together, source_BS, CAPS, strict=True):
+            source_1S = source_S[None, source_S != PAD]
+            assert_same([hypothesis], greedy(model, source_1S, [cap]))
+
+
+def test_some_translations_end_of_themselves_and_some_have_to(searches):
+    """So that the laws here hold of both, and sentences leave the batch at different positions."""
+    found = []
+    for model, source_BS in searches("post"):
+        found += [(len(h.tokens), cap) for h, cap in zip(greedy(model, source_BS, CAPS), CAPS, strict=True)]
+    assert sum(length < cap for length, cap in found) >= 5
+    assert sum(length == cap > 1 for length, cap in found) >= 5
+    assert len({length for length, _ in found}) >= 4
+
+
+# Beam search
+
+
+@both_norms
+def test_a_beam_of_one_is_greedy(norm, searches):
+    for model, source_BS in searches(norm):
+        found = beam_search(model, source_BS, 1, 0.0, CAPS)
+        assert_same([hypothesis for (hypothesis,) in found], greedy(model, source_BS, CAPS))
+
+
+@both_norms
+@alphas
+def test_a_beam_of_everything_finds_the_best_of_everything(norm, alpha, tiny_model, sources):
+    cap = 4
+    everything = list(every_translation(cap))
+    for seed in SEEDS:
+        model, source_BS = tiny_model(VOCAB_SIZE, seed, norm=norm), sources(2, 4, VOCAB_SIZE, seed)
+        found = beam_search(model, source_BS, len(everything), alpha, [cap, cap])
+        for hypotheses, source_S in zip(found, source_BS, strict=True):
+            scores = {}
+            for length, group in itertools.groupby(everything, key=len):
+                tokens_BT = torch.tensor(list(group))
+                decoder_input_BT = torch.cat([torch.full((len(tokens_BT), 1), BOS), tokens_BT[:, :-1]], dim=1)
+                log_probs_BTV = model(source_S.expand(len(tokens_BT), -1), decoder_input_BT).log_softmax(dim=-1)
+                log_probs_B = log_probs_BTV.gather(2, tokens_BT[..., None]).sum(dim=(1, 2))
+                for tokens, log_prob in zip(tokens_BT.tolist(), log_probs_B.tolist(), strict=True):
+                    scores[tuple(tokens)] = penalised(log_prob, length, alpha)
+            best = max(scores, key=scores.__getitem__)
+            assert tuple(hypotheses[0].tokens) == best
+            assert hypotheses[0].score == pytest.approx(scores[best], rel=1e-5)
+
+
+@both_norms
+@alphas
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_beam_search_equals_a_search_with_lists(norm, alpha, width, searches):
+    for model, source_BS in searches(norm):
+        found = beam_search(model, source_BS, width, alpha, CAPS)
+        for hypotheses, source_S, cap in zip(found, source_BS, CAPS, strict=True):
+            expected = plain_beam_search(model, source_S[None], width, alpha, cap)
+            assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in expected]
+            scores = [score for _, score in expected]
+            assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(scores, rel=1e-5)
+
+
+@both_norms
+@alphas
+def test_the_score_of_every_hypothesis_is_that_of_teacher_forcing(norm, alpha, searches):
+    for model, source_BS in searches(norm):
+        for hypotheses, source_S in zip(beam_search(model, source_BS, 5, alpha, CAPS), source_BS, strict=True):
+            for hypothesis in hypotheses:
+                log_prob = teacher_forced(model, source_S[None], hypothesis.tokens)
+                assert hypothesis.log_prob == pytest.approx(log_prob, rel=1e-5)
+                assert hypothesis.score == pytest.approx(penalised(log_prob, len(hypothesis.tokens), alpha), rel=1e-5)
+
+
+@both_norms
+@alphas
+def test_the_hypotheses_of_a_sentence_do_not_depend_on_its_batch(norm, alpha, searches):
+    for model, source_BS in searches(norm):
+        together = beam_search(model, source_BS, 4, alpha, CAPS)
+        for hypotheses, source_S, cap in zip(together, source_BS, CAPS, strict=True):
+            (alone,) = beam_search(model, source_S[None, source_S != PAD], 4, alpha, [cap])
+            assert_same(hypotheses, alone)
+
+
+@both_norms
+@alphas
+@pytest.mark.parametrize("width", [1, 4, 40])
+def test_hypotheses_are_distinct_sorted_and_end_in_time(norm, alpha, width, searches):
+    """Also where the beam is wider than there are words."""
+    for model, source_BS in searches(norm):
+        for hypotheses, cap in zip(beam_search(model, source_BS, width, alpha, CAPS), CAPS, strict=True):
+            assert 1 <= len(hypotheses) <= width
+            for hypothesis in hypotheses:
+                assert_well_formed(hypothesis.tokens, cap)
+                assert math.isfinite(hypothesis.score)
+            assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
+            scores = [hypothesis.score for hypothesis in hypotheses]
+            assert scores == sorted(scores, reverse=True)
+
+
+def test_beams_compete(searches):
+    """So that the laws here say something: a wider beam often finds better than greedy does."""
+    better = 0
+    for model, source_BS in searches("post"):
+        wide, narrow = beam_search(model, source_BS, 4, 0.0, CAPS), greedy(model, source_BS, CAPS)
+        better += sum(w[0].log_prob > n.log_prob + 1e-3 for w, n in zip(wide, narrow, strict=True))
+    assert better >= 5
+
+
+def test_no_sentences_have_no_hypotheses(tiny_model):
+    none_BS = torch.empty(0, 3, dtype=torch.int64)
+    assert greedy(tiny_model(), none_BS, []) == []
+    assert beam_search(tiny_model(), none_BS, 4, 0.6, []) == []

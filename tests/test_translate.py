@@ -1,0 +1,174 @@
+"""The stage translate and its Python API."""
+
+import gzip
+import io
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tiny import demo_pairs, prepared_experiment, train_tiny
+
+from transformer_mt import average, cli, translate
+from transformer_mt.config import DecodingConfig
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import CheckpointError, TranslationError
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A model that has left its run, its data and its corpus behind."""
+    directory = tmp_path_factory.mktemp("experiment")
+    longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
+    run = train_tiny(prepared_experiment(directory), directory / "run", *longer, "training.log_every=50")
+    average.main([str(run)])
+    moved = tmp_path_factory.mktemp("elsewhere") / "model"
+    shutil.copytree(run / "model", moved)
+    shutil.rmtree(directory)
+    return moved
+
+
+@pytest.fixture(scope="module")
+def translator(model_dir):
+    return Translator.load(model_dir, device="cpu")
+
+
+class Pipe(io.TextIOWrapper):
+    """Standard input or output as bytes in memory."""
+
+    def __init__(self, content=b""):
+        super().__init__(io.BytesIO(content), encoding="utf-8")
+
+
+def run_translate(monkeypatch, model_dir, content, *arguments):
+    output = Pipe()
+    monkeypatch.setattr(sys, "stdin", Pipe(content))
+    monkeypatch.setattr(sys, "stdout", output)
+    status = cli.run(translate.main, [str(model_dir), "--device", "cpu", *arguments])
+    return status, output.buffer.getvalue()
+
+
+SENTENCES = [source for source, _ in demo_pairs(12)]
+
+
+def test_as_many_lines_out_as_in_in_order_empty_for_empty(monkeypatch, model_dir, translator):
+    long = " ".join(SENTENCES[:8])
+    lines = [
+        SENTENCES[0],
+        "",
+        "   \t ",
+        long,
+        "one\u2028line\u2029still\x0b\x0c\x85the same",
+        "日本語 🙂 \x00 \x7f ▁ @@ <s> </s> <pad>",
+        "\u200b",
+        SENTENCES[1],
+    ]
+    content = "\r\n".join(lines).encode() + b"\r\n"
+    status, output = run_translate(monkeypatch, model_dir, b"\xef\xbb\xbf" + content)
+    assert status == 0
+    assert output.endswith(b"\n")
+    translations = output.decode().split("\n")[:-1]
+    assert len(translations) == len(lines)
+    assert translations[1] == translations[2] == ""
+    for number in (0, 3, 7):
+        assert translations[number] == translator.translate([lines[number]])[0] != ""
+
+
+@pytest.mark.parametrize(("content", "count"), [(b"", 0), (b"\n", 1), (b"A dog", 1), (b"A dog\n\n", 2), (b"\n\nA", 3)])
+def test_line_ends(monkeypatch, model_dir, content, count):
+    status, output = run_translate(monkeypatch, model_dir, content)
+    assert (status, output.count(b"\n")) == (0, count)
+
+
+def test_files_and_gzip(monkeypatch, model_dir, translator, tmp_path):
+    with gzip.open(tmp_path / "lines.gz", "wt") as file:
+        file.write("\n".join(SENTENCES) + "\n")
+    files = ["--input", str(tmp_path / "lines.gz"), "--output", str(tmp_path / "out.txt")]
+    assert run_translate(monkeypatch, model_dir, b"not read", *files) == (0, b"")
+    assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == translator.translate(SENTENCES)
+
+
+def test_blocks_of_lines_are_joined_in_order(monkeypatch, model_dir, translator):
+    monkeypatch.setattr(translate, "BUFFER_LINES", 5)
+    _, output = run_translate(monkeypatch, model_dir, "\n".join(SENTENCES).encode())
+    assert output.decode().split("\n")[:-1] == translator.translate(SENTENCES)
+
+
+def test_translation_does_not_depend_on_the_batch(translator):
+    together = translator.translate(SENTENCES)
+    assert len(set(together)) > 1
+    assert together == [translator.translate([line])[0] for line in SENTENCES]
+    assert together == translator.translate(
+        SENTENCES, DecodingConfig(beam_size=2, max_extra_length=10, tokens_per_batch=1)
+    )
+    assert together[::-1] == translator.translate(SENTENCES[::-1])
+
+
+def test_settings_reach_the_search(monkeypatch, model_dir, translator):
+    content = "\n".join(SENTENCES).encode()
+    _, greedy = run_translate(monkeypatch, model_dir, content, "beam_size=1")
+    _, short = run_translate(monkeypatch, model_dir, content, "decoding.max_extra_length=0")
+    _, wide = run_translate(monkeypatch, model_dir, content, "beam_size=6", "length_penalty=2")
+    assert greedy.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=1)
+    assert wide.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=6, length_penalty=2.0)
+    assert len({greedy, short, wide}) == 3
+
+
+def test_an_unknown_setting_is_an_error(monkeypatch, model_dir, capsys):
+    assert run_translate(monkeypatch, model_dir, b"A\n", "beam_sise=2")[0] == 2
+    assert "Did you mean 'beam_size'" in capsys.readouterr().err
+
+
+def test_a_line_beyond_the_positions_is_named(monkeypatch, model_dir, translator, capsys):
+    monkeypatch.setattr(translate, "BUFFER_LINES", 2)
+    endless = "dog " * 1100
+    with pytest.raises(TranslationError, match=r"line 2 has \d+ subword pieces, .* at most 1024"):
+        translator.translate(["a", endless])
+    status, output = run_translate(monkeypatch, model_dir, f"a\nb\nc\n{endless}\n".encode())
+    assert status == 2
+    assert output.count(b"\n") == 2, "the block before it is not lost"
+    assert "line 4 has" in capsys.readouterr().err
+
+
+def test_a_line_of_all_positions_is_translated(translator):
+    longest = " ".join(["the"] * 1023)
+    assert [len(ids) for ids in translator.tokenizer.encode_source([longest, "the " + longest])] == [1024, 1025]
+    assert len(translator.translate([longest, ""], beam_size=1)) == 2
+    with pytest.raises(TranslationError):
+        translator.translate(["the " + longest])
+
+
+def test_invalid_utf8_is_named_by_its_line(monkeypatch, model_dir, capsys):
+    status, _ = run_translate(monkeypatch, model_dir, b"fine\nbr\xf6ken\n")
+    assert status == 2
+    assert "standard input:2: is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "tokenizer.model"])
+def test_a_model_without_one_of_its_files_names_it(model_dir, tmp_path, name, capsys, monkeypatch):
+    broken = shutil.copytree(model_dir, tmp_path / "model")
+    (broken / name).unlink()
+    assert run_translate(monkeypatch, broken, b"A\n")[0] == 2
+    assert name in capsys.readouterr().err
+
+
+def test_damaged_weights_are_named(model_dir, tmp_path):
+    broken = shutil.copytree(model_dir, tmp_path / "model")
+    content = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read"):
+        Translator.load(broken, "cpu")
+
+
+def test_an_input_or_output_that_cannot_be_opened_is_an_error(monkeypatch, model_dir, capsys):
+    assert run_translate(monkeypatch, model_dir, b"", "--input", "/nowhere/lines.txt")[0] == 2
+    assert run_translate(monkeypatch, model_dir, b"", "--output", "/nowhere/lines.txt")[0] == 2
+    assert capsys.readouterr().err.count("/nowhere/lines.txt: cannot be") == 2
+
+
+def test_a_closed_pipe_ends_quietly(model_dir):
+    translate_all = f"{sys.executable} -m transformer_mt.translate {model_dir} beam_size=1"
+    command = f"yes 'A dog.' | head -n 5000 | {translate_all} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
