@@ -1,0 +1,33 @@
+"""Score a file of translations by BLEU, chrF and TER, with sacreBLEU's signatures.
+
+    python scripts/evaluate_bleu.py HYPOTHESIS REFERENCE [REFERENCE …] [--language CODE] [--json FILE]
+
+Files are plain UTF-8 text, detokenised, aligned by line; a name that ends in .gz is gzipped.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformer_mt import cli
+from transformer_mt.evaluate import print_scores, score_files, write_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print one line a metric; write them as JSON where --json says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("hypothesis", type=Path)
+    parser.add_argument("reference", type=Path, nargs="+")
+    parser.add_argument("--language", metavar="CODE", default="", help="chooses BLEU's tokeniser (zh, ja, ko)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
+    arguments = parser.parse_args(argv)
+    results = score_files(arguments.hypothesis, arguments.reference, arguments.language)
+    print_scores(results)
+    if arguments.json is not None:
+        write_json(arguments.json, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

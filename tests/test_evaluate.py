@@ -1,0 +1,241 @@
+"""The stage `evaluate` and the script evaluate_bleu.py: files in, scores out, mistakes named."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from transformer_mt import cli
+from transformer_mt.config import dump_config, load_config
+from transformer_mt.evaluate import main
+
+ROOT = Path(__file__).parent.parent
+HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
+REFERENCES = ["Der Hund schläft dort.", "Sie sieht das große Haus.", "Er kommt heute nicht."]
+OTHERS = ["Dort schläft der Hund.", "Sie sieht ein großes Haus an.", "Heute kommt er nicht."]
+
+
+def write(path: Path, lines: list[str], end: str = "\n") -> str:
+    path.write_bytes("".join(line + end for line in lines).encode())
+    return str(path)
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    return write(tmp_path / "hyp.txt", HYPOTHESES), write(tmp_path / "ref.txt", REFERENCES)
+
+
+class TestFiles:
+    def test_prints_and_writes_sacrebleus_scores(self, tmp_path, files, capsys):
+        other = write(tmp_path / "other.txt", OTHERS)
+        target = tmp_path / "new" / "scores.json"
+        arguments = ["--hypothesis", files[0], "--reference", files[1], "--reference", other]
+        assert cli.run(main, [*arguments, "--language", "de", "--json", str(target)]) == 0
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [REFERENCES, OTHERS])
+        result = json.loads(target.read_text(encoding="utf-8"))[files[0]]
+        assert result["scores"]["BLEU"]["value"] == expected.score
+        assert result["scores"].keys() == {"BLEU", "chrF2", "TER"}
+        assert (result["num_lines"], result["references"]) == (3, [files[1], other])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 3
+        assert f"BLEU  {expected.score:5.1f}  nrefs:2|case:mixed|" in lines[0]
+        assert sorted(path.name for path in target.parent.iterdir()) == ["scores.json"]
+
+    def test_script_prints_and_writes_the_same(self, tmp_path, files, capsys):
+        main(["--hypothesis", files[0], "--reference", files[1], "--json", str(tmp_path / "stage.json")])
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
+        assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
+        assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
+
+    def test_script_takes_references_and_a_language(self, tmp_path, files):
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
+        assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
+
+    def test_only_newline_ends_a_line(self, tmp_path):
+        lines = ["one\u2028two three four", "five\x0bsix\x85seven eight", ""]
+        hypothesis = write(tmp_path / "hyp.txt", lines, end="\r\n")
+        assert main(["--hypothesis", hypothesis, "--reference", write(tmp_path / "ref.txt", lines)]) == 0
+        target = tmp_path / "scores.json"
+        main(["--hypothesis", hypothesis, "--reference", hypothesis, "--json", str(target)])
+        assert json.loads(target.read_text())[hypothesis]["num_lines"] == 3
+
+    def test_tokenised_text_is_warned_of(self, tmp_path, files, capsys):
+        tokenised = write(tmp_path / "tokenised.txt", [line.replace(".", " .") for line in HYPOTHESES])
+        assert main(["--hypothesis", tokenised, "--reference", files[1]]) == 0
+        error = capsys.readouterr().err
+        assert "warning: 3 of 3 lines of the" in error and tokenised in error and files[1] not in error
+
+    def test_does_not_wait_for_pytorch(self, files):
+        code = "import sys; from transformer_mt.evaluate import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+        found = run("-c", code, "--hypothesis", files[0], "--reference", files[1])
+        assert found.stdout.splitlines()[-1] == "False"
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "name a run or a model"),
+            (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
+            (["--reference", "{ref}"], "belong to --hypothesis"),
+            (["{run}", "--language", "de"], "belong to --hypothesis"),
+            (["{run}", "--hypothesis", "{hyp}", "--reference", "{ref}"], "takes no run"),
+            (["--test", "x", "--hypothesis", "{hyp}", "--reference", "{ref}"], "takes no run"),
+            (["--hypothesis", "{hyp}", "--reference", "{short}"], "hyp.txt has 3 lines, {short} has 2"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "{short}"], "{short} has 2"),
+            (["--hypothesis", "{hyp}", "--reference", "{latin}"], "{latin}:2"),
+            (["--hypothesis", "{hyp}", "--reference", "{run}/none.txt"], "none.txt"),
+            (["--hypothesis", "{empty}", "--reference", "{empty}"], "no lines"),
+            (["--hypothesis", "{pieces}", "--reference", "{ref}"], "{pieces}, line 3"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
+            (["{run}"], "holds no model"),
+        ],
+    )
+    def test_each_is_named(self, tmp_path, files, capsys, arguments, message):
+        names = {"hyp": files[0], "ref": files[1], "run": str(tmp_path)}
+        names["short"] = write(tmp_path / "short.txt", REFERENCES[:2])
+        names["empty"] = write(tmp_path / "empty.txt", [])
+        names["pieces"] = write(tmp_path / "pieces.txt", [*HYPOTHESES[:2], "\u2581Er \u2581kommt"])
+        (tmp_path / "latin.txt").write_bytes("eins\nschläft\ndrei\n".encode("latin-1"))
+        names["latin"] = str(tmp_path / "latin.txt")
+        assert cli.run(main, [argument.format(**names) for argument in arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("error: ") and message.format(**names) in captured.err
+
+    @pytest.mark.parametrize("command", [["-m", "transformer_mt.evaluate"], ["-m", "transformer_mt", "evaluate"]])
+    def test_end_with_status_2_and_no_traceback(self, files, command):
+        found = run(*command, "--hypothesis", files[0], "--reference", "none.txt")
+        assert (found.returncode, found.stdout) == (2, "")
+        assert "none.txt" in found.stderr and "Traceback" not in found.stderr
+
+    def test_of_the_script_end_likewise(self, files):
+        found = run(ROOT / "scripts/evaluate_bleu.py", files[0], "none.txt")
+        assert found.returncode == 2 and "none.txt" in found.stderr and "Traceback" not in found.stderr
+
+
+class Dictionary:
+    """A stand-in for a trained translator."""
+
+    calls: list[tuple[Path, str, int]] = []  # noqa: RUF012 - it is emptied before each test
+
+    def __init__(self, model: Path, device: str) -> None:
+        self.model, self.device = model, device
+
+    @classmethod
+    def load(cls, model: Path, device: str = "auto") -> "Dictionary":
+        return cls(model, device)
+
+    def translate(self, lines, decoding):
+        self.calls.append((self.model, self.device, decoding.beam_size))
+        return [dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))[line] for line in lines]
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A run as `prepare`, `train` and `average` leave it, with two test sets."""
+    module = types.SimpleNamespace(Translator=Dictionary)
+    monkeypatch.setitem(sys.modules, "transformer_mt.decoding.translator", module)
+    monkeypatch.chdir(tmp_path)
+    Dictionary.calls.clear()
+    overrides = ["data_dir=data", "run_dir=runs/x", "corpus.test={news: a, talks: b}"]
+    config = dump_config(load_config(ROOT / "configs/demo_en_de.yaml", overrides))
+    model = tmp_path / "runs/x/model"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").touch()
+    for directory in (model, model.parent):
+        (directory / "config.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "data/test").mkdir(parents=True)
+    for name in ("news", "talks"):
+        write(tmp_path / f"data/test/{name}.source.txt", ["dog", "house", "he"])
+    write(tmp_path / "data/test/news.target.txt", REFERENCES)
+    write(tmp_path / "data/test/talks.target.txt", OTHERS)
+    return model.parent
+
+
+class TestModel:
+    def test_scores_every_test_set(self, trained, capsys):
+        assert main(["runs/x"]) == 0
+        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))
+        assert list(scores) == ["news", "talks"]
+        for name, references in (("news", REFERENCES), ("talks", OTHERS)):
+            expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [references]).score
+            assert scores[name]["scores"]["BLEU"]["value"] == expected
+            text = (trained / f"evaluation/{name}.hypotheses.txt").read_bytes().decode()
+            assert text == "".join(line + "\n" for line in HYPOTHESES)
+        assert scores["news"]["num_lines"] == 3
+        assert scores["news"]["decoding"]["beam_size"] == 4
+        assert scores["news"]["model"] == "runs/x/model"
+        assert scores["news"]["seconds"] >= 0 and scores["news"]["sentences_per_second"] > 0
+        printed = capsys.readouterr().out
+        for said in ("news   BLEU ", "talks  TER ", "runs/x/evaluation/scores.json", "echo dog | "):
+            assert said in printed
+        assert printed.index("evaluation") > printed.index("nrefs:1|")
+
+    @pytest.mark.parametrize(
+        "order", [["RUN", "beam_size=7", "--test", "talks"], ["--test", "talks", "RUN", "beam_size=7"]]
+    )
+    def test_one_test_set_with_other_settings(self, trained, order):
+        json_file = trained / "copy.json"
+        arguments = [str(trained) if argument == "RUN" else argument for argument in order]
+        assert main([*arguments, "--device", "cpu", "--json", str(json_file)]) == 0
+        assert Dictionary.calls == [(trained / "model", "cpu", 7)]
+        assert json_file.read_bytes() == (trained / "evaluation/scores.json").read_bytes()
+        scores = json.loads(json_file.read_text())
+        assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
+
+    def test_results_lie_in_the_run_or_with_a_model_that_left_it(self, trained, tmp_path):
+        main([str(trained / "model")])
+        assert (trained / "evaluation/scores.json").is_file() and not (trained / "model/evaluation").exists()
+        elsewhere = (trained / "model").rename(tmp_path / "mine")
+        main([str(elsewhere)])
+        assert (elsewhere / "evaluation/scores.json").is_file()
+
+    def test_unknown_test_set_names_the_known(self, trained, capsys):
+        assert cli.run(main, [str(trained), "--test", "demo"]) == 2
+        assert "--test demo: no such test set. The configuration has: news, talks" in capsys.readouterr().err
+
+    def test_what_made_the_model_cannot_change(self, trained, capsys):
+        assert cli.run(main, [str(trained), "model.d_model=64"]) == 2
+        assert "only settings of decoding can be given" in capsys.readouterr().err
+
+    def test_missing_texts_are_refused_before_translating(self, trained, tmp_path, capsys):
+        (tmp_path / "data/test/talks.target.txt").unlink()
+        assert cli.run(main, [str(trained)]) == 2
+        error = capsys.readouterr().err
+        assert "talks.target.txt" in error and "transformer_mt.prepare" in error and not Dictionary.calls
+
+    def test_texts_of_unequal_length_are_refused_before_translating(self, trained, tmp_path, capsys):
+        write(tmp_path / "data/test/talks.target.txt", OTHERS[:2])
+        assert cli.run(main, [str(trained)]) == 2
+        assert "talks.source.txt has 3 lines" in capsys.readouterr().err and not Dictionary.calls
+
+    def test_a_failed_evaluation_leaves_the_scores_of_the_last(self, trained):
+        main([str(trained)])
+        before = (trained / "evaluation/scores.json").read_bytes()
+        write(Path("data/test/talks.target.txt"), ["\u2581a", "b", "c"])
+        assert cli.run(main, [str(trained)]) == 2
+        assert (trained / "evaluation/scores.json").read_bytes() == before
+        assert not list((trained / "evaluation").glob("*.partial"))
+
+
+def test_help_says_what_it_reads_and_writes():
+    found = run("-m", "transformer_mt.evaluate", "--help")
+    assert found.returncode == 0
+    for said in ("Reads", "writes evaluation/", "example:", "--hypothesis"):
+        assert said in found.stdout

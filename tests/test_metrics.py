@@ -1,0 +1,101 @@
+"""Scores are sacreBLEU's, and what cannot be scored is refused."""
+
+import math
+
+import pytest
+import sacrebleu
+from sacrebleu.tokenizers import tokenizer_ja_mecab
+
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import bleu, score_corpus, tokenised_warning
+
+HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]
+REFERENCES = ["The dog sleeps here.", "The cat sees a big house.", "Yes.", "He did not come to us today."]
+OTHERS = ["The dog is asleep here.", "A cat sees the large house.", "Indeed.", "Today he did not come to us."]
+
+
+def test_scores_are_those_computed_by_hand():
+    # Of 5, 4, 3, 2 n-grams 4, 3, 2, 1 match; one word of five has to be replaced.
+    scores = {score.name: score.value for score in score_corpus(["a b c d e"], [["a b c d f"]])}
+    assert scores["BLEU"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4))
+    assert scores["TER"] == pytest.approx(20)
+    # Nothing is wrong but the length, 4 words of 5.
+    assert bleu(["a b c d"], ["a b c d e"]) == pytest.approx(100 * math.exp(1 - 5 / 4))
+
+
+@pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS], [OTHERS, REFERENCES, HYPOTHESES]])
+def test_scores_and_signatures_are_sacrebleus(references):
+    metrics = [sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()]
+    expected = [(metric.corpus_score(HYPOTHESES, references), metric.get_signature()) for metric in metrics]
+    found = score_corpus(HYPOTHESES, references, "en")
+    assert [score.name for score in found] == ["BLEU", "chrF2", "TER"]
+    for score, (value, signature) in zip(found, expected, strict=True):
+        assert (score.value, score.signature) == (value.score, str(signature))
+        assert f"nrefs:{len(references)}|" in score.signature
+
+
+def test_bleu_of_validation_is_bleu_of_evaluation():
+    assert bleu(HYPOTHESES, REFERENCES, "de") == score_corpus(HYPOTHESES, [REFERENCES], "de")[0].value
+
+
+@pytest.mark.parametrize(
+    ("language", "tokeniser"), [("de", "13a"), ("", "13a"), ("zh", "zh"), ("zh-CN", "zh"), ("zho_Hans", "zh")]
+)
+def test_target_language_chooses_the_tokeniser(language, tokeniser):
+    score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)[0]
+    assert f"|tok:{tokeniser}|" in score.signature
+    # 13a sees one word a sentence.
+    assert (score.value > 20) == (tokeniser == "zh")
+    assert bleu(["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
+
+
+def test_missing_word_segmenter_is_named(monkeypatch):
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    with pytest.raises(EvaluationError, match=r"BLEU for ja_JP needs.*pip install \"sacrebleu\[ja\]\""):
+        bleu(["猫"], ["猫"], "ja_JP")
+
+
+def test_unequal_numbers_of_lines_are_refused():
+    with pytest.raises(EvaluationError, match="hypothesis has 4 lines, reference 2 has 3"):
+        score_corpus(HYPOTHESES, [REFERENCES, OTHERS[:3]])
+    with pytest.raises(EvaluationError, match=r"out\.txt has 3 lines, ref\.txt has 4"):
+        score_corpus(HYPOTHESES[:3], [REFERENCES], names=["out.txt", "ref.txt"])
+    with pytest.raises(EvaluationError, match="hypothesis has 4 lines, reference has 3"):
+        bleu(HYPOTHESES, REFERENCES[:3])
+
+
+def test_nothing_to_score_is_refused():
+    with pytest.raises(EvaluationError, match="no lines"):
+        score_corpus([], [[]])
+    with pytest.raises(EvaluationError, match="at least one reference"):
+        score_corpus(HYPOTHESES, [])
+
+
+@pytest.mark.parametrize("line", ["\u2581The \u2581dog", "a\u2581b", "Sch@@ laf", "ab@@"])
+def test_subword_pieces_are_refused_with_their_line(line):
+    with pytest.raises(EvaluationError, match=r"hypothesis, line 2: .*pieces.*decode"):
+        score_corpus(["fine", line], [["fine", "fine"]])
+    with pytest.raises(EvaluationError, match=r"reference 2, line 1: .*pieces"):
+        score_corpus(["fine"], [["fine"], [line]])
+
+
+@pytest.mark.parametrize("line", ["@@ -1 +1 @@", "write to me@@home.de", "a_b", "@ @"])
+def test_other_signs_are_text(line):
+    assert score_corpus([line], [[line]])[2].value == 0
+
+
+@pytest.mark.parametrize("line", ["The dog sleeps .", "Well , he said", "it &apos;s", "twenty @-@ one"])
+def test_tokenised_text_is_told(line):
+    assert "10 of 10 lines of the hypothesis" in (tokenised_warning("hypothesis", [line] * 10) or "")
+    # A few such lines are found in any text.
+    assert tokenised_warning("hypothesis", [line, *["The dog sleeps."] * 9]) is None
+
+
+@pytest.mark.parametrize("line", ["The dog sleeps.", "Pourquoi ?", "3.5 and .5", "so ... on", ""])
+def test_plain_text_is_not_told(line):
+    assert tokenised_warning("reference", [line] * 10) is None
+
+
+def test_warning_is_of_a_share_of_lines():
+    assert tokenised_warning("hypothesis", []) is None
+    assert tokenised_warning("hypothesis", ["a ."] * 2 + ["a."] * 8) is not None

@@ -1,0 +1,214 @@
+"""Translations become scores: of a model on its test sets, or of a file of translations."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import cli
+from transformer_mt.config import Config, load_config
+from transformer_mt.data.corpus import read_lines
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import check_aligned, score_corpus, tokenised_warning
+
+# A test set's, or a file's, name: what scores.json says of it.
+Results = dict[str, dict[str, Any]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score a model's translations of its test sets, or a file's lines, and say where the results lie."""
+    arguments = _parser().parse_intermixed_args(argv)
+    _check(arguments)
+    if arguments.hypothesis is not None:
+        results = score_files(arguments.hypothesis, arguments.reference, arguments.language)
+        print_scores(results)
+    else:
+        results = evaluate_model(arguments.model, arguments.overrides, arguments.test, arguments.device)
+    if arguments.json is not None:
+        write_json(arguments.json, results)
+    return 0
+
+
+def score_files(hypothesis: Path, references: Sequence[Path], language: str = "") -> Results:
+    """Score a file of detokenised translations against files of references, aligned by line."""
+    files = [hypothesis, *references]
+    texts = [list(read_lines(file)) for file in files]
+    scored = _score(texts[0], texts[1:], language, [str(file) for file in files])
+    return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
+
+
+def evaluate_model(path: Path, overrides: Sequence[str] = (), test: str | None = None, device: str = "auto") -> Results:
+    """Translate the test sets of a run or model directory, or the one named `test`, and score them.
+
+    Writes <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model that left its run.
+    """
+    model, output = _locate(path)
+    config = load_config(model / "config.yaml", overrides, "decoding")
+    names = _test_names(config, test)
+    texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
+    # Here, so that files are scored without waiting for PyTorch.
+    from transformer_mt.decoding.translator import Translator
+
+    translator = Translator.load(model, device)
+    results: Results = {}
+    for name, (sources, references) in texts.items():
+        start = time.perf_counter()
+        hypotheses = translator.translate(sources, config.decoding)
+        seconds = time.perf_counter() - start
+        file = output / f"{name}.hypotheses.txt"
+        _write(file, "".join(f"{line}\n" for line in hypotheses))
+        titles = [_shown(file), f"reference of {name}"]
+        scored = _score(hypotheses, [references], config.corpus.target_language, titles)
+        results[name] = scored | {
+            "decoding": config.decoding.model_dump(),
+            "seconds": round(seconds, 3),
+            "sentences_per_second": round(len(sources) / seconds, 2),
+            "model": _shown(model),
+        }
+    print_scores(results)
+    write_json(output / "scores.json", results)
+    _say_where(model, output, example=texts[names[0]][0][0])
+    return results
+
+
+def print_scores(results: Results) -> None:
+    """One line for each score: name, metric, value, signature; and one for the speed, where it is known."""
+    width = max(len(name) for name in results)
+    for name, result in results.items():
+        for metric, score in result["scores"].items():
+            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}  {score['signature']}")
+        if "seconds" in result:
+            print(
+                f"{name:{width}}  {result['num_lines']} sentences in {result['seconds']:.1f} s, "
+                f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
+            )
+
+
+def write_json(path: Path, results: Results) -> None:
+    """Replace `path` by the results: by test set, scores with signatures and how they came about."""
+    _write(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.parser(
+        "evaluate",
+        "Reads a run or a model and its test sets, translates them, and prints BLEU, chrF and TER with\n"
+        "sacreBLEU's signatures; writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
+        "Or reads a file of translations and its references, and only prints.",
+        "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
+        "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
+    )
+    parser.add_argument("model", metavar="RUN_DIR|MODEL_DIR", type=Path, nargs="?")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting of decoding, as beam_size=5")
+    parser.add_argument("--test", metavar="NAME", help="this test set of the configuration alone")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations instead")
+    parser.add_argument(
+        "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
+    )
+    parser.add_argument("--language", metavar="CODE", default="", help="theirs: chooses BLEU's tokeniser (zh, ja, ko)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
+    return parser
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.hypothesis is None and (arguments.reference or arguments.language):
+        raise EvaluationError("--reference and --language belong to --hypothesis: give the translations, too")
+    if arguments.model is None and arguments.hypothesis is None:
+        raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
+    if arguments.hypothesis is not None and not arguments.reference:
+        raise EvaluationError("--hypothesis needs --reference: the file that the translations are compared with")
+    if arguments.hypothesis is not None and (arguments.model is not None or arguments.test is not None):
+        raise EvaluationError(
+            "--hypothesis scores a file and takes no run, model, --test or key=value: leave out the one or the other"
+        )
+
+
+def _score(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]
+) -> dict[str, Any]:
+    scores = score_corpus(hypotheses, references, language, names)
+    for name, lines in zip(names, [hypotheses, *references], strict=True):
+        warning = tokenised_warning(name, lines)
+        if warning is not None:
+            print(f"warning: {warning}", file=sys.stderr)
+    return {
+        "num_lines": len(hypotheses),
+        "scores": {score.name: {"value": score.value, "signature": score.signature} for score in scores},
+    }
+
+
+def _locate(path: Path) -> tuple[Path, Path]:
+    """The model directory at `path` or in the run at `path`; and the directory of its results."""
+    run = Path(os.path.abspath(path))
+    model = run / "model" if (run / "model").is_dir() else run
+    if not all((model / name).is_file() for name in ("model.safetensors", "config.yaml")):
+        raise EvaluationError(
+            f"{path}: holds no model (model.safetensors, config.yaml); name a run that "
+            "`python -m transformer_mt.average` has finished, or a model directory"
+        )
+    in_run = model.name == "model" and (model.parent / "config.yaml").is_file()
+    return model, (model.parent if in_run else model) / "evaluation"
+
+
+def _test_names(config: Config, test: str | None) -> list[str]:
+    names = list(config.corpus.test)
+    if not names:
+        raise EvaluationError("corpus.test of the configuration names no test set; give --hypothesis and --reference")
+    if test is None:
+        return names
+    if test not in names:
+        raise EvaluationError(f"--test {test}: no such test set. The configuration has: {', '.join(names)}")
+    return [test]
+
+
+def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:
+    files = [data_dir / "test" / f"{name}.{side}.txt" for side in ("source", "target")]
+    for file in files:
+        if not file.is_file():
+            raise EvaluationError(
+                f"{file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data lie elsewhere, "
+                "say data_dir=…; or score files with --hypothesis and --reference"
+            )
+    sources, references = (list(read_lines(file)) for file in files)
+    check_aligned([sources, references], [str(file) for file in files])
+    return sources, references
+
+
+def _say_where(model: Path, output: Path, example: str) -> None:
+    python = _shown(Path(sys.executable))
+    where = shlex.quote(_shown(model))
+    print(
+        f"\nTranslations  {_shown(output)}\n"
+        f"Scores        {_shown(output / 'scores.json')}\n"
+        f"Model         {_shown(model)}\n"
+        "Next:\n"
+        f"  echo {shlex.quote(example)} | {python} -m transformer_mt.translate {where}\n"
+        f"  {python} -m transformer_mt.translate {where} < SOURCE_FILE > TRANSLATION_FILE"
+    )
+
+
+def _shown(path: Path) -> str:
+    """Relative where that is shorter to type: below the working directory."""
+    path = Path(os.path.abspath(path))
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise EvaluationError(f"{path}: cannot be written ({error.strerror}); name another file or place") from None
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

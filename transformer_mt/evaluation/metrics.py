@@ -1,0 +1,109 @@
+"""sacreBLEU's BLEU, chrF and TER, each with the signature that makes it comparable."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from transformer_mt.errors import EvaluationError
+
+# Languages without spaces, or written in several ways with them: two- and three-letter codes.
+_LANGUAGES = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
+_NEEDS_MECAB = ("ja", "ko")
+# sentencepiece's mark of a word's beginning; subword-nmt's of a word that goes on. A bare @@ is text.
+_PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
+# Spaces before ? ! : ; are French; before a full stop or a comma they are a tokeniser's. The rest is Moses'.
+_TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
+_TOKENISED_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Score:
+    """BLEU and chrF2 in percent, higher is better; TER in edits by 100 reference words, lower is better."""
+
+    name: str
+    value: float
+    signature: str
+
+
+def score_corpus(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    target_language: str = "",
+    names: Sequence[str] = (),
+) -> list[Score]:
+    """BLEU, chrF2 and TER of detokenised lines against one or more whole sets of references.
+
+    `target_language` is a code such as de, zh-CN or jpn_Jpan and chooses the tokeniser of BLEU: zh, ja-mecab,
+    ko-mecab or else 13a (Post 2018). `names` are what errors call the hypotheses and each reference.
+    Raises EvaluationError: no lines, unequal numbers of lines, subword pieces in place of words, a tokeniser
+    that is not installed.
+    """
+    names = names or ["hypothesis", *(f"reference {number + 1}" for number in range(len(references)))]
+    check_aligned([hypotheses, *references], names)
+    for name, lines in zip(names, [hypotheses, *references], strict=True):
+        _check_words(name, lines)
+    scores = []
+    for metric in (_bleu(target_language), CHRF(), TER()):
+        result = metric.corpus_score(hypotheses, references)
+        scores.append(Score(result.name, float(result.score), str(metric.get_signature())))
+    return scores
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str = "") -> float:
+    """BLEU in percent, as in `score_corpus`, for validation: whatever an unready model says is scored."""
+    check_aligned([hypotheses, references], ["hypothesis", "reference"])
+    return float(_bleu(target_language).corpus_score(hypotheses, [references]).score)
+
+
+def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Raise EvaluationError unless all texts have the first one's number of lines, and that is not 0."""
+    if len(texts) < 2:
+        raise EvaluationError("there is nothing to compare with; give at least one reference")
+    for name, lines in zip(names, texts, strict=True):
+        if len(lines) != len(texts[0]):
+            raise EvaluationError(
+                f"{names[0]} has {len(texts[0])} lines, {name} has {len(lines)}; "
+                "line n of each must be of the same sentence"
+            )
+    if not texts[0]:
+        raise EvaluationError(f"{' and '.join(names)} have no lines; there is nothing to score")
+
+
+def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
+    """What to say of lines that look tokenised, for BLEU tokenises by itself; None if they do not."""
+    num_tokenised = sum(_TOKENISED.search(line) is not None for line in lines)
+    if num_tokenised <= _TOKENISED_SHARE * len(lines):
+        return None
+    return (
+        f"{num_tokenised} of {len(lines)} lines of the {name} look tokenised (a space before a full stop or a "
+        "comma, &apos; or @-@). Scores compare with others' only on detokenised text."
+    )
+
+
+def _bleu(target_language: str) -> BLEU:
+    code = re.split("[-_]", target_language.lower())[0]
+    language = _LANGUAGES.get(code, code)
+    try:
+        # Tokenised text is our own warning; `force` only silences sacreBLEU's and changes no score.
+        return BLEU(trg_lang=language, force=True)
+    except RuntimeError:
+        if language not in _NEEDS_MECAB:
+            raise
+        raise EvaluationError(
+            f"BLEU for {target_language} needs a word segmenter that is not installed: "
+            f'pip install "sacrebleu[{language}]"'
+        ) from None
+
+
+def _check_words(name: str, lines: Sequence[str]) -> None:
+    for number, line in enumerate(lines, start=1):
+        piece = _PIECE.search(line)
+        if piece:
+            raise EvaluationError(
+                f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
+                "decode them to plain text first, for a score of pieces compares with no other"
+            )
