@@ -1,0 +1,191 @@
+"""The stages train and average, as commands."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny import prepared_experiment, train_tiny, write_experiment
+
+from transformer_mt import average, cli, train
+from transformer_mt.config import load_config
+from transformer_mt.training.checkpoint import checkpoint_path, save_checkpoint, saved_steps
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def trained(experiment, tmp_path_factory):
+    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
+
+
+def status_and_error(main, *arguments, capsys):
+    capsys.readouterr()
+    status = cli.run(main, [str(argument) for argument in arguments])
+    return status, capsys.readouterr().err
+
+
+def test_a_run_is_complete_in_itself(trained, experiment):
+    names = {path.name for path in trained.iterdir()}
+    assert names == {"config.yaml", "log.jsonl", "checkpoints", "tokenizer.model"}
+    assert load_config(trained / "config.yaml").training == load_config(experiment).training
+    assert "adam_beta2" in yaml.safe_load((trained / "config.yaml").read_text())["training"], "defaults written out"
+
+
+def test_a_finished_run_is_left_as_it_is(run, experiment, capsys):
+    before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*")}
+    assert train.main([str(experiment), f"run_dir={run}"]) == 0
+    assert "already trained, 12 updates" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").rglob("*")} == before
+
+
+def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
+    train_tiny(experiment, tmp_path, "training.max_steps=1")
+    said = capsys.readouterr().out
+    for word in ("parameters", "300 pairs", "CPU, 1 thread", "fp32"):
+        assert word in said
+
+
+def test_a_run_of_another_configuration_is_refused_key_by_key(run, experiment, capsys):
+    status, error = status_and_error(
+        train.main, experiment, f"run_dir={run}", "model.num_heads=4", "training.seed=9", capsys=capsys
+    )
+    assert status == 2
+    assert "model.num_heads: 2, now 4" in error
+    assert "training.seed: 1, now 9" in error
+
+
+def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):
+    train_tiny(experiment, run, "training.max_steps=14")
+    assert saved_steps(run)[-1] == 14
+
+
+def test_a_linear_schedule_may_not_end_elsewhere(experiment, tmp_path, capsys):
+    arguments = [experiment, f"run_dir={tmp_path / 'run'}", "training.schedule=linear", "training.max_steps=4"]
+    assert train.main([str(argument) for argument in arguments]) == 0
+    status, error = status_and_error(train.main, *arguments[:-1], "training.max_steps=6", capsys=capsys)
+    assert status == 2
+    assert "training.max_steps: 4, now 6" in error
+
+
+def test_unprepared_data_are_named(tmp_path, capsys):
+    config = write_experiment(tmp_path)
+    status, error = status_and_error(train.main, config, capsys=capsys)
+    assert status == 2
+    assert f"{tmp_path / 'data'} is not prepared" in error
+
+
+def test_data_prepared_with_another_tokenizer_are_refused(experiment, tmp_path, capsys):
+    status, error = status_and_error(
+        train.main, experiment, f"run_dir={tmp_path}", "tokenizer.vocab_size=400", capsys=capsys
+    )
+    assert status == 2
+    assert "prepared with another tokenizer" in error
+
+
+def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):
+    torch.manual_seed(1)
+    model = torch.nn.Linear(1, 1)
+    progress = train.Progress(step=13)
+    save_checkpoint(run, model, torch.optim.Adam(model.parameters()), progress, "0" * 64)
+    status, error = status_and_error(train.main, experiment, f"run_dir={run}", "training.max_steps=14", capsys=capsys)
+    assert status == 2
+    assert "another tokenizer (00000000" in error
+
+
+def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(run, trained, experiment, capsys):
+    for step in (10, 12):
+        (checkpoint_path(run, step) / "model.safetensors").write_bytes(b"damaged")
+    train_tiny(experiment, run)
+    error = capsys.readouterr().err
+    assert "step-00000012 is damaged" in error
+    assert "step-00000010 is damaged" in error
+    found, expected = (load_file(checkpoint_path(path, 12) / "model.safetensors") for path in (run, trained))
+    assert all(torch.equal(weight, expected[name]) for name, weight in found.items())
+
+
+@pytest.mark.parametrize("device", ["tpu9", "cuda:99"])
+def test_a_device_that_is_not_there_is_named(experiment, tmp_path, capsys, device):
+    status, error = status_and_error(
+        train.main, experiment, f"run_dir={tmp_path}", f"training.device={device}", capsys=capsys
+    )
+    assert status == 2
+    assert f"device {device} cannot be used" in error
+
+
+def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path):
+    limited = (
+        "import resource, sys; from transformer_mt import cli, train;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000)); sys.exit(cli.run(train.main))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, experiment, f"run_dir={tmp_path / 'run'}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(train.Path(__file__).parent.parent)},
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "make room on the disk" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_average_is_the_mean_of_the_newest_on_schedule(run):
+    assert average.main([str(run)]) == 0
+    mean = load_file(run / "model" / "model.safetensors")
+    parts = [load_file(checkpoint_path(run, step) / "model.safetensors") for step in (10, 12)]
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (parts[0][name] + parts[1][name]) / 2)
+    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
+
+
+def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
+    average.main([str(run)])
+    before = (run / "model" / "model.safetensors").stat().st_mtime_ns
+    average.main([str(run)])
+    assert "already averaged, updates 10, 12" in capsys.readouterr().out
+    assert (run / "model" / "model.safetensors").stat().st_mtime_ns == before
+    train_tiny(experiment, run, "training.max_steps=14")
+    average.main([str(run)])
+    assert "updates 12, 14" in capsys.readouterr().out
+
+
+def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(experiment, tmp_path, capsys):
+    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=7")
+    average.main([str(run)])
+    assert "updates 4, 6" in capsys.readouterr().out
+
+
+def test_average_of_the_best_is_the_best(run):
+    average.main([str(run), "choose=best"])
+    best = load_file(run / "checkpoints" / "best" / "model.safetensors")
+    assert all(torch.equal(weight, best[name]) for name, weight in load_file(run / "model/model.safetensors").items())
+
+
+def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment, capsys):
+    status, error = status_and_error(average.main, tmp_path, capsys=capsys)
+    assert status == 2
+    assert "holds no config.yaml" in error
+    shutil.copy(experiment, tmp_path / "config.yaml")
+    status, error = status_and_error(average.main, tmp_path, capsys=capsys)
+    assert status == 2
+    assert "holds no checkpoint yet" in error
+
+
+def test_average_refuses_a_damaged_checkpoint(run, capsys):
+    (checkpoint_path(run, 12) / "model.safetensors").write_bytes(b"damaged")
+    status, error = status_and_error(average.main, run, capsys=capsys)
+    assert status == 2
+    assert "step-00000012 is damaged" in error

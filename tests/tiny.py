@@ -1,0 +1,71 @@
+"""A corpus and a configuration so small that a run takes a second."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import yaml
+
+from transformer_mt import prepare, train
+
+ROOT = Path(__file__).parent.parent
+
+
+def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
+    spec = importlib.util.spec_from_file_location("make_demo_corpus", ROOT / "scripts" / "make_demo_corpus.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where its dataclasses look their types up
+    spec.loader.exec_module(module)
+    return module.corpus(num_pairs, seed=5)
+
+
+def write_experiment(directory: Path) -> Path:
+    """Parallel text and a configuration that names it; the path of the configuration."""
+    pairs = demo_pairs(340)
+    for name, part in {"train": pairs[:300], "valid": pairs[300:320], "test": pairs[320:]}.items():
+        for language, side in (("en", 0), ("de", 1)):
+            text = "".join(f"{pair[side]}\n" for pair in part)
+            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    config = {
+        "data_dir": str(directory / "data"),
+        "run_dir": str(directory / "run"),
+        "corpus": {
+            "source_language": "en",
+            "target_language": "de",
+            "train": str(directory / "train"),
+            "valid": str(directory / "valid"),
+            "test": {"tiny": str(directory / "test")},
+        },
+        "tokenizer": {"vocab_size": 500},
+        "model": {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "ffn_dim": 32, "num_heads": 2},
+        "training": {
+            "precision": "fp32",
+            "num_threads": 1,
+            "device": "cpu",
+            "max_steps": 12,
+            "tokens_per_batch": 400,
+            "micro_batches_per_update": 2,
+            "peak_lr": 0.005,
+            "warmup_steps": 4,
+            "log_every": 2,
+            "validate_every": 4,
+            "save_every": 2,
+            "keep_last": 3,
+        },
+        "averaging": {"checkpoints": 2},
+        "decoding": {"beam_size": 2, "max_extra_length": 10},
+    }
+    path = directory / "tiny.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+def prepared_experiment(directory: Path) -> Path:
+    path = write_experiment(directory)
+    assert prepare.main([str(path)]) == 0
+    return path
+
+
+def train_tiny(config: Path, run_dir: Path, *overrides: str) -> Path:
+    assert train.main([str(config), f"run_dir={run_dir}", *overrides]) == 0
+    return run_dir

@@ -1,0 +1,79 @@
+"""Checkpoints become a model."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from transformer_mt import cli
+from transformer_mt.config import AveragingConfig, Config, dump_config, fingerprint, load_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import CheckpointError
+from transformer_mt.training.checkpoint import SUMS, average_weights, checkpoint_path, damage, saved_steps
+from transformer_mt.weights import read_metadata, save_weights
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Average a run's checkpoints into runs/<name>/model."""
+    parser = cli.parser(
+        "average",
+        "Reads the checkpoints of a run; writes <run>/model: model.safetensors, config.yaml and the\n"
+        "tokenizer, all that translation needs.",
+        "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
+    )
+    parser.add_argument("run", metavar="RUN_DIR", type=Path)
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="of averaging, as checkpoints=3")
+    arguments = parser.parse_intermixed_args(argv)
+    if not (arguments.run / "config.yaml").is_file():
+        raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, as runs/<name>")
+    config = load_config(arguments.run / "config.yaml", arguments.overrides, "averaging")
+    average_run(arguments.run, config)
+    return 0
+
+
+def average_run(run_dir: Path, config: Config) -> None:
+    """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
+    paths = choose_checkpoints(run_dir, config.averaging, config.training.save_every)
+    steps = ", ".join(str(int(path.name[5:])) for path in paths)
+    made_from = fingerprint(dump_config(config), *((path / SUMS).read_text() for path in paths))
+    model_dir = run_dir / "model"
+    if read_metadata(model_dir / "model.safetensors").get("made_from") == made_from:
+        print(f"{model_dir}: already averaged, updates {steps}")
+        return
+    partial = model_dir / "model.safetensors.partial"
+    try:
+        model_dir.mkdir(exist_ok=True)
+        save_weights(average_weights(paths), partial, {"made_from": made_from, "updates": steps})
+        Tokenizer.load(run_dir).save(model_dir)
+        (model_dir / "config.yaml.partial").write_text(dump_config(config), encoding="utf-8")
+        os.replace(model_dir / "config.yaml.partial", model_dir / "config.yaml")
+        os.replace(partial, model_dir / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{model_dir}: cannot be written ({error}); make room on the disk") from None
+    print(f"{model_dir}: the mean of {len(paths)} checkpoints, updates {steps}")
+
+
+def choose_checkpoints(run_dir: Path, settings: AveragingConfig, save_every: int) -> list[Path]:
+    """The checkpoints to average, all whole: the best alone, or the newest that were saved on schedule.
+
+    Others are there because a run was stopped, and would make its model depend on when that was.
+    """
+    steps = saved_steps(run_dir)
+    if not steps:
+        raise CheckpointError(f"{run_dir} holds no checkpoint yet; train it first: python -m transformer_mt.train")
+    if settings.choose == "best":
+        paths = [(run_dir / "checkpoints" / "best").resolve()]
+    else:
+        scheduled = [step for step in steps if step % save_every == 0] or steps[-1:]
+        paths = [checkpoint_path(run_dir, step) for step in scheduled[-settings.checkpoints :]]
+    for path in paths:
+        fault = damage(path)
+        if fault:
+            raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or train on")
+    return paths
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

@@ -1,0 +1,1 @@
+"""Logits become a better model."""

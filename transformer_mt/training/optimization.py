@@ -1,0 +1,45 @@
+"""Learning rates, as pure functions of the step, and the optimizer."""
+
+import math
+from typing import assert_never
+
+import torch
+from torch import nn
+
+from transformer_mt.config import TrainingConfig
+
+
+def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
+    """Vaswani et al. 2017, eq. 3, written by its peak; theirs is peak_lr = (d_model * warmup_steps) ** -0.5.
+
+    `step` counts updates from 1.
+    """
+    return peak_lr * min(step / warmup_steps, math.sqrt(warmup_steps / step))
+
+
+def linear(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
+    """Straight up to the peak at `warmup_steps`, straight down to zero just after `max_steps`."""
+    return peak_lr * min(step / warmup_steps, (max_steps + 1 - step) / max(1, max_steps + 1 - warmup_steps))
+
+
+def learning_rate(step: int, settings: TrainingConfig) -> float:
+    """The rate of update `step`, counted from 1."""
+    peak_lr, warmup_steps = settings.peak_lr, settings.warmup_steps
+    match settings.schedule:
+        case "inverse_sqrt":
+            return inverse_sqrt(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
+        case "linear":
+            return linear(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=settings.max_steps)
+        case _:
+            assert_never(settings.schedule)
+
+
+def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.Optimizer:
+    """Adam (sec. 5.3); its rate is set before each update."""
+    return torch.optim.Adam(
+        model.parameters(),
+        lr=settings.peak_lr,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        fused=True,
+    )
