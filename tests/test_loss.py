@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.training import loss
 from transformer_mt.training.loss import label_smoothed
@@ -99,6 +100,12 @@ def test_without_gradients_the_sums_are_the_same(chunks, inputs):
     assert not without.smoothed.requires_grad
     torch.testing.assert_close(without.smoothed, with_gradients.smoothed.detach())
     torch.testing.assert_close(without.nll, with_gradients.nll)
+
+
+def test_without_gradients_only_the_logits_are_computed(chunks, inputs):
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        label_smoothed(*inputs, 0.1)
+    assert counter.get_total_flops() == 2 * N * D * V
 
 
 def test_the_sums_of_two_halves_are_the_sums_of_the_whole(inputs):

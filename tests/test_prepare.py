@@ -178,7 +178,7 @@ def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     with pytest.raises(CorpusError, match=r"tokenizer\.vocab_size: 360, now 350\. Choose another data_dir"):
         experiment.prepare("tokenizer.vocab_size=350")
     with pytest.raises(CorpusError, match=r"corpus\.max_length: 256, now 99"):
-        experiment.prepare("max_length=99")
+        experiment.prepare("corpus.max_length=99")
     experiment.write("valid", VALID[:-1])
     with pytest.raises(CorpusError, match=r"something else: the text of valid has changed\. .*or delete"):
         experiment.prepare()

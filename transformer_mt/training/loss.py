@@ -31,6 +31,8 @@ def label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smo
 
     The logits exist a chunk at a time: with them at hand the gradients are made too, in the forward pass.
     """
+    if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
+        features_ND, output_VD = features_ND.detach(), output_VD.detach()
     smoothed, nll = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         features_ND, output_VD, labels_N, smoothing
     )
