@@ -213,13 +213,23 @@ class TestMistakes:
 class TestComparison:
     def test_differences_name_old_and_new(self, load):
         old, new = load(), load("training.max_steps=7", "corpus.dataset=a/b", "corpus.test={talks: t}")
-        assert differences(old, new) == [
-            "corpus.dataset: None, now a/b",
-            "corpus.test.news: text/news, now None",
-            "corpus.test.talks: None, now t",
-            "training.max_steps: 100000, now 7",
-        ]
-        assert differences(old, load()) == []
+        assert differences(old, new) == {
+            "corpus.dataset": "corpus.dataset: None, now a/b",
+            "corpus.test.news": "corpus.test.news: text/news, now None",
+            "corpus.test.talks": "corpus.test.talks: None, now t",
+            "training.max_steps": "training.max_steps: 100000, now 7",
+        }
+        assert differences(old, load()) == {}
+
+    def test_texts_that_look_like_numbers_survive_being_written(self, load, tmp_path):
+        config = load("run_dir='1e5'", "corpus.revision='123e45'")
+        (tmp_path / "dumped.yaml").write_text(dump_config(config), encoding="utf-8")
+        assert load_config(tmp_path / "dumped.yaml") == config
+
+    @pytest.mark.parametrize("override", ["run_dir=2024-13-45", "run_dir=0b_", "tokenizer=!!map [a]"])
+    def test_values_that_yaml_cannot_build_are_errors(self, load, override):
+        with pytest.raises(ConfigError):
+            load(override)
 
     def test_fingerprint_is_of_content_alone(self, load):
         config, same, other = load(), load(), load("model.dropout=0.2")

@@ -242,7 +242,7 @@ def test_names_of_test_sets_are_file_names(experiment: Experiment, name: str) ->
     content = yaml.safe_load(path.read_text())
     content["corpus"]["test"] = {name: str(experiment.directory / "test")}
     path.write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match=r"corpus\.test: .*cannot be a file name"):
+    with pytest.raises(ConfigError, match=r"corpus\.test: '.*' cannot be a name; .*pattern"):
         experiment.prepare()
 
 
@@ -278,3 +278,9 @@ def test_a_data_dir_that_cannot_be_made_is_named(experiment: Experiment) -> None
     experiment.data_dir.write_text("a file\n")
     with pytest.raises(ConfigError, match=r"data_dir=.*cannot be made \(File exists\)"):
         experiment.prepare()
+
+
+def test_a_test_line_that_the_model_cannot_read_is_named(experiment: Experiment) -> None:
+    experiment.write("test", [("short", "kurz"), ("long " * 40, "lang")])
+    with pytest.raises(CorpusError, match=r"test set small: source line 2 has \d+ pieces.*model\.max_positions=32"):
+        experiment.prepare("model.max_positions=32", "corpus.max_length=32")

@@ -1,6 +1,8 @@
 """The stages train and average, as commands."""
 
+import fcntl
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import yaml
 from safetensors.torch import load_file
 from tiny import prepared_experiment, train_tiny, write_experiment
 
-from transformer_mt import average, cli, train
+from transformer_mt import average, cli, prepare, train
 from transformer_mt.config import load_config
 from transformer_mt.training.checkpoint import checkpoint_path, save_checkpoint, saved_steps
 
@@ -52,10 +54,12 @@ def test_a_finished_run_is_left_as_it_is(run, experiment, capsys):
 
 
 def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
+    torch.set_num_threads(2)
     train_tiny(experiment, tmp_path, "training.max_steps=1")
     said = capsys.readouterr().out
     for word in ("parameters", "300 pairs", "CPU, 1 thread", "fp32"):
         assert word in said
+    assert torch.get_num_threads() == 1
 
 
 def test_a_run_of_another_configuration_is_refused_key_by_key(run, experiment, capsys):
@@ -87,12 +91,11 @@ def test_unprepared_data_are_named(tmp_path, capsys):
     assert f"{tmp_path / 'data'} is not prepared" in error
 
 
-def test_data_prepared_with_another_tokenizer_are_refused(experiment, tmp_path, capsys):
-    status, error = status_and_error(
-        train.main, experiment, f"run_dir={tmp_path}", "tokenizer.vocab_size=400", capsys=capsys
-    )
+@pytest.mark.parametrize(("section", "other"), [("tokenizer", "vocab_size=400"), ("corpus", "max_length=100")])
+def test_data_prepared_in_another_way_are_refused(experiment, tmp_path, capsys, section, other):
+    status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", f"{section}.{other}", capsys=capsys)
     assert status == 2
-    assert "prepared with another tokenizer" in error
+    assert f"prepared with another {section}" in error
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):
@@ -162,10 +165,27 @@ def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment
     assert "updates 12, 14" in capsys.readouterr().out
 
 
-def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(experiment, tmp_path, capsys):
+def test_average_killed_before_the_model_is_complete_begins_again(run, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(average.Tokenizer, "save", killed)
+        average.main([str(run)])
+    average.main([str(run)])
+    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
+
+
+def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(run, capsys):
+    checkpoint_path(run, 12).rename(checkpoint_path(run, 11))
+    average.main([str(run)])
+    assert "updates 8, 10" in capsys.readouterr().out
+
+
+def test_average_takes_in_the_last_update_of_all(experiment, tmp_path, capsys):
     run = train_tiny(experiment, tmp_path / "run", "training.max_steps=7")
     average.main([str(run)])
-    assert "updates 4, 6" in capsys.readouterr().out
+    assert "updates 6, 7" in capsys.readouterr().out
 
 
 def test_average_of_the_best_is_the_best(run):
@@ -184,8 +204,120 @@ def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment,
     assert "holds no checkpoint yet" in error
 
 
+def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):
+    average.main([str(run)])
+    before = {path.name: path.read_bytes() for path in (run / "model").iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may be larger: writing fails as on a full disk
+    try:
+        status, error = status_and_error(average.main, run, "checkpoints=1", capsys=capsys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 2
+    assert "model: cannot be written" in error
+    assert "make room on the disk" in error
+    assert {name: (run / "model" / name).read_bytes() for name in before} == before
+
+
 def test_average_refuses_a_damaged_checkpoint(run, capsys):
     (checkpoint_path(run, 12) / "model.safetensors").write_bytes(b"damaged")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
     assert "step-00000012 is damaged" in error
+
+
+def test_average_without_a_best_checkpoint_says_so(run, capsys):
+    (run / "checkpoints" / "best").unlink()
+    status, error = status_and_error(average.main, run, "choose=best", capsys=capsys)
+    assert status == 2
+    assert "best is missing" in error
+
+
+def test_average_counts_the_last_update_also_off_the_schedule(experiment, tmp_path, capsys):
+    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=11", "training.save_every=4")
+    average.main([str(run)])
+    assert "updates 8, 11" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.model", "model.safetensors"])
+def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
+    average.main([str(run)])
+    (run / "model" / name).unlink()
+    average.main([str(run)])
+    assert "already" not in capsys.readouterr().out.splitlines()[-1]
+    assert (run / "model" / name).is_file()
+
+
+def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment, tmp_path, capsys):
+    other = tmp_path / "other"
+    prepare.main([str(experiment), f"data_dir={other}", "tokenizer.vocab_size=450"])
+    shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
+    status, error = status_and_error(average.main, run, capsys=capsys)
+    assert status == 2
+    assert "another tokenizer" in error
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_in_silence(run, experiment, capsys):
+    log = (run / "log.jsonl").read_text()
+    for step in saved_steps(run):
+        (checkpoint_path(run, step) / "model.safetensors").write_bytes(b"damaged")
+    status, error = status_and_error(train.main, experiment, f"run_dir={run}", capsys=capsys)
+    assert status == 2
+    assert "No whole checkpoint is left" in error
+    assert (run / "log.jsonl").read_text() == log
+
+
+def test_a_start_that_failed_does_not_bind_the_next(experiment, tmp_path, capsys):
+    arguments = [experiment, f"run_dir={tmp_path / 'run'}", "training.max_steps=2"]
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))  # the first checkpoint cannot be saved
+    try:
+        assert status_and_error(train.main, *arguments, capsys=capsys)[0] == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert train.main([*map(str, arguments), "training.tokens_per_batch=300"]) == 0
+
+
+def test_two_trainings_of_one_run_are_refused(experiment, tmp_path, capsys):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", capsys=capsys)
+    os.close(descriptor)
+    assert status == 2
+    assert "another process trains here" in error
+    train_tiny(experiment, tmp_path, "training.max_steps=1")
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_and_saves_nothing(experiment, tmp_path, capsys):
+    arguments = [experiment, f"run_dir={tmp_path}", "training.peak_lr=1e30", "training.warmup_steps=1"]
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2
+    assert "is not finite" in error and "training.peak_lr" in error
+    for step in saved_steps(tmp_path):
+        weights = load_file(checkpoint_path(tmp_path, step) / "model.safetensors")
+        assert all(weight.isfinite().all() for weight in weights.values())
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"corpus": {}}'])
+def test_a_damaged_summary_of_prepare_is_no_preparation(experiment, tmp_path, content, capsys):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    (data / "prepare.json").write_text(content)
+    arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2
+    assert "is not prepared" in error
+
+
+def test_validation_text_of_another_length_is_refused(experiment, tmp_path, capsys):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    (data / "valid.target.txt").write_text("eins\n")
+    arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2
+    assert "valid.target.txt is not as it was written" in error
+
+
+def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):
+    status, error = status_and_error(train.main, experiment, f"run_dir={experiment}", capsys=capsys)
+    assert status == 2
+    assert str(experiment) in error

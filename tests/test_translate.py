@@ -7,12 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from tiny import demo_pairs, prepared_experiment, train_tiny
+import torch
+from tiny import demo_pairs, prepared_experiment, train_tiny, write_experiment
 
-from transformer_mt import average, cli, translate
+from transformer_mt import average, cli, prepare, translate
 from transformer_mt.config import DecodingConfig
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.vocabulary import PAD
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +36,13 @@ def translator(model_dir):
     return Translator.load(model_dir, device="cpu")
 
 
-class Pipe(io.TextIOWrapper):
-    """Standard input or output as bytes in memory."""
-
-    def __init__(self, content=b""):
-        super().__init__(io.BytesIO(content), encoding="utf-8")
-
-
 def run_translate(monkeypatch, model_dir, content, *arguments):
-    output = Pipe()
-    monkeypatch.setattr(sys, "stdin", Pipe(content))
-    monkeypatch.setattr(sys, "stdout", output)
+    """The exit status, and the bytes that have reached the reader: those that were flushed."""
+    reached = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(reached), encoding="utf-8"))
     status = cli.run(translate.main, [str(model_dir), "--device", "cpu", *arguments])
-    return status, output.buffer.getvalue()
+    return status, reached.getvalue()
 
 
 SENTENCES = [source for source, _ in demo_pairs(12)]
@@ -104,14 +101,63 @@ def test_translation_does_not_depend_on_the_batch(translator):
     assert together[::-1] == translator.translate(SENTENCES[::-1])
 
 
+@pytest.mark.parametrize(("tokens_per_batch", "beam_size"), [(1, 1), (60, 1), (60, 3), (100, 2), (10_000, 4)])
+def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator, tokens_per_batch, beam_size):
+    lengths, real_start = [], translator.model.start
+
+    def start(source_BS, width):
+        lengths.append((source_BS != PAD).sum(dim=1).tolist())
+        assert source_BS.shape[1] == max(lengths[-1])
+        assert width == beam_size
+        return real_start(source_BS, width)
+
+    monkeypatch.setattr(translator.model, "start", start)
+    translator.translate(SENTENCES, DecodingConfig(beam_size=beam_size, tokens_per_batch=tokens_per_batch))
+    for batch, following in zip(lengths, [*lengths[1:], None], strict=True):
+        assert len(batch) == 1 or len(batch) * max(batch) * beam_size <= tokens_per_batch
+        assert following is None or (len(batch) + 1) * max(batch) * beam_size > tokens_per_batch
+    expected = sorted(map(len, translator.tokenizer.encode_source(SENTENCES)), reverse=True)
+    assert [length for batch in lengths for length in batch] == expected
+
+
+def test_a_model_is_loaded_ready_in_full_precision_on_any_processor(monkeypatch, model_dir):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "amx_bf16": True})
+    translator = Translator.load(model_dir, "cpu")
+    assert translator.device.torch_device == torch.device("cpu")
+    assert translator.device.dtype == torch.float32
+    assert not translator.model.training
+
+
+def test_the_device_is_the_one_asked_for(monkeypatch, model_dir, capsys):
+    assert run_translate(monkeypatch, model_dir, b"A\n", "--device", "tpu9") == (2, b"")
+    assert "device tpu9 cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("alpha", [0.0, 3.0])
+def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
+    translator = Translator.load(model_dir, "cpu")
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in translator.model.parameters():  # strong opinions, so that hypotheses of all lengths compete
+            parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
+    best, last = [], []
+    for ids in translator.tokenizer.encode_source(SENTENCES):
+        [found] = beam_search(translator.model, torch.tensor([ids]), 4, alpha, [len(ids) + 10])
+        best.append(translator.tokenizer.decode_target(found[0].tokens))
+        last.append(translator.tokenizer.decode_target(found[-1].tokens))
+    assert translator.translate(SENTENCES, beam_size=4, length_penalty=alpha) == best != last
+    assert translator.translate(SENTENCES, beam_size=4, length_penalty=3.0 - alpha) != best
+
+
 def test_settings_reach_the_search(monkeypatch, model_dir, translator):
     content = "\n".join(SENTENCES).encode()
+    _, default = run_translate(monkeypatch, model_dir, content)
     _, greedy = run_translate(monkeypatch, model_dir, content, "beam_size=1")
     _, short = run_translate(monkeypatch, model_dir, content, "decoding.max_extra_length=0")
     _, wide = run_translate(monkeypatch, model_dir, content, "beam_size=6", "length_penalty=2")
     assert greedy.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=1)
     assert wide.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=6, length_penalty=2.0)
-    assert len({greedy, short, wide}) == 3
+    assert len({default, greedy, short, wide}) == 4
 
 
 def test_an_unknown_setting_is_an_error(monkeypatch, model_dir, capsys):
@@ -124,10 +170,10 @@ def test_a_line_beyond_the_positions_is_named(monkeypatch, model_dir, translator
     endless = "dog " * 1100
     with pytest.raises(TranslationError, match=r"line 2 has \d+ subword pieces, .* at most 1024"):
         translator.translate(["a", endless])
-    status, output = run_translate(monkeypatch, model_dir, f"a\nb\nc\n{endless}\n".encode())
+    status, output = run_translate(monkeypatch, model_dir, f"a\nb\nc\nd\ne\n{endless}\n".encode())
     assert status == 2
-    assert output.count(b"\n") == 2, "the block before it is not lost"
-    assert "line 4 has" in capsys.readouterr().err
+    assert output.count(b"\n") == 4, "the blocks before it are not lost"
+    assert "line 6 has" in capsys.readouterr().err
 
 
 def test_a_line_of_all_positions_is_translated(translator):
@@ -163,12 +209,40 @@ def test_damaged_weights_are_named(model_dir, tmp_path):
 def test_an_input_or_output_that_cannot_be_opened_is_an_error(monkeypatch, model_dir, capsys):
     assert run_translate(monkeypatch, model_dir, b"", "--input", "/nowhere/lines.txt")[0] == 2
     assert run_translate(monkeypatch, model_dir, b"", "--output", "/nowhere/lines.txt")[0] == 2
-    assert capsys.readouterr().err.count("/nowhere/lines.txt: cannot be") == 2
+    assert capsys.readouterr().err.count("error: /nowhere/lines.txt") == 2
 
 
 def test_a_closed_pipe_ends_quietly(model_dir):
-    translate_all = f"{sys.executable} -m transformer_mt.translate {model_dir} beam_size=1"
+    # One thread: two that wait for each other on a busy machine take ten times as long.
+    translate_all = f"OMP_NUM_THREADS=1 {sys.executable} -m transformer_mt.translate {model_dir} beam_size=1"
     command = f"yes 'A dog.' | head -n 5000 | {translate_all} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
+
+
+def test_another_tokenizer_of_the_same_size_is_refused(model_dir, tmp_path):
+    config = write_experiment(tmp_path)
+    prepare.main([str(config), "tokenizer.character_coverage=1.0", "tokenizer.algorithm=unigram"])
+    changed = shutil.copytree(model_dir, tmp_path / "model")
+    shutil.copy(tmp_path / "data" / "tokenizer.model", changed / "tokenizer.model")
+    with pytest.raises(CheckpointError, match="another tokenizer"):
+        Translator.load(changed, "cpu")
+
+
+def test_a_file_may_be_translated_into_itself(monkeypatch, model_dir, translator, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("\n".join(SENTENCES) + "\n")
+    assert run_translate(monkeypatch, model_dir, b"", "--input", str(path), "--output", str(path))[0] == 0
+    assert path.read_text().split("\n")[:-1] == translator.translate(SENTENCES)
+
+
+def test_a_failed_translation_leaves_the_output_file_as_it_was(monkeypatch, model_dir, tmp_path):
+    path = tmp_path / "out"
+    path.write_text("precious")
+    assert run_translate(monkeypatch, model_dir, b"br\xf6ken\n", "--output", str(path))[0] == 2
+    assert path.read_text() == "precious"
+
+
+def test_a_line_of_nothing_but_piece_marks_is_blank(translator):
+    assert translator.translate(["\u2581", " \u2581\u2581 "]) == ["", ""]

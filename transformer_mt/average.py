@@ -8,10 +8,19 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from transformer_mt import cli
-from transformer_mt.config import AveragingConfig, Config, dump_config, fingerprint, load_config
+from transformer_mt.config import AveragingConfig, Config, TrainingConfig, dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CheckpointError
-from transformer_mt.training.checkpoint import SUMS, average_weights, checkpoint_path, damage, saved_steps
+from transformer_mt.files import write_whole
+from transformer_mt.training.checkpoint import (
+    SUMS,
+    average_weights,
+    check_tokenizer,
+    checkpoint_path,
+    damage,
+    saved_steps,
+    scheduled_steps,
+)
 from transformer_mt.weights import read_metadata, save_weights
 
 
@@ -35,27 +44,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config) -> None:
     """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
-    paths = choose_checkpoints(run_dir, config.averaging, config.training.save_every)
+    paths = choose_checkpoints(run_dir, config.averaging, config.training)
     steps = ", ".join(str(int(path.name[5:])) for path in paths)
+    tokenizer = Tokenizer.load(run_dir)
+    check_tokenizer(paths[-1], tokenizer.digest)
     made_from = fingerprint(dump_config(config), *((path / SUMS).read_text() for path in paths))
     model_dir = run_dir / "model"
-    if read_metadata(model_dir / "model.safetensors").get("made_from") == made_from:
+    if _is_whole(model_dir, made_from, config, tokenizer):
         print(f"{model_dir}: already averaged, updates {steps}")
         return
+    metadata = {"made_from": made_from, "updates": steps, "tokenizer": tokenizer.digest}
     partial = model_dir / "model.safetensors.partial"
     try:
         model_dir.mkdir(exist_ok=True)
-        save_weights(average_weights(paths), partial, {"made_from": made_from, "updates": steps})
-        Tokenizer.load(run_dir).save(model_dir)
-        (model_dir / "config.yaml.partial").write_text(dump_config(config), encoding="utf-8")
-        os.replace(model_dir / "config.yaml.partial", model_dir / "config.yaml")
+        save_weights(average_weights(paths), partial, metadata)
+        tokenizer.save(model_dir)
+        write_whole(model_dir / "config.yaml", dump_config(config))
         os.replace(partial, model_dir / "model.safetensors")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{model_dir}: cannot be written ({error}); make room on the disk") from None
+    finally:
+        if partial.is_file():
+            partial.unlink()
     print(f"{model_dir}: the mean of {len(paths)} checkpoints, updates {steps}")
 
 
-def choose_checkpoints(run_dir: Path, settings: AveragingConfig, save_every: int) -> list[Path]:
+def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
+    try:
+        text = (model_dir / "config.yaml").read_text(encoding="utf-8")
+        digest = Tokenizer.load(model_dir).digest
+    except (OSError, ValueError):
+        return False
+    found = read_metadata(model_dir / "model.safetensors").get("made_from")
+    return (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
+
+
+def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Path]:
     """The checkpoints to average, all whole: the best alone, or the newest that were saved on schedule.
 
     Others are there because a run was stopped, and would make its model depend on when that was.
@@ -64,9 +88,12 @@ def choose_checkpoints(run_dir: Path, settings: AveragingConfig, save_every: int
     if not steps:
         raise CheckpointError(f"{run_dir} holds no checkpoint yet; train it first: python -m transformer_mt.train")
     if settings.choose == "best":
-        paths = [(run_dir / "checkpoints" / "best").resolve()]
+        best = run_dir / "checkpoints" / "best"
+        if not best.exists():
+            raise CheckpointError(f"{best} is missing: no validation yet; train on, or say choose=last")
+        paths = [best.resolve()]
     else:
-        scheduled = [step for step in steps if step % save_every == 0] or steps[-1:]
+        scheduled = scheduled_steps(run_dir, training) or steps[-1:]
         paths = [checkpoint_path(run_dir, step) for step in scheduled[-settings.checkpoints :]]
     for path in paths:
         fault = damage(path)

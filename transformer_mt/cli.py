@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from transformer_mt.errors import UserError
 
@@ -33,3 +34,19 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         # The reader has gone (as in `| head`). Nothing is left to flush to it when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno is None:  # not the system's
+            raise
+        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def python() -> str:
+    """The running Python as one would type it here."""
+    return shown(Path(sys.executable))
+
+
+def shown(path: Path) -> str:
+    """Relative where that is shorter to type: below the working directory."""
+    path = Path(os.path.abspath(path))
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -61,8 +61,8 @@ class CorpusConfig(Section):
     PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
     valid: Split
     """Likewise."""
-    test: dict[str, Split]
-    """Name to split, likewise."""
+    test: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
+    """Name to split, likewise. A name becomes that of a file: letters, digits, '.', '_' and '-'."""
     max_length: PositiveInt = 256
     """Subword pieces; a training pair with a longer side is left out and counted."""
     max_ratio: PositiveFloat = 4.0
@@ -120,7 +120,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
     hardware, as GPUs and the newer server CPUs do."""
-    num_threads: NonNegativeInt = 0
+    num_threads: int = Field(default=0, ge=0, le=1024)
     """CPU threads; 0 takes one a core."""
     max_steps: PositiveInt = 100_000
     """Updates."""
@@ -230,11 +230,16 @@ class _Reader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Reader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
+class _Writer(yaml.SafeDumper):
+    """Quotes the texts that _Reader would take for numbers."""
+
+
+for _dialect in (_Reader, _Writer):
+    _dialect.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+        list("-+0123456789"),
+    )
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
@@ -267,7 +272,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 
 def dump_config(config: Config) -> str:
     """YAML with every default written out."""
-    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(), Dumper=_Writer, sort_keys=False, allow_unicode=True)
 
 
 def fingerprint(*parts: BaseModel | str) -> str:
@@ -276,14 +281,14 @@ def fingerprint(*parts: BaseModel | str) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def differences(old: Config, new: Config) -> list[str]:
-    """One `key: old value, now new value` for each setting that differs."""
+def differences(old: Config, new: Config) -> dict[str, str]:
+    """`key: old value, now new value` for each setting that differs, by its key."""
     old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
-    return [
-        f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
+    return {
+        key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
         for key in sorted(old_values.keys() | new_values.keys())
         if old_values.get(key) != new_values.get(key)
-    ]
+    }
 
 
 def json_schema() -> str:
@@ -305,7 +310,9 @@ def _parse(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
         loader.name = name
         node = loader.get_single_node()
         return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
-    except yaml.YAMLError as error:
+    except ConfigError:
+        raise
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         raise ConfigError(f"{name}: is not YAML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{name}: a value contains itself (an alias, *, inside of its anchor, &)") from None
@@ -345,6 +352,8 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
         return f"{known}: {key}: no such key.{_suggestion(path)}"
+    if path[-1:] == ("[key]",):
+        return f"{known}: {'.'.join(path[:-2])}: '{path[-2]}' cannot be a name; {_in_a_sentence(error['msg'])}"
     if error["type"] == "missing":
         return f"{known}: {key}: is missing, and has no default"
     if error["type"] == "value_error":
@@ -353,13 +362,16 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if error["type"] == "model_type":
         return f"{known}: {key} is {error['input']!r}; it must be a section: keys with values below it"
-    message = error["msg"][0].lower() + error["msg"][1:]
     hint = ""
     if isinstance(error["input"], bool):
         hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
     elif error["type"] == "string_type" and isinstance(error["input"], int | float):
         hint = ". YAML reads it as a number: put it in quotes"
-    return f"{known}: {key} is {error['input']!r}; {message}{hint}"
+    return f"{known}: {key} is {error['input']!r}; {_in_a_sentence(error['msg'])}{hint}"
+
+
+def _in_a_sentence(message: str) -> str:
+    return message[0].lower() + message[1:]
 
 
 def _of_the_other_branch(error: ErrorDetails) -> bool:

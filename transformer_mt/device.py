@@ -17,6 +17,11 @@ class Device:
     dtype: torch.dtype
     description: str
 
+    def synchronize(self) -> None:
+        """Wait for the work that is queued on a GPU, so that it can be timed."""
+        if self.torch_device.type == "cuda":
+            torch.cuda.synchronize(self.torch_device)
+
     def autocast(self) -> torch.autocast:
         """The context of a forward pass."""
         enabled = self.dtype != torch.float32
@@ -33,21 +38,25 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("it is neither a CPU nor CUDA")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda":
-        bf16 = precision == "bf16" or (precision == "auto" and torch.cuda.is_bf16_supported())
+        bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
         hardware = torch.cuda.get_device_name(device)
     else:
-        bf16 = precision == "bf16" or (precision == "auto" and _cpu_multiplies_bf16())
+        bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
         _set_up_cpu(num_threads)
         hardware = f"CPU, {torch.get_num_threads()} threads"
     dtype = torch.bfloat16 if bf16 else torch.float32
     return Device(device, dtype, f"{hardware}, {'bf16' if bf16 else 'fp32'}")
 
 
-def _cpu_multiplies_bf16() -> bool:
+def _multiplies_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 

@@ -17,6 +17,10 @@ class TokenizerError(UserError):
     """A subword model that cannot be trained or read."""
 
 
+class TrainingError(UserError):
+    """A run that cannot go on."""
+
+
 class CheckpointError(UserError):
     """A run, a checkpoint or a model directory."""
 

@@ -15,6 +15,7 @@ from transformer_mt.config import Config, load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import check_aligned, score_corpus, tokenised_warning
+from transformer_mt.files import write_whole
 
 # A test set's, or a file's, name: what scores.json says of it.
 Results = dict[str, dict[str, Any]]
@@ -55,23 +56,24 @@ def evaluate_model(path: Path, overrides: Sequence[str] = (), test: str | None =
     from transformer_mt.decoding.translator import Translator
 
     translator = Translator.load(model, device)
+    output.mkdir(exist_ok=True)
     results: Results = {}
     for name, (sources, references) in texts.items():
         start = time.perf_counter()
         hypotheses = translator.translate(sources, config.decoding)
         seconds = time.perf_counter() - start
         file = output / f"{name}.hypotheses.txt"
-        _write(file, "".join(f"{line}\n" for line in hypotheses))
-        titles = [_shown(file), f"reference of {name}"]
+        write_whole(file, "".join(f"{line}\n" for line in hypotheses))
+        titles = [cli.shown(file), f"reference of {name}"]
         scored = _score(hypotheses, [references], config.corpus.target_language, titles)
         results[name] = scored | {
             "decoding": config.decoding.model_dump(),
             "seconds": round(seconds, 3),
             "sentences_per_second": round(len(sources) / seconds, 2),
-            "model": _shown(model),
+            "model": cli.shown(model),
         }
     print_scores(results)
-    write_json(output / "scores.json", results)
+    write_json(output / "scores.json", _other_scores(output / "scores.json") | results)
     _say_where(model, output, example=texts[names[0]][0][0])
     return results
 
@@ -91,7 +93,9 @@ def print_scores(results: Results) -> None:
 
 def write_json(path: Path, results: Results) -> None:
     """Replace `path` by the results: by test set, scores with signatures and how they came about."""
-    _write(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+    write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -180,34 +184,25 @@ def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:
     return sources, references
 
 
-def _say_where(model: Path, output: Path, example: str) -> None:
-    python = _shown(Path(sys.executable))
-    where = shlex.quote(_shown(model))
-    print(
-        f"\nTranslations  {_shown(output)}\n"
-        f"Scores        {_shown(output / 'scores.json')}\n"
-        f"Model         {_shown(model)}\n"
-        "Next:\n"
-        f"  echo {shlex.quote(example)} | {python} -m transformer_mt.translate {where}\n"
-        f"  {python} -m transformer_mt.translate {where} < SOURCE_FILE > TRANSLATION_FILE"
-    )
-
-
-def _shown(path: Path) -> str:
-    """Relative where that is shorter to type: below the working directory."""
-    path = Path(os.path.abspath(path))
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
+def _other_scores(path: Path) -> Results:
+    """What was written before, of these test sets and others."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise EvaluationError(f"{path}: cannot be written ({error.strerror}); name another file or place") from None
+        scores: Results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return scores
+
+
+def _say_where(model: Path, output: Path, example: str) -> None:
+    where = shlex.quote(cli.shown(model))
+    print(
+        f"\nTranslations  {cli.shown(output)}\n"
+        f"Scores        {cli.shown(output / 'scores.json')}\n"
+        f"Model         {cli.shown(model)}\n"
+        "Next:\n"
+        f"  echo {shlex.quote(example)} | {cli.python()} -m transformer_mt.translate {where}\n"
+        f"  {cli.python()} -m transformer_mt.translate {where} < SOURCE_FILE > TRANSLATION_FILE"
+    )
 
 
 if __name__ == "__main__":

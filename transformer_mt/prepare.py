@@ -1,9 +1,7 @@
 """Stage 1: sentence pairs become a tokenizer and token ids on disk."""
 
 import json
-import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +28,7 @@ from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.files import write_whole
 
 _SUMMARY = "prepare.json"  # written last: where it is, the stage is finished
 _BLOCK = 10_000  # pairs that are encoded together
@@ -64,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", help="YAML file, as in configs/")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings in place of the file's")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     prepare(load_config(arguments.config, arguments.overrides))
     return 0
 
@@ -85,7 +84,7 @@ def prepare(config: Config) -> None:
     tokenizer.save(directory)
     tests = [name for name in splits if name.startswith("test/")]
     for name in tests:
-        _write_test_set(directory / name, pairs[name])
+        _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
     test_sources = {source for name in tests for source, _ in pairs[name]}
     counts = {"train": Counts(), "valid": Counts()}
 
@@ -109,11 +108,6 @@ def _make(directory: Path) -> None:
 
 def _splits(corpus: CorpusConfig) -> dict[str, Split]:
     """Each split by the name of what is written of it: train, valid, test/NAME."""
-    for name in corpus.test:
-        if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
-            raise ConfigError(
-                f"corpus.test: '{name}' cannot be a file name: use letters, digits, '.', '_' and '-' only"
-            )
     tests = {f"test/{name}": split for name, split in corpus.test.items()}
     return {"train": corpus.train, "valid": corpus.valid, **tests}
 
@@ -132,7 +126,7 @@ def _check_same(path: Path, config: Config, digests: dict[str, str]) -> None:
             "corpus": CorpusConfig.model_validate(old["corpus"]),
             "tokenizer": TokenizerConfig.model_validate(old["tokenizer"]),
         }
-        changes = differences(config.model_copy(update=sections), config)
+        changes = [*differences(config.model_copy(update=sections), config).values()]
         changes += [
             f"the text of {name} has changed"
             for name, digest in digests.items()
@@ -171,12 +165,17 @@ def _write_validation(directory: Path, kept: Iterable[Pair], tokenizer: Tokenize
         write_encoded(directory / "valid", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
 
 
-def _write_test_set(prefix: Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """All lines in order: a test set is scored whole."""
+def _write_test_set(prefix: Path, pairs: Iterable[Pair], max_positions: int) -> None:
+    """All lines in order: a test set is scored whole. Raises CorpusError if the model cannot read one of them."""
     prefix.parent.mkdir(exist_ok=True)
     with _text_files(prefix) as write:
-        for pair in pairs:
-            write(pair)
+        for number, (text, (source, _)) in enumerate(pairs, start=1):
+            if len(source) > max_positions:
+                raise CorpusError(
+                    f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
+                    f"model takes at most model.max_positions={max_positions}; raise it or split the line"
+                )
+            write(text)
 
 
 @contextmanager
@@ -252,9 +251,7 @@ def _write_summary(
         "tokenizer_digest": tokenizer.digest,
         "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
     }
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _mean_lengths(counts: Counts) -> dict[str, float]:

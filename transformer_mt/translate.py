@@ -12,7 +12,7 @@ from transformer_mt import cli
 from transformer_mt.config import DecodingConfig, load_config
 from transformer_mt.data.corpus import decode_lines, read_lines
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TranslationError
+from transformer_mt.files import replacing
 
 BUFFER_LINES = 2048  # translated together: sorted by length, they make batches with little padding
 
@@ -38,12 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         lines = decode_lines(sys.stdin.buffer, "standard input")
     with ExitStack() as stack:
-        output = sys.stdout.buffer
-        if arguments.output:
-            try:
-                output = stack.enter_context(arguments.output.open("wb"))
-            except OSError as error:
-                raise TranslationError(f"{arguments.output}: cannot be written ({error.strerror})") from None
+        output = stack.enter_context(replacing(arguments.output)) if arguments.output else sys.stdout.buffer
         for translation in translate_lines(translator, lines, decoding):
             output.write(translation.encode("utf-8") + b"\n")
             output.flush()

@@ -32,7 +32,7 @@ class Batch:
     labels_BT: Tensor
     """int64: the target."""
     pairs_B: Tensor
-    """int64: which pairs of the corpus these are, for messages; always on the CPU."""
+    """int64: which pairs of the corpus these are; always on the CPU."""
     num_labels: int
     """Target tokens, EOS included and PAD not."""
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.errors import TokenizerError
+from transformer_mt.files import write_whole
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 _JOINT, _SEPARATE = ("tokenizer.model",), ("tokenizer.source.model", "tokenizer.target.model")
@@ -55,9 +55,7 @@ class Tokenizer:
         for name in others:
             (directory / name).unlink(missing_ok=True)
         for name, model in zip(names, self._models(), strict=True):
-            partial = directory / f"{name}.partial"
-            partial.write_bytes(model)
-            os.replace(partial, directory / name)
+            write_whole(directory / name, model)
 
     @property
     def joint(self) -> bool:

@@ -36,6 +36,11 @@ def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) ->
     return [min(length + max_extra_length, max_positions) for length in lengths]
 
 
+def scored(tokens: list[int], log_prob: float, alpha: float) -> Hypothesis:
+    """A hypothesis that has ended: its log-probability divided by its length penalty."""
+    return Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens), alpha))
+
+
 @torch.inference_mode()
 def greedy(model: Seq2Seq, source_BS: Tensor, max_length: list[int], alpha: float = 0.0) -> list[Hypothesis]:
     """The most probable word at each position, up to EOS.
@@ -62,10 +67,7 @@ def greedy(model: Seq2Seq, source_BS: Tensor, max_length: list[int], alpha: floa
             rows = torch.tensor(going_on, device=source_BS.device)
             state, token_A1 = state.keep(rows), token_A1[rows]
             alive = [alive[row] for row in going_on]
-    return [
-        Hypothesis(words, total, total / length_penalty(len(words), alpha))
-        for words, total in zip(tokens, log_prob, strict=True)
-    ]
+    return [scored(words, total, alpha) for words, total in zip(tokens, log_prob, strict=True)]
 
 
 @torch.inference_mode()
@@ -86,7 +88,7 @@ def beam_search(
         logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
         log_probs_AWV = _allowed(logits_AWV, [length == max_length[b] for b in alive])
         candidates = _best_candidates(beam.score_AW[..., None] + log_probs_AWV, 2 * width)
-        for row, hypothesis in _ended(candidates, beam.tokens_AWT, width, length, alpha):
+        for row, hypothesis in _ended(candidates, beam.tokens_AWT, width, alpha):
             finished[alive[row]].append(hypothesis)
         beam = _go_on(candidates, beam.tokens_AWT, state, width)
 
@@ -151,9 +153,7 @@ def _best_candidates(total_AWV: Tensor, num_candidates: int) -> _Candidates:
     return _Candidates(score_AC, index_AC // V, index_AC % V)
 
 
-def _ended(
-    candidates: _Candidates, tokens_AWT: Tensor, width: int, length: int, alpha: float
-) -> list[tuple[int, Hypothesis]]:
+def _ended(candidates: _Candidates, tokens_AWT: Tensor, width: int, alpha: float) -> list[tuple[int, Hypothesis]]:
     """The hypotheses that end now, each with the row of its sentence."""
     ended_AC = (candidates.token_AC == EOS) & (candidates.score_AC > -math.inf)
     ended_AC[:, width:] = False  # a lower rank does not count: a beam of one is then greedy
@@ -162,7 +162,7 @@ def _ended(
         parent = candidates.parent_AC[row, rank]
         log_prob = candidates.score_AC[row, rank].item()
         words = [*tokens_AWT[row, parent, 1:].tolist(), EOS]
-        found.append((row, Hypothesis(words, log_prob, log_prob / length_penalty(length, alpha))))
+        found.append((row, scored(words, log_prob, alpha)))
     return found
 
 

@@ -18,7 +18,7 @@ from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import PAD
-from transformer_mt.weights import load_weights
+from transformer_mt.weights import load_weights, read_metadata
 
 
 class Translator:
@@ -44,6 +44,11 @@ class Translator:
         tokenizer = Tokenizer.load(model_dir)
         model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
         load_weights(model, model_dir / "model.safetensors")
+        if read_metadata(model_dir / "model.safetensors").get("tokenizer") != tokenizer.digest:
+            raise CheckpointError(
+                f"{model_dir}: the model was trained with another tokenizer than the one beside it. "
+                "Average the checkpoints of its run again, or copy the whole directory again"
+            )
         return cls(model, tokenizer, config, choose_device(device, precision="fp32"))
 
     def translate(
@@ -71,23 +76,21 @@ class Translator:
         for numbers in _batches(sources, decoding):
             source_BS = _pad([sources[number] for number in numbers]).to(self.device.torch_device)
             for number, hypothesis in zip(numbers, self._search(source_BS, decoding), strict=True):
-                # A translation is one line, whatever bytes the model may spell.
-                text = self.tokenizer.decode_target(hypothesis.tokens)
-                translations[number] = text.replace("\n", " ").replace("\r", " ")
+                translations[number] = self.tokenizer.decode_target(hypothesis.tokens)
         return translations
 
     def _encode(self, lines: Sequence[str], first_line: int) -> dict[int, list[int]]:
         """The ids of each line that is not blank, by its number from 0."""
-        numbers = [number for number, line in enumerate(lines) if line.strip()]
-        encoded = self.tokenizer.encode_source([lines[number] for number in numbers])
+        encoded = enumerate(self.tokenizer.encode_source(lines))
+        sources = {number: ids for number, ids in encoded if len(ids) > 1}  # a blank line is EOS alone
         limit = self.config.model.max_positions
-        for number, ids in zip(numbers, encoded, strict=True):
+        for number, ids in sources.items():
             if len(ids) > limit:
                 raise TranslationError(
                     f"line {first_line + number} has {len(ids)} subword pieces, and the model takes at most {limit} "
                     "(model.max_positions): split the line into sentences"
                 )
-        return dict(zip(numbers, encoded, strict=True))
+        return sources
 
     def _search(self, source_BS: Tensor, decoding: DecodingConfig) -> list[Hypothesis]:
         limits = max_lengths(source_BS, decoding.max_extra_length, self.config.model.max_positions)

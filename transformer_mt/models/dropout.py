@@ -26,7 +26,7 @@ def scaled_mask(x: Tensor, probability: float) -> Tensor:
     On the CPU random numbers are made one after the other. F.dropout takes one for each element and spends
     a fifth of a small model's training on it; here 64 random bits serve four elements.
     """
-    threshold = round(probability * 2**16)
+    threshold = min(round(probability * 2**16), 2**16 - 1)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= threshold - 2**15
     return kept.to(x.dtype).mul_(2**16 / (2**16 - threshold))

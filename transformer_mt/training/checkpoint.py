@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from transformer_mt import __version__
+from transformer_mt.config import TrainingConfig
 from transformer_mt.data.batching import Position
 from transformer_mt.errors import CheckpointError
 from transformer_mt.weights import load_weights, model_weights, read_weights, save_weights
@@ -34,7 +35,6 @@ class Progress:
     best_step: int = 0
     best_metric: float | None = None
     validations_since_best: int = 0
-    stopped_early: bool = False
 
 
 def checkpoint_path(run_dir: Path, step: int) -> Path:
@@ -83,16 +83,28 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
 
     Raises CheckpointError if it was trained with another tokenizer or is of another shape.
     """
-    state = json.loads((path / STATE).read_text())
-    if state["tokenizer"] != tokenizer_digest:
+    try:
+        state = json.loads((path / STATE).read_text())
+        values = state["progress"]
+        progress = Progress(**{**values, "position": Position(**values["position"])})
+    except (ValueError, KeyError, TypeError):
         raise CheckpointError(
-            f"{path} was trained with another tokenizer ({state['tokenizer'][:8]} instead of "
-            f"{tokenizer_digest[:8]}). Prepare the data as it was, or choose another run_dir"
-        )
+            f"{path} was written by another version of this program; go on with that one, or choose another run_dir"
+        ) from None
+    check_tokenizer(path, tokenizer_digest)
     load_weights(model, path / MODEL)
     _load_training_tensors(model, optimizer, read_weights(path / TRAINING))
-    values = state["progress"]
-    return Progress(**{**values, "position": Position(**values["position"])})
+    return progress
+
+
+def check_tokenizer(path: Path, tokenizer_digest: str) -> None:
+    """Raises CheckpointError if the checkpoint was trained with another tokenizer."""
+    found = json.loads((path / STATE).read_text()).get("tokenizer", "")
+    if found != tokenizer_digest:
+        raise CheckpointError(
+            f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). "
+            "Prepare the data as it was, or choose another run_dir"
+        )
 
 
 def damage(path: Path) -> str:
@@ -117,16 +129,24 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
         fault = damage(path)
         if not fault:
             return path, complaints
-        complaints.append(f"{path} is damaged ({fault}): the one before it is used")
+        complaints.append(f"{path} is damaged ({fault})")
     return None, complaints
 
 
-def prune(run_dir: Path, keep_last: int, save_every: int, best_step: int) -> None:
-    """Delete all but the newest, the best, and the last few that were saved on schedule."""
-    steps = saved_steps(run_dir)
-    scheduled = [step for step in steps if step % save_every == 0]
-    kept = {best_step, *steps[-1:], *scheduled[-keep_last:]}
-    for step in steps:
+def scheduled_steps(run_dir: Path, settings: TrainingConfig) -> list[int]:
+    """The steps of the checkpoints that any run of these settings makes, rising: not those of an interruption."""
+    every, last = settings.save_every, settings.max_steps
+    return [step for step in saved_steps(run_dir) if step % every == 0 or step == last]
+
+
+def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
+    """Delete all up to now but the newest, the best, and the last few that were saved on schedule.
+
+    Later ones are damaged, for the run has gone on from before them; it will write them anew.
+    """
+    scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
+    kept = {progress.step, progress.best_step, *scheduled[-settings.keep_last :]}
+    for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             shutil.rmtree(checkpoint_path(run_dir, step))
 
@@ -150,8 +170,9 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 def _training_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     tensors = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state[parameter].items():
             tensors[f"optimizer.{key}.{name}"] = value
@@ -164,11 +185,12 @@ def _load_training_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, t
         if key.startswith("optimizer."):
             _, name, parameter_name = key.split(".", 2)
             parameter = parameters[parameter_name]
-            # Adam counts its steps in a tensor that stays on the CPU unless it is fused on CUDA.
-            optimizer.state[parameter][name] = tensor.to(parameter.device)
+            # A copy: the file's tensor is mapped, and the file may go.
+            optimizer.state[parameter][name] = tensor.to(parameter.device, copy=True)
     torch.set_rng_state(tensors["random.cpu"])
-    if torch.cuda.is_available() and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"])
+    device = next(model.parameters()).device
+    if device.type == "cuda" and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
 
 
 def _versions() -> dict[str, str]:

@@ -1,9 +1,9 @@
 """The first signal finishes the update; the second stops at once."""
 
+import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -21,7 +21,9 @@ def finish_the_update_first() -> Iterator[Callable[[], int]]:
         if received:
             raise KeyboardInterrupt
         received.append(signum)
-        print("\nStopping after this update; Ctrl-C again stops at once.", file=sys.stderr)
+        # Not print: it may have been interrupted in the midst of printing. Ctrl-C may have ended the reader too.
+        with suppress(OSError):
+            os.write(2, b"\nStopping after this update; Ctrl-C again stops at once.\n")
 
     before = {number: signal.signal(number, ask) for number in STOPPING}
     try:

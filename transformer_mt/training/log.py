@@ -2,19 +2,17 @@
 
 import json
 import math
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tqdm import tqdm
 
 from transformer_mt.config import TrainingConfig
+from transformer_mt.files import write_whole
 from transformer_mt.training.checkpoint import Progress
+from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
-
-if TYPE_CHECKING:
-    from transformer_mt.training.loop import Update
 
 
 class RunLog:
@@ -40,7 +38,7 @@ class RunLog:
     def __exit__(self, *_: object) -> None:
         self._bar.close()
 
-    def update(self, progress: Progress, update: "Update") -> None:
+    def update(self, progress: Progress, update: Update) -> None:
         """Note one update; every so many, write their means."""
         self._bar.update()
         self._updates.append(update)
@@ -100,12 +98,10 @@ def _drop_later_records(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError):
+                kept.append(line + "\n")  # which a crash may have cut off
+        except (ValueError, KeyError, TypeError):
             continue  # half a line, cut off by a crash
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(kept), encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, "".join(kept))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 CHUNK_LOGITS = 16_000_000  # so many logits at a time: 64 MB in fp32
@@ -74,6 +75,7 @@ class _ChunkedCrossEntropy(Function):
         return smoothed, nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         features_gradient_ND, output_gradient_VD = ctx.saved_tensors
         scale = gradients[0]

@@ -14,8 +14,7 @@ from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.training.loss import label_smoothed
-from transformer_mt.vocabulary import PAD
+from transformer_mt.training.update import batch_loss
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,7 @@ def validate(model: Seq2Seq, validation: ValidationSet, settings: TrainingConfig
     nll, tokens = 0.0, 0
     for batch in ordered_batches(validation.corpus, settings.tokens_per_batch):
         batch = batch.to(device.torch_device)
-        with device.autocast():
-            features_BTD = model.features(batch.source_BS, batch.decoder_input_BT)
-        real_BT = batch.labels_BT != PAD
-        features_ND = features_BTD[real_BT].to(device.dtype)
-        nll += label_smoothed(features_ND, model.output_VD, batch.labels_BT[real_BT], 0.0).nll.item()
+        nll += batch_loss(model, batch, 0.0, device).nll.item()
         tokens += batch.num_labels
 
         wanted_B = batch.pairs_B < num_decoded

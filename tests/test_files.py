@@ -1,0 +1,52 @@
+import os
+import threading
+
+import pytest
+
+from transformer_mt.errors import UserError
+from transformer_mt.files import replacing, write_whole
+
+
+def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_raised_while_writing_leaves_the_old_content(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.write(b"new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_text_is_utf8_and_its_line_ends_stay(tmp_path):
+    write_whole(tmp_path / "file", "ü\r\n")
+    assert (tmp_path / "file").read_bytes() == b"\xc3\xbc\r\n"
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "below", tmp_path / "nowhere" / "file", tmp_path):
+        with pytest.raises(UserError, match=rf"{path}: cannot be written"):
+            write_whole(path, "text")
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, "text")
+    reader.join()
+    assert read == [b"text"]
+    assert pipe.is_fifo()

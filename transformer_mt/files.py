@@ -1,0 +1,42 @@
+"""Files that are replaced whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from transformer_mt.errors import UserError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was.
+
+    Raises UserError if it cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced, only written to
+        partial = path
+    try:
+        with partial.open("wb") as file:
+            yield file
+        if partial != path:
+            os.replace(partial, path)
+    except OSError as error:
+        _forget(partial)
+        raise UserError(f"{path}: cannot be written ({error.strerror}); make room, or name another place") from None
+    except BaseException:
+        _forget(partial)
+        raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace a file by this content, text as UTF-8. Raises UserError if it cannot be written."""
+    with replacing(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def _forget(partial: Path) -> None:
+    if partial.is_file():
+        partial.unlink()
