@@ -1,0 +1,132 @@
+import ctypes
+import platform
+
+import pytest
+import torch
+
+from transformer_mt import device
+from transformer_mt.device import choose_device
+from transformer_mt.errors import ConfigError
+
+MATMUL = torch.backends.mkldnn.matmul
+
+
+@pytest.fixture(autouse=True)
+def process_is_left_as_it_was():
+    threads, precision = torch.get_num_threads(), MATMUL.fp32_precision
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+    MATMUL.fp32_precision = precision
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """A function that lets the CPU have these capabilities and no others."""
+
+    def has(*capabilities):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(capabilities, True))
+
+    return has
+
+
+@pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", "cpu and more", ""])
+def test_a_device_that_is_not_there_is_named_with_what_may_be_said(name):
+    with pytest.raises(ConfigError, match=f"^device {name} cannot be used .*; say auto, cpu, cuda or cuda:N$"):
+        choose_device(name)
+
+
+def test_auto_is_cuda_where_there_is_one_and_else_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto").torch_device == torch.device("cpu")
+    if not torch.backends.cuda.is_built():
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        with pytest.raises(ConfigError, match="device cuda cannot be used"):
+            choose_device("auto")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+@pytest.mark.parametrize("capabilities", [(), ("avx512_bf16", "amx_bf16")])
+def test_a_precision_that_is_named_is_taken(processor, precision, dtype, capabilities):
+    processor(*capabilities)
+    chosen = choose_device("cpu", precision)
+    assert chosen.dtype == dtype
+    assert chosen.description.endswith(f", {precision}")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "dtype"),
+    [
+        ((), torch.float32),
+        (("avx2", "avx512_f"), torch.float32),
+        (("avx512_bf16",), torch.bfloat16),
+        (("amx_bf16",), torch.bfloat16),
+    ],
+)
+def test_auto_precision_is_bf16_where_the_processor_multiplies_it(processor, capabilities, dtype):
+    processor(*capabilities)
+    assert choose_device("cpu", "auto").dtype == dtype
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_products_have_the_precision_and_weights_are_fp32(precision, dtype):
+    chosen, layer = choose_device("cpu", precision), torch.nn.Linear(4, 3)
+    with chosen.autocast():
+        assert layer(torch.ones(2, 4)).dtype == dtype
+    assert layer(torch.ones(2, 4)).dtype == layer.weight.dtype == torch.float32
+
+
+def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
+    assert "CPU, 2 threads" in choose_device("cpu", num_threads=2).description
+    assert torch.get_num_threads() == 2
+    choose_device("cpu", num_threads=0)
+    assert torch.get_num_threads() == 2
+
+
+def test_numbers_too_small_for_quick_arithmetic_are_zero():
+    choose_device("cpu")
+    assert (torch.full((1,), 1e-30) * 1e-10).item() == 0.0
+
+
+def relative_error(seed):
+    generator = torch.Generator().manual_seed(seed)
+    left, right = torch.randn(96, 300, generator=generator), torch.randn(300, 200, generator=generator)
+    exact = left.double() @ right.double()
+    return ((left @ right).double() - exact).norm() / exact.norm()
+
+
+def test_fp32_products_stay_exact():
+    choose_device("cpu", "fp32")
+    assert relative_error(seed=1) < 1e-6
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_quick_route_is_kept_where_its_products_are_exact_and_left_where_they_are_not(monkeypatch, exact):
+    MATMUL.fp32_precision = before = "ieee"
+
+    def product(left, right):
+        if left.dtype == torch.float32 and MATMUL.fp32_precision == "bf16" and not exact:
+            left, right = left.bfloat16().float(), right.bfloat16().float()  # as a processor with AMX does it
+        return torch.mm(left.double(), right.double()).to(left.dtype)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", product)
+    choose_device("cpu", "fp32")
+    assert MATMUL.fp32_precision == ("bf16" if exact else before)
+    assert relative_error(seed=2) < 1e-6
+
+
+@pytest.mark.parametrize("library", ["glibc", "musl", ""])
+def test_only_glibc_is_told_to_keep_freed_memory(monkeypatch, library):
+    told = {}
+
+    class Libc:
+        @staticmethod
+        def mallopt(option, value):
+            told[option] = value
+
+    monkeypatch.setattr(platform, "libc_ver", lambda: (library, "2.36"))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Libc)
+    device._keep_freed_memory()
+    # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as malloc.h numbers them; both fit an int.
+    assert told.keys() == ({-3, -1} if library == "glibc" else set())
+    assert all(1 << 30 <= value < 1 << 31 for value in told.values())

@@ -1,0 +1,81 @@
+import os
+import signal
+
+import pytest
+
+from transformer_mt.training.interrupt import STOPPING, finish_the_update_first
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def handlers():
+    return [signal.getsignal(number) for number in STOPPING]
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_left_as_they_were():
+    before = handlers()
+    yield
+    for number, handler in zip(STOPPING, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_only_answers_the_question(number, capfd):
+    with finish_the_update_first() as stop_signal:
+        assert stop_signal() == 0
+        send(number)
+        assert stop_signal() == stop_signal() == number
+    assert capfd.readouterr().err == "\nStopping after this update; Ctrl-C again stops at once.\n"
+
+
+def test_a_reader_of_messages_that_the_same_signal_has_ended_does_no_harm():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    before = os.dup(2)
+    os.dup2(write_end, 2)
+    try:
+        with finish_the_update_first() as stop_signal:
+            send(signal.SIGINT)
+            assert stop_signal() == signal.SIGINT
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(write_end)
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_stops_at_once_and_the_first_stays_the_answer(first, second):
+    with finish_the_update_first() as stop_signal:
+        send(first)
+        with pytest.raises(KeyboardInterrupt):
+            send(second)
+        assert stop_signal() == first
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_afterwards_signals_do_what_they_did_before(error):
+    def own(number, frame):
+        pass
+
+    signal.signal(signal.SIGTERM, own)
+    before = handlers()
+    try:
+        with finish_the_update_first():
+            assert not set(before) & set(handlers())
+            if error:
+                raise error
+    except (ValueError, KeyboardInterrupt) as raised:
+        assert type(raised) is error
+    assert handlers() == before
+    assert own in before
+
+
+def test_a_new_context_knows_nothing_of_signals_before_it():
+    with finish_the_update_first():
+        send(signal.SIGTERM)
+    with finish_the_update_first() as stop_signal:
+        assert stop_signal() == 0
