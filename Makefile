@@ -2,6 +2,7 @@
 
 CONFIG ?= configs/demo_en_de.yaml
 SET ?=
+DECODING ?=
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -31,7 +32,8 @@ help:  ## this list
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo
-	@echo "SET: settings as key=value, separated by spaces. VENV= (empty): run with PYTHON as it is, install nothing."
+	@echo "SET: settings as key=value, separated by spaces. DECODING: those of translate and evaluate, as beam_size=5."
+	@echo "VENV= (empty): run with PYTHON as it is, install nothing."
 
 setup: $(READY)  ## make the environment VENV with the tested versions; once
 
@@ -63,10 +65,10 @@ endif
 	$(PY) -m transformer_mt.prepare $(CONFIG) $(SET)
 
 translate: $(READY)  ## standard input, line by line, with the trained model: make -s translate < FILE
-	@$(FIND_RUN) && $(PY) -m transformer_mt.translate "$$run/model" $(SET)
+	@$(FIND_RUN) && $(PY) -m transformer_mt.translate "$$run/model" $(DECODING)
 
 evaluate: $(READY)  ## translate the test sets with the trained model, and score them
-	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(SET)
+	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(DECODING)
 
 test: $(READY)  ## the fast tests
 	$(PY) -m pytest

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "transformer_mt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
-FOUNDATION = {"config", "errors", "vocabulary", "device", "weights", "files"}
+FOUNDATION = {"config", "errors", "vocabulary", "device", "weights", "files", "yaml_text"}
 # Each room, and the rooms below it.
 BELOW = {
     "training": {"evaluation", "decoding", "models", "data"},

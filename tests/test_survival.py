@@ -20,7 +20,8 @@ KILLS = 20
 def start(config, run_dir, *overrides):
     command = [sys.executable, "-m", "transformer_mt.train", str(config), f"run_dir={run_dir}", *overrides]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with run_dir.with_suffix(".stderr").open("w") as stderr:
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr)
 
 
 @pytest.mark.slow
@@ -30,11 +31,12 @@ def test_killed_at_twenty_random_instants_the_weights_are_those_of_the_unbroken_
         "training.max_steps=3000",
         "training.save_every=20",
         "training.validate_every=100",
+        "training.log_every=500",
         "averaging.checkpoints=3",
     ]
     began = time.monotonic()
     unbroken = start(experiment, tmp_path / "unbroken", *overrides)
-    assert unbroken.wait() == 0, unbroken.stderr.read()
+    assert unbroken.wait() == 0, (tmp_path / "unbroken.stderr").read_text()
     seconds = time.monotonic() - began
 
     random.seed(1)
@@ -44,7 +46,7 @@ def test_killed_at_twenty_random_instants_the_weights_are_those_of_the_unbroken_
         try:
             # From before the first import to well into the updates that a fresh start can make.
             process.wait(timeout=random.uniform(0.0, 4.0 + 2 * seconds / KILLS))
-            pytest.fail(f"the run ended by itself after {killed} kills: {process.stderr.read()}")
+            pytest.fail(f"the run ended by itself after {killed} kills: {(tmp_path / 'killed.stderr').read_text()}")
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()

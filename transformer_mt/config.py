@@ -1,14 +1,12 @@
-"""Every setting: its default, meaning, unit and check. Reads YAML, applies `key=value` overrides."""
+"""Every setting: its default, meaning, unit and check; overrides by `key=value`; errors that name file and line."""
 
 import difflib
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -23,6 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.yaml_text import dump_yaml, parse_yaml
 
 
 class Section(BaseModel):
@@ -215,33 +214,6 @@ class Config(Section):
         return self
 
 
-class _Reader(yaml.SafeLoader):
-    """YAML 1.1, but 3e-4 is a number and a key given twice is an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigError(f"{self.name}:{line}: a key must be a word")
-            if key_node.value in seen:
-                raise ConfigError(f"{self.name}:{line}: {key_node.value} is given twice; keep one of them")
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-class _Writer(yaml.SafeDumper):
-    """Quotes the texts that _Reader would take for numbers."""
-
-
-for _dialect in (_Reader, _Writer):
-    _dialect.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-        list("-+0123456789"),
-    )
-
-
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
     """Read a YAML file and apply `key=value` overrides, in order.
 
@@ -255,7 +227,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a YAML file, as in configs/") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
-    values, lines = _parse(text, str(path))
+    values, lines = parse_yaml(text, str(path))
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no `key: value` lines")
     where = {key: f"{path}:{line}" for key, line in lines.items()}
@@ -272,7 +244,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 
 def dump_config(config: Config) -> str:
     """YAML with every default written out."""
-    return yaml.dump(config.model_dump(), Dumper=_Writer, sort_keys=False, allow_unicode=True)
+    return dump_yaml(config.model_dump())
 
 
 def fingerprint(*parts: BaseModel | str) -> str:
@@ -303,28 +275,6 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _parse(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """The values of a YAML text, and the line of each key."""
-    try:
-        loader = _Reader(text)
-        loader.name = name
-        node = loader.get_single_node()
-        return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
-    except ConfigError:
-        raise
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"{name}: is not YAML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{name}: a value contains itself (an alias, *, inside of its anchor, &)") from None
-
-
-def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield (*path, str(key.value)), key.start_mark.line + 1
-            yield from _lines(value, (*path, str(key.value)))
-
-
 def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
@@ -334,7 +284,7 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
         path = [section, *path]
     if section and len(path) > 1 and path[0] != section:
         raise ConfigError(f"override {override}: only settings of {section} can be given here")
-    return path, _parse(text, f"override {override}")[0]
+    return path, parse_yaml(text, f"override {override}")[0]
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:

@@ -46,7 +46,7 @@ class MultiHeadAttention(nn.Module):
         # Rows: queries, keys, values. One matrix, so that self-attention is one product.
         self.in_projection = nn.Linear(d_model, 3 * d_model)
         self.out_projection = nn.Linear(d_model, d_model)
-        for block_DD in self.in_projection.weight.split(d_model):
+        for block_DD in self.in_projection.weight.chunk(3):
             nn.init.xavier_uniform_(block_DD)
         nn.init.xavier_uniform_(self.out_projection.weight)
         nn.init.zeros_(self.in_projection.bias)

@@ -42,7 +42,7 @@ def one_update(
     nll = torch.zeros((), device=device.torch_device)
     for batch in batches:
         sums = batch_loss(model, batch.to(device.torch_device), settings.label_smoothing, device)
-        (sums.smoothed / num_labels).backward()
+        (sums.smoothed / num_labels).backward()  # type: ignore[no-untyped-call]
         smoothed += sums.smoothed.detach()
         nll += sums.nll
     gradient_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
