@@ -45,7 +45,7 @@ def test_killed_at_twenty_random_instants_the_weights_are_those_of_the_unbroken_
         process = start(experiment, tmp_path / "killed", *overrides)
         try:
             # From before the first import to well into the updates that a fresh start can make.
-            process.wait(timeout=random.uniform(0.0, 4.0 + 2 * seconds / KILLS))
+            process.wait(timeout=random.uniform(0.0, 4.0 + seconds / KILLS))
             pytest.fail(f"the run ended by itself after {killed} kills: {(tmp_path / 'killed.stderr').read_text()}")
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
