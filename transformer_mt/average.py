@@ -48,7 +48,7 @@ def average_run(run_dir: Path, config: Config) -> None:
     steps = ", ".join(str(int(path.name[5:])) for path in paths)
     tokenizer = Tokenizer.load(run_dir)
     check_tokenizer(paths[-1], tokenizer.digest)
-    made_from = fingerprint(dump_config(config), *((path / SUMS).read_text() for path in paths))
+    made_from = fingerprint(dump_config(config), tokenizer.digest, *((path / SUMS).read_text() for path in paths))
     model_dir = run_dir / "model"
     if _is_whole(model_dir, made_from, config, tokenizer):
         print(f"{model_dir}: already averaged, updates {steps}")
