@@ -199,6 +199,17 @@ class TestModel:
         scores = json.loads(json_file.read_text())
         assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
 
+    @pytest.mark.parametrize("before", [None, "damaged"])
+    def test_one_test_set_leaves_the_scores_of_the_others(self, trained, before):
+        main([str(trained)])
+        scores_file = trained / "evaluation" / "scores.json"
+        if before is not None:
+            scores_file.write_text(before)
+        main([str(trained), "--test", "talks", "beam_size=7"])
+        scores = json.loads(scores_file.read_text())
+        assert scores["talks"]["decoding"]["beam_size"] == 7
+        assert ("news" in scores) == (before is None)
+
     def test_results_lie_in_the_run_or_with_a_model_that_left_it(self, trained, tmp_path):
         main([str(trained / "model")])
         assert (trained / "evaluation/scores.json").is_file() and not (trained / "model/evaluation").exists()
