@@ -35,7 +35,7 @@ help:  ## this list
 	@echo "SET: settings as key=value, separated by spaces. DECODING: those of translate and evaluate, as beam_size=5."
 	@echo "VENV= (empty): run with PYTHON as it is, install nothing."
 
-setup: $(READY)  ## make the environment VENV with the tested versions; once
+setup: $(READY)  ## make the environment VENV with the tested versions, unless it is there
 
 $(VENV)/.installed: pyproject.toml constraints.txt | check-python
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -56,7 +56,7 @@ ifeq ($(CONFIG),$(DEMO))
 endif
 	$(PY) -m transformer_mt.prepare $(CONFIG) $(SET)
 	$(PY) -m transformer_mt.train $(CONFIG) $(SET)
-	$(FIND_RUN) && $(PY) -m transformer_mt.average "$$run" && $(PY) -m transformer_mt.evaluate "$$run"
+	@$(FIND_RUN) && $(PY) -m transformer_mt.average "$$run" && $(PY) -m transformer_mt.evaluate "$$run"
 
 prepare: $(READY)  ## only the corpus and the tokenizer
 ifeq ($(CONFIG),$(DEMO))

@@ -85,7 +85,7 @@ def run_commands(monkeypatch, capsys, *arguments):
 )
 def test_without_a_stage_all_are_listed_and_an_unknown_one_is_an_error(monkeypatch, capsys, arguments, expected):
     status, output, error = run_commands(monkeypatch, capsys, *arguments)
-    assert (status, error) == (expected, "")
+    assert (status, error) == (expected, f"error: no such stage: {arguments[0]}\n" if expected else "")
     for stage, purpose in commands.STAGES.items():
         assert re.search(f"^  {stage} +{purpose}$", output, re.MULTILINE)
 

@@ -201,7 +201,7 @@ def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment,
     shutil.copy(experiment, tmp_path / "config.yaml")
     status, error = status_and_error(average.main, tmp_path, capsys=capsys)
     assert status == 2
-    assert "holds no checkpoint yet" in error
+    assert "holds no checkpoint; name a run" in error
 
 
 def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):

@@ -246,3 +246,8 @@ def test_a_failed_translation_leaves_the_output_file_as_it_was(monkeypatch, mode
 
 def test_a_line_of_nothing_but_piece_marks_is_blank(translator):
     assert translator.translate(["\u2581", " \u2581\u2581 "]) == ["", ""]
+
+
+def test_one_text_is_not_a_list_of_its_letters(translator):
+    with pytest.raises(TypeError, match="list of texts"):
+        translator.translate("A dog.")

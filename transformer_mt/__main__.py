@@ -18,6 +18,8 @@ def main() -> int:
     """Run the stage that the first argument names; the rest is its own."""
     if len(sys.argv) < 2 or sys.argv[1] not in STAGES:
         lines = [f"  {stage:10} {purpose}" for stage, purpose in STAGES.items()]
+        if sys.argv[1:] not in ([], ["-h"], ["--help"]):
+            print(f"error: no such stage: {sys.argv[1]}", file=sys.stderr)
         print("usage: transformer-mt <stage> …, each with --help\n\n" + "\n".join(lines))
         return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2
     stage = importlib.import_module(f"transformer_mt.{sys.argv[1]}")

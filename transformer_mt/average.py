@@ -32,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "tokenizer, all that translation needs.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path)
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="of averaging, as checkpoints=3")
+    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="as runs/<name>")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of averaging, as checkpoints=3")
     arguments = parser.parse_intermixed_args(argv)
     if not (arguments.run / "config.yaml").is_file():
         raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, as runs/<name>")
@@ -66,7 +66,9 @@ def average_run(run_dir: Path, config: Config) -> None:
     finally:
         if partial.is_file():
             partial.unlink()
-    print(f"{model_dir}: the mean of {len(paths)} checkpoints, updates {steps}")
+    asked = config.averaging.checkpoints if config.averaging.choose == "last" else 1
+    fewer = f" (of {asked} asked for: there are no more)" if len(paths) < asked else ""
+    print(f"{model_dir}: the mean of {len(paths)} checkpoints{fewer}, updates {steps}")
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
@@ -86,7 +88,7 @@ def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: Train
     """
     steps = saved_steps(run_dir)
     if not steps:
-        raise CheckpointError(f"{run_dir} holds no checkpoint yet; train it first: python -m transformer_mt.train")
+        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, as runs/<name>")
     if settings.choose == "best":
         best = run_dir / "checkpoints" / "best"
         if not best.exists():

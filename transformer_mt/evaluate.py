@@ -108,7 +108,9 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
     )
     parser.add_argument("model", metavar="RUN_DIR|MODEL_DIR", type=Path, nargs="?")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting of decoding, as beam_size=5")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="a setting of decoding, as beam_size=5"
+    )
     parser.add_argument("--test", metavar="NAME", help="this test set of the configuration alone")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations instead")

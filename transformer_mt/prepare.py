@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "text to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
-    parser.add_argument("config", help="YAML file, as in configs/")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings in place of the file's")
+    parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
     prepare(load_config(arguments.config, arguments.overrides))
     return 0

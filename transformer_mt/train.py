@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting, as training.max_steps=200")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="a setting, as training.max_steps=200"
+    )
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
     signum = train_run(config)
@@ -106,9 +108,11 @@ def _train(config: Config, corpus: EncodedCorpus, validation: ValidationSet, run
     progress, signum = train(model, optimizer, corpus, validation, settings, run_dir, device, progress)
     print(
         f"{run_dir}: {progress.step} updates, {progress.tokens:,} target tokens in {progress.seconds:.0f} s, "
-        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} a second; best {settings.metric} at update "
-        f"{progress.best_step}"
+        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
+        + (f"; best {settings.metric} at update {progress.best_step}" if progress.best_step else "")
     )
+    if not signum:
+        print(f"next: {cli.python()} -m transformer_mt.average {shlex.quote(config.run_dir)}")
     return signum
 
 
@@ -152,6 +156,7 @@ def _claim(run_dir: Path, config: Config) -> None:
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
                 + "\nChoose another run_dir, delete this one, or give the values that it began with"
+                + (" (a linear schedule depends on its end)" if "training.max_steps" in changed else "")
             )
     run_dir.mkdir(parents=True, exist_ok=True)
     write_whole(path, dump_config(config))

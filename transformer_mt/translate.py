@@ -22,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = cli.parser(
         "translate",
         "Reads lines of text and a model; writes one translation a line, in order: as many lines as\n"
-        "there were, an empty one for an empty one.",
+        "there were, an empty one for an empty one. Some thousand lines are read before the first is written.",
         'echo "The dog sleeps." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5',
     )
     parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="of decoding, as beam_size=5")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
     parser.add_argument("--input", metavar="FILE", type=Path, help="instead of standard input; may be a .gz")
     parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")

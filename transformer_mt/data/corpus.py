@@ -146,9 +146,9 @@ def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
         script = "scripts are no longer supported" in str(error)
         advice = "The hub's own copy of it may do: corpus.revision=refs/convert/parquet. " if script else ""
         raise CorpusError(
-            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}Correct corpus.dataset, corpus.subset or "
-            "the split; or use local files: corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX "
-            "corpus.test.NAME=PREFIX"
+            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}See whether the network is there, and "
+            "correct corpus.dataset, corpus.subset or the split; or use local files: corpus.dataset=null "
+            "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
         ) from error
     if len(rows) == 0:
         raise CorpusError(f"{name} has no rows; choose another split")

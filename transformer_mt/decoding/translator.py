@@ -62,10 +62,12 @@ class Translator:
     ) -> list[str]:
         """One translation a line, in order; an empty or blank line gives an empty one.
 
-        `decoding` is the model's own unless given; the next two go before either.
-        `first_line` is the number that an error gives to lines[0]. Raises
-        TranslationError if a line has more pieces than the model has positions: none is translated.
+        `decoding` is the model's own unless given; the next two go before either. `first_line` is the number
+        that an error gives to lines[0]. Raises TypeError if `lines` is one text, and TranslationError if a line
+        has more pieces than the model has positions: none is translated.
         """
+        if isinstance(lines, str):
+            raise TypeError("lines is one text; give a list of texts")
         decoding = decoding or self.config.decoding
         changes = {"beam_size": beam_size, "length_penalty": length_penalty}
         values = decoding.model_dump() | {key: value for key, value in changes.items() if value is not None}
