@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.config import CorpusConfig, FilePair
-from transformer_mt.data.corpus import open_pairs, read_lines, read_pairs, split_digest
+from transformer_mt.data.corpus import open_pairs, read_lines, split_digest
 from transformer_mt.errors import CorpusError
 
 
@@ -83,31 +83,31 @@ def test_pairs_are_aligned_by_line(tmp_path: Path) -> None:
     pairs = open_pairs(corpus, corpus.train)
     assert len(pairs) == 3
     assert list(pairs) == list(pairs) == [("a", "A"), ("", "B"), ("c", "C")]
-    assert list(read_pairs(corpus, corpus.train)) == list(pairs)
+    assert list(open_pairs(corpus, corpus.train)) == list(pairs)
 
 
 def test_a_prefix_finds_gzipped_files_too(tmp_path: Path) -> None:
     corpus = write(tmp_path, "a\n", "A\n")
     (tmp_path / "train.de").unlink()
     (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"B\n"))
-    assert list(read_pairs(corpus, corpus.train)) == [("a", "B")]
+    assert list(open_pairs(corpus, corpus.train)) == [("a", "B")]
 
 
 def test_two_files_may_have_any_name(tmp_path: Path) -> None:
     corpus = write(tmp_path, "a\n", "A\n")
     pair = FilePair(source=str(tmp_path / "train.de"), target=str(tmp_path / "train.en"))
-    assert list(read_pairs(corpus, pair)) == [("A", "a")]
+    assert list(open_pairs(corpus, pair)) == [("A", "a")]
 
 
 def test_files_that_differ_in_length_are_refused_at_once(tmp_path: Path) -> None:
     corpus = write(tmp_path, "a\nb\n", "A\n")
     with pytest.raises(CorpusError, match=r"train\.en has 2 lines, but .*train\.de has 1"):
-        read_pairs(corpus, corpus.train)  # not even the first pair is asked for
+        open_pairs(corpus, corpus.train)  # not even the first pair is asked for
 
 
 def test_missing_files_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"train\.en: no such file, nor train\.en\.gz.*language 'en'"):
-        read_pairs(local(tmp_path), str(tmp_path / "train"))
+        open_pairs(local(tmp_path), str(tmp_path / "train"))
 
 
 def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
@@ -155,27 +155,27 @@ def test_hub_rows_have_either_shape(hub: Path, nested: bool) -> None:
     pairs = open_pairs(corpus, "train")
     assert len(pairs) == len(EXPECTED)
     assert list(pairs) == list(pairs) == EXPECTED
-    assert list(read_pairs(corpus, "train[:2]")) == EXPECTED[:2]
+    assert list(open_pairs(corpus, "train[:2]")) == EXPECTED[:2]
     with pytest.raises(CorpusError, match=r"no column 'fr', but: .*en.*source_language"):
-        read_pairs(hub_corpus(str(hub), target="fr"), "train")
+        open_pairs(hub_corpus(str(hub), target="fr"), "train")
 
 
 def test_unknown_hub_splits_are_named(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"en": "a", "de": "A"}])
     write_rows(hub / "test.jsonl", [{"en": "b", "de": "B"}])
     with pytest.raises(CorpusError, match=r"\(dev\) cannot be loaded: .*'train'.*'test'"):
-        read_pairs(hub_corpus(str(hub)), "dev")
+        open_pairs(hub_corpus(str(hub)), "dev")
 
 
 def test_without_network_the_way_to_local_files_is_shown(hub: Path) -> None:
     with pytest.raises(CorpusError, match=r"nobody/nothing \(train\).*corpus\.dataset=null corpus\.train=PREFIX"):
-        read_pairs(hub_corpus("nobody/nothing"), "train")
+        open_pairs(hub_corpus("nobody/nothing"), "train")
 
 
 def test_files_are_local_beside_a_hub_data_set(tmp_path: Path) -> None:
     write(tmp_path, "a\n", "A\n")
     pair = FilePair(source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"))
-    assert list(read_pairs(hub_corpus("nobody/nothing"), pair)) == [("a", "A")]
+    assert list(open_pairs(hub_corpus("nobody/nothing"), pair)) == [("a", "A")]
 
 
 def test_the_digest_of_a_hub_split_is_of_its_names() -> None:

@@ -25,8 +25,8 @@ def test_written_and_loaded(tmp_path: Path) -> None:
     assert len(corpus) == 3
     assert sentences(corpus.source) == [source for source, _ in ROWS]
     assert sentences(corpus.target) == [target for _, target in ROWS]
-    assert corpus.source.lengths.tolist() == [3, 1, 2]
-    assert corpus.target.lengths.tolist() == [2, 4, 1]
+    assert np.diff(corpus.source.offsets).tolist() == [3, 1, 2]
+    assert np.diff(corpus.target.offsets).tolist() == [2, 4, 1]
 
 
 def test_more_rows_than_a_block(tmp_path: Path) -> None:

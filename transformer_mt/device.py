@@ -43,11 +43,10 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
+    bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
     if device.type == "cuda":
-        bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
         hardware = torch.cuda.get_device_name(device)
     else:
-        bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
         _set_up_cpu(num_threads)
         hardware = f"CPU, {torch.get_num_threads()} threads"
     dtype = torch.bfloat16 if bf16 else torch.float32

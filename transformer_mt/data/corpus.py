@@ -78,11 +78,6 @@ def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
     return SentencePairs(num_sources, lambda: zip(read_lines(source), read_lines(target), strict=True))
 
 
-def read_pairs(corpus: CorpusConfig, split: Split) -> Iterator[tuple[str, str]]:
-    """Source and target of each pair; raises as `open_pairs` does, before the first pair."""
-    return iter(open_pairs(corpus, split))
-
-
 def split_digest(corpus: CorpusConfig, split: Split) -> str:
     """SHA-256, hexadecimal: of the text of local files; of the names of a hub split, which is not loaded."""
     if corpus.dataset is not None and isinstance(split, str):

@@ -27,11 +27,6 @@ class EncodedText:
     offsets: NDArray[np.int64]
     """[sentences + 1], memory-mapped."""
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sentence, EOS included; in memory."""
-        return np.diff(self.offsets)
-
 
 @dataclass(frozen=True)
 class EncodedCorpus:
