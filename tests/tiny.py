@@ -44,7 +44,7 @@ def write_experiment(directory: Path) -> Path:
             "device": "cpu",
             "max_steps": 12,
             "tokens_per_batch": 400,
-            "micro_batches_per_update": 2,
+            "tokens_per_update": 700,
             "peak_lr": 0.005,
             "warmup_steps": 4,
             "log_every": 2,

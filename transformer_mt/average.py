@@ -18,6 +18,8 @@ from transformer_mt.training.checkpoint import (
     check_tokenizer,
     checkpoint_path,
     damage,
+    load_progress,
+    moving_average,
     saved_steps,
     scheduled_steps,
 )
@@ -55,9 +57,10 @@ def average_run(run_dir: Path, config: Config) -> None:
         return
     metadata = {"made_from": made_from, "updates": steps, "tokenizer": tokenizer.digest}
     partial = model_dir / "model.safetensors.partial"
+    of_updates = config.averaging.choose == "moving_average"
     try:
         model_dir.mkdir(exist_ok=True)
-        save_weights(average_weights(paths), partial, metadata)
+        save_weights(moving_average(paths[0]) if of_updates else average_weights(paths), partial, metadata)
         tokenizer.save(model_dir)
         write_whole(model_dir / "config.yaml", dump_config(config))
         os.replace(partial, model_dir / "model.safetensors")
@@ -66,9 +69,10 @@ def average_run(run_dir: Path, config: Config) -> None:
     finally:
         if partial.is_file():
             partial.unlink()
-    asked = config.averaging.checkpoints if config.averaging.choose == "last" else 1
+    asked = 1 if of_updates else config.averaging.checkpoints
     fewer = f" (of {asked} asked for: there are no more)" if len(paths) < asked else ""
-    print(f"{model_dir}: the mean of {len(paths)} checkpoints{fewer}, updates {steps}")
+    of = "the moving average" if of_updates else f"the mean of {len(paths)} checkpoints{fewer}"
+    print(f"{model_dir}: {of}, updates {steps}")
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
@@ -89,11 +93,14 @@ def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: Train
     steps = saved_steps(run_dir)
     if not steps:
         raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, as runs/<name>")
-    if settings.choose == "best":
-        best = run_dir / "checkpoints" / "best"
-        if not best.exists():
-            raise CheckpointError(f"{best} is missing: no validation yet; train on, or say choose=last")
-        paths = [best.resolve()]
+    newest = checkpoint_path(run_dir, steps[-1])
+    if settings.choose == "moving_average":
+        paths = [newest]
+    elif settings.choose == "best":
+        best = [step for step in load_progress(newest).best_steps if step in steps]
+        if not best:
+            raise CheckpointError(f"{newest} knows no best checkpoint: no validation yet; train on, or say choose=last")
+        paths = [checkpoint_path(run_dir, step) for step in sorted(best[: settings.checkpoints])]
     else:
         scheduled = scheduled_steps(run_dir, training) or steps[-1:]
         paths = [checkpoint_path(run_dir, step) for step in scheduled[-settings.checkpoints :]]

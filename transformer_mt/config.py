@@ -119,14 +119,18 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
     hardware, as GPUs and the newer server CPUs do."""
+    sharding: Literal["none", "full"] = "none"
+    """With several devices: whole parameters on each, or a part of every parameter, gradient and optimizer
+    state (FSDP), for a model that does not fit on one."""
     num_threads: int = Field(default=0, ge=0, le=1024)
     """CPU threads; 0 takes one a core."""
     max_steps: PositiveInt = 100_000
     """Updates."""
     tokens_per_batch: PositiveInt = 25_000
     """Positions of a micro-batch on its longer side, padding included: memory grows with it."""
-    micro_batches_per_update: PositiveInt = 1
-    """Gradients of so many are summed before the weights move."""
+    tokens_per_update: NonNegativeInt = 0
+    """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
+    summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     schedule: Literal["inverse_sqrt", "linear"] = "inverse_sqrt"
     """After the warm-up: the paper's 1/sqrt(step), or straight down to 0 at max_steps."""
@@ -139,6 +143,14 @@ class TrainingConfig(Section):
     adam_epsilon: PositiveFloat = 1e-9
     clip_norm: NonNegativeFloat = 0.0
     """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
+    max_bad_updates: PositiveInt = 10
+    """An update whose loss or gradient is not finite moves nothing; after so many in a row training stops."""
+    average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Of the exponential moving average of the weights, which is then validated too; 0 keeps none."""
+    r_drop: NonNegativeFloat = 0.0
+    """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
+    initialise_from: str | None = None
+    """Model directory or checkpoint of another run with the same vocabulary and shape, whose weights are the first."""
     log_every: PositiveInt = 50
     """Updates between lines of log.jsonl."""
     validate_every: PositiveInt = 1000
@@ -146,21 +158,28 @@ class TrainingConfig(Section):
     save_every: PositiveInt = 1000
     """Updates."""
     keep_last: PositiveInt = 5
-    """Newest checkpoints that stay; the best one stays besides."""
-    metric: Literal["bleu", "nll"] = "bleu"
-    """Of the validation set: chooses the best checkpoint."""
+    """Newest checkpoints that stay."""
+    keep_best: PositiveInt = 1
+    """Best checkpoints that stay besides."""
+    on_failed_save: Literal["stop", "go_on"] = "stop"
+    """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
+    metric: Literal["bleu", "chrf", "nll"] = "bleu"
+    """Of the validation set: chooses the best checkpoints."""
     patience: NonNegativeInt = 0
     """Stop after so many validations without a better metric; 0 never stops early."""
     valid_sentences: NonNegativeInt = 0
-    """Of the validation set, decoded greedily for BLEU; 0 takes all."""
+    """Of the validation set, decoded greedily for BLEU and chrF; 0 takes all."""
+    tensorboard: bool = False
+    """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
 
 
 class AveragingConfig(Section):
     """Which checkpoints' weights are averaged into the model."""
 
     checkpoints: PositiveInt = 5
-    """The newest so many, or the best alone."""
-    choose: Literal["last", "best"] = "last"
+    """At most so many, the newest or the best (training.keep_best)."""
+    choose: Literal["last", "best", "moving_average"] = "last"
+    """Or the newest checkpoint's moving average of the weights, alone (training.average_decay)."""
 
 
 class DecodingConfig(Section):
@@ -210,6 +229,13 @@ class Config(Section):
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
                 f"training.keep_last={self.training.keep_last} keeps"
+            )
+        if self.averaging.choose == "moving_average" and not self.training.average_decay:
+            raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
+        if 0 < self.training.tokens_per_update < self.training.tokens_per_batch:
+            raise ValueError(
+                f"training.tokens_per_update={self.training.tokens_per_update} is less than "
+                f"training.tokens_per_batch={self.training.tokens_per_batch}"
             )
         return self
 

@@ -92,7 +92,7 @@ def prepare(config: Config) -> None:
         encoded = _encoded(pairs[name], tokenizer, name)
         return _kept(encoded, counts[name], config.corpus.max_length, max_ratio, test_sources)
 
-    _write_training(directory, kept("train", config.corpus.max_ratio), tokenizer)
+    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer)
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
     _write_summary(directory / _SUMMARY, config, digests, counts, tokenizer)
@@ -148,9 +148,16 @@ def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokeniz
     return Tokenizer.train(sources, targets, settings)
 
 
-def _write_training(directory: Path, kept: Iterable[Pair], tokenizer: Tokenizer) -> None:
-    rows = (ids for _, ids in kept)
-    write_encoded(directory / "train", rows, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+def _write_training(directory: Path, kept: Iterable[Pair], counts: Counts, tokenizer: Tokenizer) -> None:
+    """Token ids; and of each pair its line in the training text, from 1, as int64."""
+    with (directory / "train.lines").open("wb") as lines:
+
+        def rows() -> Iterator[EncodedPair]:
+            for _, ids in kept:
+                lines.write(counts.read.to_bytes(8, "little"))
+                yield ids
+
+        write_encoded(directory / "train", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
 
 
 def _write_validation(directory: Path, kept: Iterable[Pair], tokenizer: Tokenizer) -> None:

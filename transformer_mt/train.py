@@ -6,31 +6,40 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from transformer_mt import cli
-from transformer_mt.config import Config, differences, dump_config, load_config
+from transformer_mt.config import Config, TrainingConfig, differences, dump_config, load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loading import Loader
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, CorpusError, TrainingError
+from transformer_mt.errors import CheckpointError, CorpusError, TrainingError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import (
-    Progress,
+    checkpoint_path,
+    initialise_from,
     load_checkpoint,
+    load_progress,
     newest_whole_checkpoint,
     point_best_at,
     saved_steps,
 )
+from transformer_mt.training.distributed import Ranks, all_ranks, shard
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import BatchLoss, Learner
 from transformer_mt.training.validation import ValidationSet
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
@@ -40,6 +49,11 @@ FREE_TO_CHANGE = {
     "run_dir",
     "training.device",
     "training.num_threads",
+    "training.sharding",
+    "training.max_bad_updates",
+    "training.keep_best",
+    "training.on_failed_save",
+    "training.tensorboard",
     "training.max_steps",
     "training.patience",
     "training.keep_last",
@@ -63,57 +77,102 @@ def main(argv: Sequence[str] | None = None) -> int:
         "overrides", metavar="key=value", nargs="*", default=[], help="a setting, as training.max_steps=200"
     )
     arguments = parser.parse_intermixed_args(argv)
-    config = load_config(arguments.config, arguments.overrides)
-    signum = train_run(config)
-    if signum:
+    with all_ranks() as ranks:
+        try:
+            signum = train_run(load_config(arguments.config, arguments.overrides), ranks)
+        except (UserError, OSError) as error:
+            if ranks.is_first or isinstance(error, TrainingError):
+                raise
+            return 2  # the first rank has met with the same, and says it
+    if signum and ranks.is_first:
         command = [cli.python(), "-m", "transformer_mt.train", arguments.config, *arguments.overrides]
-        print(f"To go on: {shlex.join(command)}")
-        return 128 + signum
-    return 0
+        print(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+    return 128 + signum if signum else 0
 
 
-def train_run(config: Config) -> int:
+def train_run(config: Config, ranks: Ranks) -> int:
     """Train until nothing is left to do or a signal stops it; that signal's number, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
     _check_prepared(data_dir, config)
-    device = choose_device(config.training.device, config.training.precision, config.training.num_threads)
+    device = _choose_device(config.training, ranks)
     tokenizer = Tokenizer.load(data_dir)
     corpus = EncodedCorpus.load(data_dir / "train")
     validation = _load_validation(data_dir, tokenizer, config)
     try:
-        with _alone(run_dir):
-            _claim(run_dir, config)
-            return _train(config, corpus, validation, run_dir, device)
+        with _alone(run_dir) if ranks.is_first else nullcontext():
+            if ranks.is_first:
+                _claim(run_dir, config)
+            return _train(config, corpus, validation, run_dir, device, ranks)
     except torch.OutOfMemoryError:
         raise TrainingError(
-            f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch} and raise "
-            "training.micro_batches_per_update as much, in a new run_dir"
+            f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch}, in a new run_dir; "
+            "training.tokens_per_update keeps the update as it is"
         ) from None
 
 
-def _train(config: Config, corpus: EncodedCorpus, validation: ValidationSet, run_dir: Path, device: Device) -> int:
+def _train(
+    config: Config, corpus: EncodedCorpus, validation: ValidationSet, run_dir: Path, device: Device, ranks: Ranks
+) -> int:
     settings, tokenizer = config.training, validation.tokenizer
-    torch.manual_seed(settings.seed)
-    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    model.to(device.torch_device)
-    optimizer = build_optimizer(model, settings)
-    progress = _resume(run_dir, model, optimizer, tokenizer)
+    path = ranks.from_first(_checkpoint_to_go_on_from(run_dir) if ranks.is_first else None)
+    progress = load_progress(path) if path else Progress()
+    say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
-        print(f"{run_dir}: already trained, {progress.step} updates")
+        say(f"{run_dir}: already trained, {progress.step} updates")
         return 0
-    tokenizer.save(run_dir)
-    print(f"{run_dir}: {_describe(model)}, {len(corpus):,} pairs, {device.description}", flush=True)
+    learner = _build(config, tokenizer, path, device, ranks)
+    if ranks.is_first:
+        tokenizer.save(run_dir)
+    hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
+    say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
     if progress.step:
-        print(f"going on from update {progress.step}", flush=True)
-    progress, signum = train(model, optimizer, corpus, validation, settings, run_dir, device, progress)
-    print(
+        say(f"going on from update {progress.step}", flush=True)
+    loader = Loader(corpus, settings.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    lines = Path(config.data_dir) / "train.lines"
+    progress, signum = train(
+        learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
+    )
+    say(
         f"{run_dir}: {progress.step} updates, {progress.tokens:,} target tokens in {progress.seconds:.0f} s, "
         f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
-        + (f"; best {settings.metric} at update {progress.best_step}" if progress.best_step else "")
+        + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
     if not signum:
-        print(f"next: {cli.python()} -m transformer_mt.average {shlex.quote(config.run_dir)}")
+        say(f"next: {cli.python()} -m transformer_mt.average {shlex.quote(config.run_dir)}")
     return signum
+
+
+def _build(config: Config, tokenizer: Tokenizer, path: Path | None, device: Device, ranks: Ranks) -> Learner:
+    """Model and optimizer as the checkpoint has them; without one, as the seed or another run's weights do."""
+    settings = config.training
+    torch.manual_seed(settings.seed)
+    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    if path is None and settings.initialise_from is not None:
+        initialise_from(Path(settings.initialise_from), model, tokenizer.digest)
+    loss = BatchLoss(model.to(device.torch_device), settings, device)
+    if settings.sharding == "full":
+        shard(loss, model.units, ranks, device.torch_device)
+    learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+    if path is not None:
+        load_checkpoint(path, learner, tokenizer.digest)
+    return learner
+
+
+def _choose_device(settings: TrainingConfig, ranks: Ranks) -> Device:
+    """Each rank of a machine has a GPU of its own."""
+    own = ranks.size > 1 and settings.device in ("auto", "cuda") and torch.cuda.is_available()
+    name = f"cuda:{ranks.local_rank}" if own else settings.device
+    return choose_device(name, settings.precision, settings.num_threads)
+
+
+def _lines(path: Path, pairs: Tensor) -> list[int]:
+    """The lines of these pairs in the training text, from 1."""
+    lines = np.memmap(path, dtype="<i8", mode="r")
+    return [int(line) for line in lines[pairs.numpy()]]
+
+
+def _say_nothing(*_: object, flush: bool = False) -> None:
+    pass
 
 
 def _describe(model: Seq2Seq) -> str:
@@ -185,19 +244,19 @@ def _alone(run_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _resume(run_dir: Path, model: Seq2Seq, optimizer: torch.optim.Optimizer, tokenizer: Tokenizer) -> Progress:
+def _checkpoint_to_go_on_from(run_dir: Path) -> Path | None:
+    """The newest whole one; a line on standard error for each damaged one."""
     path, complaints = newest_whole_checkpoint(run_dir)
     if path is None and complaints:
         advice = "No whole checkpoint is left: choose another run_dir, or delete this one to begin anew"
         raise CheckpointError("\n".join([*complaints, advice]))
     for complaint in complaints:
         print(f"warning: {complaint}: the one before it is used", file=sys.stderr)
-    if path is None:
-        return Progress()
-    progress = load_checkpoint(path, model, optimizer, tokenizer.digest)
-    if progress.best_step:  # the link is made after its checkpoint: a kill may have come between
-        point_best_at(run_dir, progress.best_step)
-    return progress
+    if path is not None:
+        best = load_progress(path).best_steps[:1]
+        if best and checkpoint_path(run_dir, best[0]).is_dir():
+            point_best_at(run_dir, best[0])  # made after its checkpoint: a kill may have come between
+    return path
 
 
 if __name__ == "__main__":

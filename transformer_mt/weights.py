@@ -1,5 +1,6 @@
 """The weights of a model as a safetensors file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -36,8 +37,11 @@ def read_metadata(path: Path) -> dict[str, str]:
         return {}
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy a file's weights into a model. Raises CheckpointError unless names and shapes are the model's."""
+def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
+    """Copy a file's weights into a model; `placed` puts a tensor where the weight is that it is for.
+
+    Raises CheckpointError unless names and shapes are the model's.
+    """
     found, wanted = read_weights(path), model_weights(model)
     for name in sorted(wanted.keys() | found.keys()):
         ours = tuple(wanted[name].shape) if name in wanted else "none"
@@ -48,4 +52,4 @@ def load_weights(model: nn.Module, path: Path) -> None:
                 "Use the configuration that it was trained with: the config.yaml of its run"
             )
     for name, weight in wanted.items():
-        weight.copy_(found[name])
+        weight.copy_(placed(found[name], weight) if placed else found[name])

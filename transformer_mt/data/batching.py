@@ -5,7 +5,6 @@ B sentences, S source positions, T target positions.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import torch
@@ -51,28 +50,14 @@ class Batch:
             num_labels=self.num_labels,
         )
 
+    def halves(self) -> "tuple[Batch, Batch]":
+        """The same pairs in two batches, every other in each."""
+        return self._rows(slice(0, None, 2)), self._rows(slice(1, None, 2))
 
-@dataclass(frozen=True)
-class Position:
-    """Where a run is in the data."""
-
-    epoch: int = 0
-    """From 0."""
-    batch: int = 0
-    """Micro-batches of this epoch that are already taken."""
-
-
-def training_batches(
-    corpus: EncodedCorpus, tokens_per_batch: int, seed: int, position: Position
-) -> Iterator[tuple[Batch, Position]]:
-    """The batches from `position` on, without end, each with the position after it."""
-    first = position.batch
-    for epoch in count(position.epoch):
-        batches = epoch_batches(corpus, tokens_per_batch, seed, epoch)
-        for index in range(first, len(batches)):
-            last = index + 1 == len(batches)
-            yield collate(corpus, batches[index]), Position(epoch + 1) if last else Position(epoch, index + 1)
-        first = 0
+    def _rows(self, rows: slice) -> "Batch":
+        labels_BT = self.labels_BT[rows]
+        num_labels = int((labels_BT != PAD).sum())
+        return Batch(self.source_BS[rows], self.decoder_input_BT[rows], labels_BT, self.pairs_B[rows], num_labels)
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:

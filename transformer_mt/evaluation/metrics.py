@@ -59,6 +59,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
     return float(_bleu(target_language).corpus_score(hypotheses, [references]).score)
 
 
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """chrF2 in percent, likewise."""
+    check_aligned([hypotheses, references], ["hypothesis", "reference"])
+    return float(CHRF().corpus_score(hypotheses, [references]).score)
+
+
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError unless all texts have the first one's number of lines, and that is not 0."""
     if len(texts) < 2:

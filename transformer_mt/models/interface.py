@@ -35,6 +35,11 @@ class Seq2Seq(nn.Module, ABC):
     def output_VD(self) -> Tensor:
         """The last linear map, from features to one logit a word."""
 
+    @property
+    def units(self) -> list[nn.Module]:
+        """Parts whose own `forward` runs once a pass: sharded training gathers their parameters one at a time."""
+        return []
+
     def project(self, features: Tensor) -> Tensor:
         """Logits [..., V] of features [..., D]; apart, so that the loss can take them in chunks."""
         return F.linear(features, self.output_VD)

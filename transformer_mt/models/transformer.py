@@ -225,6 +225,11 @@ class Transformer(Seq2Seq):
     def output_VD(self) -> Tensor:
         return self.output_embedding.weight
 
+    @property
+    def units(self) -> list[nn.Module]:
+        # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
+        return [*self.encoder, *(layer.feed_forward for layer in self._decoder_layers())]
+
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
         memory_BSD = self._encode(source_BS)
         pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self._decoder_layers()]

@@ -5,8 +5,9 @@ import json
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -15,26 +16,14 @@ from torch import Tensor, nn
 
 from transformer_mt import __version__
 from transformer_mt.config import TrainingConfig
-from transformer_mt.data.batching import Position
+from transformer_mt.data.loading import Position
 from transformer_mt.errors import CheckpointError
-from transformer_mt.weights import load_weights, model_weights, read_weights, save_weights
+from transformer_mt.training.distributed import Ranks, sharded_like, whole
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import Learner
+from transformer_mt.weights import load_weights, model_weights, read_metadata, read_weights, save_weights
 
 MODEL, TRAINING, STATE, SUMS = "model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What changes in a run besides tensors, saved whole."""
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    tokens: int = 0
-    """Real target tokens trained on."""
-    seconds: float = 0.0
-    """Spent in updates."""
-    best_step: int = 0
-    best_metric: float | None = None
-    validations_since_best: int = 0
 
 
 def checkpoint_path(run_dir: Path, step: int) -> Path:
@@ -47,9 +36,56 @@ def saved_steps(run_dir: Path) -> list[int]:
     return sorted(int(path.name[5:]) for path in (run_dir / "checkpoints").glob("step-" + "[0-9]" * 8))
 
 
-def save_checkpoint(
-    run_dir: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, tokenizer_digest: str
+@dataclass(frozen=True)
+class Tensors:
+    """What a checkpoint holds besides the state, all shards together."""
+
+    model: dict[str, Tensor]
+    training: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, learner: Learner) -> "Tensors":
+        """Every rank has to ask."""
+        training: dict[str, Tensor] = {}
+        for name, parameter in learner.model.named_parameters():
+            for key, value in learner.optimizer.state[parameter].items():
+                training[f"optimizer.{key}.{name}"] = whole(value)
+        for name, average in learner.average.averages.items():
+            training[f"average.{name}"] = whole(average)
+        return cls({name: whole(weight) for name, weight in model_weights(learner.model).items()}, training)
+
+
+def save(
+    run_dir: Path,
+    learner: Learner,
+    progress: Progress,
+    tokenizer_digest: str,
+    settings: TrainingConfig,
+    ranks: Ranks,
+    may_fail: bool,
 ) -> None:
+    """Save a checkpoint, let `best` name the best one, delete those that need not stay.
+
+    Raises CheckpointError on every rank if it cannot be written, unless it may fail and training is to go on.
+    """
+    tensors, failure = Tensors.of(learner), ""
+    if ranks.is_first:
+        try:
+            save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
+            if progress.best_steps[:1] == [progress.step]:
+                point_best_at(run_dir, progress.step)
+            prune(run_dir, progress, settings)
+        except CheckpointError as error:
+            failure = str(error)
+    failure = ranks.from_first(failure)
+    if failure and may_fail and settings.on_failed_save == "go_on":
+        if ranks.is_first:
+            print(f"warning: {failure}", file=sys.stderr)
+    elif failure:
+        raise CheckpointError(failure)
+
+
+def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
     """Write beside and rename: at every instant the checkpoint is whole or not there.
 
     Raises CheckpointError if it cannot be written (a full disk); earlier checkpoints stay.
@@ -60,8 +96,8 @@ def save_checkpoint(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        save_weights(model_weights(model), partial / MODEL)
-        save_weights(_training_tensors(model, optimizer), partial / TRAINING)
+        save_weights(tensors.model, partial / MODEL)
+        save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         sums = "".join(f"{_sha256(partial / name)}  {name}\n" for name in (MODEL, TRAINING, STATE))
         (partial / SUMS).write_text(sums)
@@ -78,23 +114,53 @@ def save_checkpoint(
         ) from None
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, tokenizer_digest: str) -> Progress:
-    """Fill model, optimizer and random states from a verified checkpoint; the progress it was saved at.
-
-    Raises CheckpointError if it was trained with another tokenizer or is of another shape.
-    """
+def load_progress(path: Path) -> Progress:
+    """What a verified checkpoint was saved at. Raises CheckpointError if another version wrote it."""
     try:
-        state = json.loads((path / STATE).read_text())
-        values = state["progress"]
-        progress = Progress(**{**values, "position": Position(**values["position"])})
+        values = json.loads((path / STATE).read_text())["progress"]
+        best = tuple((metric, step) for metric, step in values["best"])
+        return Progress(**{**values, "position": Position(**values["position"]), "best": best})
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(
             f"{path} was written by another version of this program; go on with that one, or choose another run_dir"
         ) from None
+
+
+def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
+    """Fill weights, optimizer and moving average from a verified checkpoint, each rank its shard.
+
+    Raises CheckpointError if it was trained with another tokenizer or is of another shape.
+    """
     check_tokenizer(path, tokenizer_digest)
+    load_weights(learner.model, path / MODEL, sharded_like)
+    parameters = dict(learner.model.named_parameters())
+    for key, tensor in read_weights(path / TRAINING).items():
+        if key.startswith("optimizer."):
+            _, state, name = key.split(".", 2)
+            learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
+        elif (name := key.removeprefix("average.")) in learner.average.averages:
+            learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
+
+
+def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None:
+    """Take the weights of another run's model directory or checkpoint.
+
+    Raises CheckpointError if its tokenizer or its shape is another.
+    """
+    if (path / STATE).is_file():
+        check_tokenizer(path, tokenizer_digest)
+    elif (found := read_metadata(path / MODEL).get("tokenizer")) is None:
+        raise CheckpointError(
+            f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
+            "as runs/<name>/checkpoints/best"
+        )
+    elif found != tokenizer_digest:
+        raise CheckpointError(
+            f"training.initialise_from={path} has another vocabulary (tokenizer {found[:8]} instead of "
+            f"{tokenizer_digest[:8]}): its rows would stand for other pieces. Prepare the data with that run's "
+            "corpus and tokenizer settings, or copy its tokenizer"
+        )
     load_weights(model, path / MODEL)
-    _load_training_tensors(model, optimizer, read_weights(path / TRAINING))
-    return progress
 
 
 def check_tokenizer(path: Path, tokenizer_digest: str) -> None:
@@ -145,7 +211,7 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     Later ones are damaged, for the run has gone on from before them; it will write them anew.
     """
     scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
-    kept = {progress.step, progress.best_step, *scheduled[-settings.keep_last :]}
+    kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             shutil.rmtree(checkpoint_path(run_dir, step))
@@ -168,29 +234,16 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: weight.float() for name, weight in mean.items()}
 
 
-def _training_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    tensors = {"random.cpu": torch.get_rng_state()}
-    device = next(model.parameters()).device
-    if device.type == "cuda":
-        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state[parameter].items():
-            tensors[f"optimizer.{key}.{name}"] = value
-    return tensors
+def moving_average(path: Path) -> dict[str, Tensor]:
+    """The moving average of the weights that a checkpoint holds."""
+    found = read_weights(path / TRAINING)
+    return {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
 
 
-def _load_training_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    parameters = dict(model.named_parameters())
-    for key, tensor in tensors.items():
-        if key.startswith("optimizer."):
-            _, name, parameter_name = key.split(".", 2)
-            parameter = parameters[parameter_name]
-            # A copy: the file's tensor is mapped, and the file may go.
-            optimizer.state[parameter][name] = tensor.to(parameter.device, copy=True)
-    torch.set_rng_state(tensors["random.cpu"])
-    device = next(model.parameters()).device
-    if device.type == "cuda" and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"], device)
+def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """Of an optimizer's state: a number that counts stays whole, and on its device."""
+    # A copy: the file's tensor is mapped, and the file may go.
+    return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 
 
 def _versions() -> dict[str, str]:

@@ -2,31 +2,41 @@
 
 import json
 import math
+import resource
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import torch
 from tqdm import tqdm
 
 from transformer_mt.config import TrainingConfig
+from transformer_mt.errors import TrainingError
 from transformer_mt.files import write_whole
-from transformer_mt.training.checkpoint import Progress
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
 
 
 class RunLog:
-    """Writes what happens after `progress`; records of later steps, from before a crash, are dropped."""
+    """Writes what happens after `progress`, on the first rank; later records, from before a crash, are dropped.
 
-    def __init__(self, run_dir: Path, settings: TrainingConfig, progress: Progress) -> None:
+    Raises TrainingError if TensorBoard is asked for and not installed.
+    """
+
+    def __init__(self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks) -> None:
         self._path = run_dir / "log.jsonl"
         self._every = settings.log_every
-        _drop_later_records(self._path, progress.step)
+        self._talks = ranks.is_first
+        if self._talks:
+            _drop_later_records(self._path, progress.step)
+        self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._talks else None
         self._bar = tqdm(
             total=settings.max_steps,
             initial=progress.step,
             unit=" updates",
-            disable=None,  # off where standard error is no terminal
+            disable=None if self._talks else True,  # off where standard error is no terminal
             dynamic_ncols=True,
         )
         self._updates: list[Update] = []
@@ -37,6 +47,8 @@ class RunLog:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
+        if self._board is not None:
+            self._board.close()
 
     def update(self, progress: Progress, update: Update) -> None:
         """Note one update; every so many, write their means."""
@@ -44,18 +56,30 @@ class RunLog:
         self._updates.append(update)
         if progress.step % self._every:
             return
-        tokens = sum(each.num_labels for each in self._updates)
-        nll = sum(each.nll.item() for each in self._updates) / tokens
+        if self._talks:
+            self._means(progress)
+        self._updates, self._logged = [], progress
+
+    def _means(self, progress: Progress) -> None:
+        self._warn(progress)
+        updates = [update for update in self._updates if update.is_finite]
+        if not updates:
+            return
+        tokens = sum(update.num_labels for update in updates)
+        nll = sum(update.nll.item() for update in updates) / tokens
         record = {
             "step": progress.step,
             "epoch": progress.position.epoch,
-            "loss": sum(each.smoothed.item() for each in self._updates) / tokens,
+            "loss": sum(update.smoothed.item() for update in updates) / tokens,
             "nll": nll,
             "perplexity": math.exp(min(nll, 700.0)),
-            "learning_rate": update.learning_rate,
-            "gradient_norm": update.gradient_norm.item(),
-            "tokens_per_second": tokens / (progress.seconds - self._logged.seconds),
-            "padding": 1 - tokens / sum(each.num_positions for each in self._updates),
+            "learning_rate": updates[-1].learning_rate,
+            "gradient_norm": updates[-1].gradient_norm.item(),
+            "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
+            "padding": 1 - tokens / sum(update.num_positions for update in updates),
+            "memory_megabytes": _memory(updates[-1].nll.device),
+            "skipped": progress.skipped,
+            "split": progress.split,
             "tokens": progress.tokens,
             "seconds": progress.seconds,
         }
@@ -66,17 +90,28 @@ class RunLog:
                 f"update {progress.step}/{self._bar.total or '?'}  loss {record['loss']:.3f}  "
                 f"perplexity {record['perplexity']:.2f}  {record['tokens_per_second']:,.0f} tokens/s"
             )
-        self._updates, self._logged = [], progress
+
+    def _warn(self, progress: Progress) -> None:
+        if skipped := progress.skipped - self._logged.skipped:
+            self._say(f"warning: {skipped} updates skipped, whose loss or gradient was not finite")
+        if split := progress.split - self._logged.split:
+            self._say(
+                f"warning: {split} micro-batches did not fit into memory and were made in two parts: slower, and the "
+                "same updates. Lower training.tokens_per_batch in a new run"
+            )
 
     def validation(self, progress: Progress, scores: ValidationScores) -> None:
         """Write and say how good the model is now."""
-        best = progress.best_step == progress.step
+        if not self._talks:
+            return
+        best = progress.best_steps[:1] == [progress.step]
         self._write(
             {
                 "step": progress.step,
                 "valid_nll": scores.nll,
                 "valid_perplexity": scores.perplexity,
                 "valid_bleu": scores.bleu,
+                "valid_chrf": scores.chrf,
                 "valid_seconds": scores.seconds,
                 "best": best,
             }
@@ -89,9 +124,30 @@ class RunLog:
     def _write(self, record: dict[str, float | int | bool]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+        if self._board is not None:
+            for name, number in record.items():
+                self._board.add_scalar(name, number, record["step"])
 
     def _say(self, text: str) -> None:
         tqdm.write(text, file=sys.stderr)
+
+
+def _tensorboard(run_dir: Path, step: int) -> Any:
+    """What writes the same numbers for TensorBoard; those of later steps, from before a crash, are dropped."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise TrainingError(
+            "training.tensorboard=true needs a package that is not here: pip install tensorboard, or set it to false"
+        ) from None
+    return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
+
+
+def _memory(device: torch.device) -> float:
+    """The most that this process has taken so far, in MB: of the GPU, or of the host's memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1e-6 if sys.platform == "darwin" else 1.024e-3)
 
 
 def _drop_later_records(path: Path, step: int) -> None:

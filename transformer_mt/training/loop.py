@@ -2,84 +2,84 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
-from torch.optim import Optimizer
+from torch import Tensor
 
 from transformer_mt.config import TrainingConfig
-from transformer_mt.data.batching import training_batches
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.device import Device
-from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.training.checkpoint import Progress, point_best_at, prune, save_checkpoint
+from transformer_mt.data.loading import Loader, split_evenly
+from transformer_mt.training.checkpoint import save
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.interrupt import finish_the_update_first
 from transformer_mt.training.log import RunLog
+from transformer_mt.training.mishaps import Mishaps
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.update import one_update, refuse_what_is_not_finite, set_learning_rate
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import Learner, one_update
 from transformer_mt.training.validation import ValidationScores, ValidationSet, validate
 
 
 def train(
-    model: Seq2Seq,
-    optimizer: Optimizer,
-    corpus: EncodedCorpus,
+    learner: Learner,
+    loader: Loader,
     validation: ValidationSet,
     settings: TrainingConfig,
     run_dir: Path,
-    device: Device,
     progress: Progress,
+    ranks: Ranks,
+    lines_of: Callable[[Tensor], list[int]],
 ) -> tuple[Progress, int]:
     """Update the model from `progress` on until it is trained or a signal asks to stop.
 
-    Returns the progress that the newest checkpoint holds, and the number of that signal or 0.
+    `lines_of` gives the lines of some pairs in the training text. Returns the progress that the newest
+    checkpoint holds, and the number of that signal or 0.
     """
-    model.train()
-    batches = training_batches(corpus, settings.tokens_per_batch, settings.seed, progress.position)
-    with finish_the_update_first() as stop_signal, RunLog(run_dir, settings, progress) as log:
+    learner.loss.train()
+    updates = loader.updates(progress.position)
+    mishaps = Mishaps(settings.max_bad_updates, lines_of, ranks)
+    with finish_the_update_first(ranks) as stop_signal, RunLog(run_dir, settings, progress, ranks) as log:
         while not is_trained(progress, settings):
             began = time.perf_counter()
             step = progress.step + 1
-            taken = list(islice(batches, settings.micro_batches_per_update))
-            set_learning_rate(optimizer, learning_rate(step, settings))
-            update = one_update(model, optimizer, [batch for batch, _ in taken], settings, device)
+            pairs, position = next(updates)
+            batches = [loader.batch(part) for part in ranks.share(split_evenly(pairs, ranks.size))]
+            update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
             if step % settings.log_every == 0:
-                device.synchronize()
-            progress = replace(
-                progress,
-                step=step,
-                position=taken[-1][1],
-                tokens=progress.tokens + update.num_labels,
-                seconds=progress.seconds + time.perf_counter() - began,
-            )
+                learner.device.synchronize()
+            seconds = progress.seconds + time.perf_counter() - began
+            tokens = progress.tokens + update.num_labels
+            progress = replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
+
+            signum = stop_signal()
+            to_validate = step % settings.validate_every == 0 or step == settings.max_steps
+            to_save = step % settings.save_every == 0 or step == settings.max_steps or signum > 0
+            progress = mishaps.counted(progress, update, now=to_validate or to_save or step % settings.log_every == 0)
             log.update(progress, update)
 
-            if step % settings.validate_every == 0 or step == settings.max_steps:
-                scores = validate(model, validation, settings, device)
+            if to_validate:
+                scores = validate(learner, validation, settings, ranks)
                 progress = compare_with_best(progress, scores, settings)
                 log.validation(progress, scores)
 
-            signum = stop_signal()
-            is_best, is_last = progress.best_step == step, is_trained(progress, settings)
-            if step % settings.save_every == 0 or is_best or is_last or signum:
-                refuse_what_is_not_finite(update, step)
-                save_checkpoint(run_dir, model, optimizer, progress, validation.tokenizer.digest)
-                if is_best:
-                    point_best_at(run_dir, step)
-                prune(run_dir, progress, settings)
+            is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
+            if to_save or is_best or is_last:
+                digest = validation.tokenizer.digest
+                save(run_dir, learner, progress, digest, settings, ranks, may_fail=not (is_last or signum))
             if signum:
                 return progress, signum
     return progress, 0
 
 
 def compare_with_best(progress: Progress, scores: ValidationScores, settings: TrainingConfig) -> Progress:
-    """Progress that knows whether this validation is the best so far; of equals, the first stays it."""
-    metric = scores.bleu if settings.metric == "bleu" else -scores.nll
+    """Progress that knows how this validation compares with the best so far; of equals, the first stays better."""
+    metric = {"bleu": scores.bleu, "chrf": scores.chrf, "nll": -scores.nll}[settings.metric]
     metric = -math.inf if math.isnan(metric) else metric
-    if progress.best_metric is None or metric > progress.best_metric:
-        return replace(progress, best_step=progress.step, best_metric=metric, validations_since_best=0)
-    return replace(progress, validations_since_best=progress.validations_since_best + 1)
+    is_better = not progress.best or metric > progress.best[0][0]
+    ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
+    since = 0 if is_better else progress.validations_since_best + 1
+    return replace(progress, best=tuple(ranking[: settings.keep_best]), validations_since_best=since)
 
 
 def is_trained(progress: Progress, settings: TrainingConfig) -> bool:

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_mt.config import TrainingConfig
@@ -16,13 +17,15 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.device import Device
 from transformer_mt.errors import TrainingError
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update saw: sums over its target tokens, in nats."""
+    """What one update saw on all ranks: sums over its target tokens, in nats."""
 
     smoothed: Tensor
     nll: Tensor
@@ -30,26 +33,26 @@ class Update:
     num_positions: int
     """Target positions, padding included."""
     gradient_norm: Tensor
+    is_finite: Tensor
+    """Whether loss and gradient are; the weights have stayed as they were if not."""
     learning_rate: float
+    step: int
+    """From 1."""
+    splits: Tensor
+    """How often a micro-batch of any rank did not fit into memory and was made in two parts."""
+    pairs: Tensor
+    """int64, on the CPU: which pairs of the corpus this rank saw."""
 
 
-def one_update(
-    model: Seq2Seq, optimizer: Optimizer, batches: Sequence[Batch], settings: TrainingConfig, device: Device
-) -> Update:
-    """Move the weights once, by the mean gradient over all real target tokens of all micro-batches."""
-    num_labels = sum(batch.num_labels for batch in batches)
-    smoothed = torch.zeros((), device=device.torch_device)
-    nll = torch.zeros((), device=device.torch_device)
-    for batch in batches:
-        sums = batch_loss(model, batch.to(device.torch_device), settings.label_smoothing, device)
-        (sums.smoothed / num_labels).backward()  # type: ignore[no-untyped-call]
-        smoothed += sums.smoothed.detach()
-        nll += sums.nll
-    gradient_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    num_positions = sum(batch.labels_BT.numel() for batch in batches)
-    return Update(smoothed, nll, num_labels, num_positions, gradient_norm, optimizer.param_groups[0]["lr"])
+class BatchLoss(nn.Module):
+    """The loss of a batch's real target tokens under teacher forcing; the work of one micro-batch."""
+
+    def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.device = model, settings.label_smoothing, device
+
+    def forward(self, batch: Batch) -> LossSums:
+        return batch_loss(self.model, batch.to(self.device.torch_device), self.smoothing, self.device)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
@@ -61,16 +64,123 @@ def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -
     return label_smoothed(features_ND, model.output_VD, batch.labels_BT[real_BT], smoothing)
 
 
-def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """For the updates to come."""
+@dataclass(frozen=True)
+class Learner:
+    """All that an update moves."""
+
+    loss: BatchLoss
+    optimizer: Optimizer
+    average: MovingAverage
+
+    @property
+    def model(self) -> Seq2Seq:
+        return self.loss.model
+
+    @property
+    def device(self) -> Device:
+        return self.loss.device
+
+
+def one_update(
+    learner: Learner, batches: Sequence[Batch], rate: float, step: int, settings: TrainingConfig, ranks: Ranks
+) -> Update:
+    """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
+
+    `batches` are this rank's; each rank has as many. Dropout is drawn anew for each micro-batch, from the seed,
+    the step and its number: the same on any number of ranks. If loss or gradient are not finite, nothing moves.
+    """
+    counts = torch.tensor([[batch.num_labels, batch.labels_BT.numel()] for batch in batches]).sum(0)
+    num_labels, num_positions = ranks.sum(counts).tolist()
+    loss, optimizer = learner.loss, learner.optimizer
+    sums, splits = _accumulate_gradients(loss, batches, num_labels, step, settings.seed, ranks)
+    parameters = list(loss.parameters())
+    ranks.sum_gradients(parameters)
+    smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, sums.nll.new_tensor(splits)]))
+    gradient_norm = whole(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf))
+    is_finite = torch.isfinite(gradient_norm + smoothed)
+    # The fused optimizer's own way to leave everything as it is, without the host having to wait for the answer.
     for group in optimizer.param_groups:
         group["lr"] = rate
+    optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    learner.average.update(step)
+    return Update(
+        smoothed,
+        nll,
+        num_labels,
+        num_positions,
+        gradient_norm,
+        is_finite,
+        rate,
+        step,
+        all_splits,
+        torch.cat([batch.pairs_B for batch in batches]),
+    )
 
 
-def refuse_what_is_not_finite(update: Update, step: int) -> None:
-    """Raises TrainingError if the gradient has an infinity or a NaN, from which no weight recovers."""
-    if not math.isfinite(update.gradient_norm.item()):
-        raise TrainingError(
-            f"the gradient of update {step} is not finite, so the weights are lost; the checkpoints before it are "
-            "whole. Lower training.peak_lr, raise training.warmup_steps, or set training.clip_norm=1, in a new run_dir"
+def _accumulate_gradients(
+    loss: BatchLoss, batches: Sequence[Batch], num_labels: int, step: int, seed: int, ranks: Ranks
+) -> tuple[LossSums, int]:
+    """Add up this rank's gradients; the sums of its losses, and how many micro-batches had to be split.
+
+    What does not fit into memory is made in two parts. All is then made again, for a backward pass that broke
+    off has left a part of its gradient.
+    """
+    waiting, splits = list(batches), 0
+    while True:
+        sums, failed = _backward_over(loss, waiting, num_labels, step, seed, ranks)
+        if failed is None:
+            return sums, splits
+        if is_sharded(loss) or len(waiting[failed].pairs_B) < 2:
+            raise TrainingError(_out_of_memory(waiting[failed], is_sharded(loss)))
+        loss.zero_grad(set_to_none=True)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        waiting[failed : failed + 1] = waiting[failed].halves()
+        splits += 1
+
+
+def _backward_over(
+    loss: BatchLoss, batches: Sequence[Batch], num_labels: int, step: int, seed: int, ranks: Ranks
+) -> tuple[LossSums, int | None]:
+    """The sums of the losses, and which batch did not fit into memory."""
+    # The optimizer of sharded parameters is given the mean over the ranks, and here the sum is wanted.
+    scale = (ranks.size if is_sharded(loss) else 1) / num_labels
+    device = loss.device.torch_device
+    smoothed, nll = torch.zeros((), device=device), torch.zeros((), device=device)
+    for index, batch in enumerate(batches):
+        torch.manual_seed(_draw(seed, step, ranks.rank + index * ranks.size))
+        try:
+            sums = loss(batch)
+            (sums.smoothed * scale).backward()
+        except RuntimeError as error:  # of which OutOfMemoryError is one
+            if not is_out_of_memory(error):
+                raise
+            return LossSums(smoothed, nll), index
+        smoothed += sums.smoothed.detach()
+        nll += sums.nll
+    return LossSums(smoothed, nll), None
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device or the host has no more to give; on the CPU PyTorch has no type for it."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _draw(*numbers: int) -> int:
+    """A seed of several numbers, unlike that of any others."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+def _out_of_memory(batch: Batch, is_sharded: bool) -> str:
+    if is_sharded:
+        return (
+            "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
+            "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
         )
+    return (
+        f"out of memory with a single pair of {batch.source_BS.shape[1]} source and {batch.labels_BT.shape[1]} target "
+        "pieces: lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "
+        "or take training.precision=bf16"
+    )

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 
@@ -11,10 +12,9 @@ from transformer_mt.data.batching import ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.search import greedy, max_lengths
-from transformer_mt.device import Device
-from transformer_mt.evaluation.metrics import bleu
-from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.training.update import batch_loss
+from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.training.distributed import Ranks, whole_parameters
+from transformer_mt.training.update import Learner, batch_loss
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class ValidationScores:
     nll: float
     """Nats a target token, unsmoothed."""
     bleu: float
-    """Of greedy translations."""
+    """Of greedy translations, in percent."""
+    chrf: float
+    """chrF2 of the same."""
     seconds: float
 
     @property
@@ -42,15 +44,37 @@ class ValidationScores:
         return math.exp(min(self.nll, 700.0))
 
 
-@torch.no_grad()
-def validate(model: Seq2Seq, validation: ValidationSet, settings: TrainingConfig, device: Device) -> ValidationScores:
-    """Teacher-forced likelihood of all pairs, and BLEU of the first `valid_sentences` translated greedily."""
+def validate(learner: Learner, validation: ValidationSet, settings: TrainingConfig, ranks: Ranks) -> ValidationScores:
+    """Teacher-forced likelihood of all pairs, and scores of the first `valid_sentences` translated greedily.
+
+    Of the moving average of the weights, where there is one. Each rank takes its share of the batches.
+    """
     began = time.perf_counter()
-    model.eval()
     num_decoded = min(settings.valid_sentences or len(validation.references), len(validation.references))
-    hypotheses = [""] * num_decoded
+    learner.loss.eval()
+    with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
+        mine = _validate_share(learner, validation, num_decoded, settings.tokens_per_batch, ranks)
+    learner.loss.train()
+    shares = ranks.all(mine)
+    found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
+    hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
+    return ValidationScores(
+        nll=sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares),
+        bleu=bleu(hypotheses, references, validation.target_language),
+        chrf=chrf(hypotheses, references),
+        seconds=time.perf_counter() - began,
+    )
+
+
+@torch.no_grad()
+def _validate_share(
+    learner: Learner, validation: ValidationSet, num_decoded: int, tokens_per_batch: int, ranks: Ranks
+) -> tuple[float, int, dict[int, str]]:
+    """Of this rank's batches: the sum of the nll in nats, of how many tokens, and translations by pair."""
+    model, device = learner.model, learner.device
     nll, tokens = 0.0, 0
-    for batch in ordered_batches(validation.corpus, settings.tokens_per_batch):
+    translations: dict[int, str] = {}
+    for batch in islice(ordered_batches(validation.corpus, tokens_per_batch), ranks.rank, None, ranks.size):
         batch = batch.to(device.torch_device)
         nll += batch_loss(model, batch, 0.0, device).nll.item()
         tokens += batch.num_labels
@@ -61,7 +85,5 @@ def validate(model: Seq2Seq, validation: ValidationSet, settings: TrainingConfig
         with device.autocast():
             found = greedy(model, source_BS, limits)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            hypotheses[pair] = validation.tokenizer.decode_target(hypothesis.tokens)
-    model.train()
-    score = bleu(hypotheses, validation.references[:num_decoded], validation.target_language)
-    return ValidationScores(nll / tokens, score, time.perf_counter() - began)
+            translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens)
+    return nll, tokens, translations

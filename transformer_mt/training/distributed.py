@@ -1,0 +1,167 @@
+"""Ranks: the processes of one run, each with a device of its own. One process is the case of one rank.
+
+torchrun starts them and tells each its number. Every rank holds the whole model and works on its share of an
+update's micro-batches; the gradients are summed before the weights move, so that all ranks stay equal.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from transformer_mt.errors import TrainingError
+
+T = TypeVar("T")
+
+TIMEOUT = timedelta(minutes=10)  # of one collective: longer than a checkpoint takes to be saved
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of the run."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """Among those on this machine: the number of its GPU."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the one that writes and talks."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> list[T]:
+        """This rank's part, every rank's as long as any other's if their number is a multiple of the ranks'."""
+        return list(items[self.rank :: self.size])
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """The sum over all ranks, in place, of tensors of one shape."""
+        if self.size > 1:
+            dist.all_reduce(numbers)
+        return numbers
+
+    def largest(self, number: int) -> int:
+        """The largest of all ranks' numbers."""
+        if self.size == 1:
+            return number
+        numbers = torch.tensor(number)
+        dist.all_reduce(numbers, dist.ReduceOp.MAX)
+        return int(numbers)
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Let each gradient be the sum over all ranks; all in one message. Sharded ones are summed already."""
+        if self.size == 1:
+            return
+        whole = [parameter for parameter in parameters if not isinstance(parameter, DTensor)]
+        for parameter in whole:
+            if parameter.grad is None:  # no work here
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in whole if parameter.grad is not None]
+        if not gradients:
+            return
+        summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        parts = torch.split(summed, [gradient.numel() for gradient in gradients])
+        for parameter, part in zip(whole, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def from_first(self, thing: T) -> T:
+        """What the first rank has."""
+        if self.size == 1:
+            return thing
+        things = [thing]
+        dist.broadcast_object_list(things, device=torch.device("cpu"))
+        return things[0]
+
+    def all(self, thing: T) -> list[T]:
+        """What each rank has, by rank."""
+        if self.size == 1:
+            return [thing]
+        things: list[Any] = [None] * self.size
+        dist.all_gather_object(things, thing)
+        return things
+
+
+@contextmanager
+def all_ranks() -> Iterator[Ranks]:
+    """The ranks that torchrun has started, connected; a single one where it has not.
+
+    Raises TrainingError if another rank goes.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        yield Ranks()
+        return
+    rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)
+    # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+    try:
+        yield Ranks(rank, size, local_rank)
+    except RuntimeError as error:
+        if not _is_of_the_connection(error):
+            raise
+        raise TrainingError(
+            f"rank {rank}: another rank is gone ({str(error).splitlines()[0]}). "
+            "Its own message says why; the same command goes on from the newest checkpoint"
+        ) from None
+    finally:
+        dist.destroy_process_group()
+
+
+def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
+    """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
+
+    The parameters of a unit are brought together while it runs, all others of `model` while that does.
+    """
+    # Nothing here changes the output of a unit in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    mesh = init_device_mesh(device.type, (ranks.size,))
+    for unit in units:
+        fully_shard(unit, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+@contextmanager
+def whole_parameters(model: nn.Module) -> Iterator[None]:
+    """All parameters together on each rank, for work that does not go through `forward`, such as decoding."""
+    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for module in sharded:
+        module.set_reshard_after_forward(False, recurse=False)  # ranks have unequal work in between
+        module.unshard()
+    yield
+    for module in sharded:
+        module.set_reshard_after_forward(module is not model, recurse=False)  # the default
+        module.reshard()
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether `shard` was called on it."""
+    return isinstance(model, FSDPModule)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor with all its shards; every rank has to ask for it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """A copy of a whole tensor where the parameter is, sharded if that is."""
+    copied = tensor.to(parameter.device, copy=True)
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(copied, parameter.device_mesh, parameter.placements)
+    return copied
+
+
+def _is_of_the_connection(error: RuntimeError) -> bool:
+    words = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
+    return any(word in str(error) for word in words)
