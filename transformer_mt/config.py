@@ -126,8 +126,9 @@ class TrainingConfig(Section):
     """CPU threads; 0 takes one a core."""
     max_steps: PositiveInt = 100_000
     """Updates."""
-    tokens_per_batch: PositiveInt = 25_000
-    """Positions of a micro-batch on its longer side, padding included: memory grows with it."""
+    tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
+    """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
+    fit into memory, at most tokens_per_update."""
     tokens_per_update: NonNegativeInt = 0
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
@@ -220,11 +221,19 @@ class Config(Section):
                 f"corpus.max_length={self.corpus.max_length} is more than "
                 f"model.max_positions={self.model.max_positions}"
             )
-        if self.training.tokens_per_batch < self.corpus.max_length:
+        budget, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
+        if budget == "auto" and not of_update:
             raise ValueError(
-                f"training.tokens_per_batch={self.training.tokens_per_batch} has no room for a sentence of "
+                "training.tokens_per_batch=auto depends on the machine, and an update should not: set "
+                "training.tokens_per_update, as 25000"
+            )
+        if budget != "auto" and budget < self.corpus.max_length:
+            raise ValueError(
+                f"training.tokens_per_batch={budget} has no room for a sentence of "
                 f"corpus.max_length={self.corpus.max_length}"
             )
+        if budget != "auto" and 0 < of_update < budget:
+            raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
         if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
@@ -232,11 +241,6 @@ class Config(Section):
             )
         if self.averaging.choose == "moving_average" and not self.training.average_decay:
             raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
-        if 0 < self.training.tokens_per_update < self.training.tokens_per_batch:
-            raise ValueError(
-                f"training.tokens_per_update={self.training.tokens_per_update} is less than "
-                f"training.tokens_per_batch={self.training.tokens_per_batch}"
-            )
         return self
 
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
     checkpoint_path,
     initialise_from,
@@ -127,7 +129,13 @@ def _train(
     say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
-    loader = Loader(corpus, settings.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    loader = Loader(corpus, progress.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    if not progress.tokens_per_batch:
+        budget = settings.tokens_per_batch
+        if budget == "auto":
+            budget = largest_tokens_per_batch(learner.loss, replace(loader, tokens_per_batch=1), ranks)
+            say(f"training.tokens_per_batch: {budget:,} positions fit", flush=True)
+        progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
     lines = Path(config.data_dir) / "train.lines"
     progress, signum = train(
         learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
@@ -199,8 +207,15 @@ def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> Va
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     language = config.corpus.target_language
     bleu(references[:1], references[:1], language)  # its tokeniser may not be installed: better said now than later
+    budget = config.training.tokens_per_batch
     return ValidationSet(
-        corpus, references, tokenizer, language, config.decoding.max_extra_length, config.model.max_positions
+        corpus,
+        references,
+        tokenizer,
+        language,
+        config.decoding.max_extra_length,
+        config.model.max_positions,
+        max(4096, config.corpus.max_length) if budget == "auto" else budget,
     )
 
 

@@ -47,6 +47,15 @@ class Loader:
             update.append(pairs)
             num_tokens, reached = num_tokens + more, after
 
+    def order(self, epoch: int) -> list[Pairs]:
+        """The micro-batches of an epoch: every pair once."""
+        return epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch)
+
+    @property
+    def longest(self) -> int:
+        """Pieces of the longest sentence of either side."""
+        return max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
+
     def batch(self, pairs: Pairs) -> Batch:
         """Their ids."""
         return collate(self.corpus, pairs)
@@ -54,7 +63,7 @@ class Loader:
     def _micro_batches(self, position: Position) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            batches = epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch)
+            batches = self.order(epoch)
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)

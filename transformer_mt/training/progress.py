@@ -11,6 +11,8 @@ class Progress:
 
     step: int = 0
     position: Position = field(default_factory=Position)
+    tokens_per_batch: int = 0
+    """Of a micro-batch: the configuration's, or what was found to fit when the run began."""
     tokens: int = 0
     """Real target tokens trained on."""
     seconds: float = 0.0
