@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.config import ModelConfig
-from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask
+from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, laid_out
@@ -279,9 +279,14 @@ class Transformer(Seq2Seq):
     ) -> Tensor:
         mask, memory_mask = target.backwards(), target.across(source)
         x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions_TD))
-        for layer in self._decoder_layers():
-            memory = Memory(*layer.cross_attention.project_memory(memory_BSD), memory_mask)
-            x_BTD = layer(x_BTD, mask, memory, None, self_record, cross_record)
+        layers = self._decoder_layers()
+        attentions = [layer.cross_attention for layer in layers]
+        if isinstance(source, Packed):
+            memories = project_memories(attentions, memory_BSD)
+        else:
+            memories = [attention.project_memory(memory_BSD) for attention in attentions]
+        for layer, key_and_value in zip(layers, memories, strict=True):
+            x_BTD = layer(x_BTD, mask, Memory(*key_and_value, memory_mask), None, self_record, cross_record)
         features_BTD: Tensor = self.decoder_norm(x_BTD)
         return features_BTD
 
