@@ -89,21 +89,21 @@ class PackedBatch:
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     """The sizes of batches of this corpus: `tokens_per_batch` rows on the side that has more tokens.
 
-    A batch is full when one side is. The others have room for what pairs that are drawn at random exceed the
-    expectation by: sums of n lengths, whose deviation is at most their mean, stay within four deviations.
+    The other side has fewer in proportion. Few batches in thousands would have more pairs than there is room for:
+    the expected number and four standard deviations, where lengths deviate by no more than their mean.
     """
-    num_tokens = [len(text.ids) for text in (corpus.source, corpus.target)]
-    expected_pairs = max(1.0, tokens_per_batch * len(corpus) / max(num_tokens))
+    num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
     longest = max(_longest(corpus.source), _longest(corpus.target))
     max_length = _round_up(longest, 128)  # the tile of an attention kernel: a closer bound gains nothing
     num_dummies = -(-tokens_per_batch // max_length)
 
-    def rows(side_tokens: int) -> int:
-        wanted = tokens_per_batch * side_tokens / max(num_tokens) * (1 + 1 / math.sqrt(expected_pairs))
-        return min(tokens_per_batch, max(_round_up(math.ceil(wanted), 128), longest + num_dummies))
+    def rows(num_tokens: int) -> int:
+        in_proportion = _round_up(-(-tokens_per_batch * num_tokens // max(num_source, num_target)), 128)
+        return min(tokens_per_batch, max(in_proportion, longest + num_dummies))
 
+    expected_pairs = tokens_per_batch * len(corpus) / max(num_source, num_target)
     max_pairs = math.ceil(expected_pairs + 4 * math.sqrt(expected_pairs))
-    return PackedShape(rows(num_tokens[0]), rows(num_tokens[1]), max_pairs, max_length)
+    return PackedShape(rows(num_source), rows(num_target), max_pairs, max_length)
 
 
 def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int) -> list[Pairs]:
