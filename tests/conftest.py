@@ -1,9 +1,13 @@
-"""Tiny models and random sentences, shared by the tests."""
+"""Tiny models, random sentences and corpora of them, shared by the tests."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from transformer_mt.config import ModelConfig
+from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -66,3 +70,20 @@ def decoder_inputs(sources):
         return shifted_BT
 
     return draw
+
+
+@pytest.fixture
+def make_corpus(tmp_path: Path):
+    """A function that makes a corpus of random ids with these lengths of its sources and targets, EOS included."""
+
+    def make(sources: list[int], targets: list[int], vocab_size: int = 1000) -> EncodedCorpus:
+        generator = np.random.default_rng(len(sources))
+
+        def sentence(length: int) -> list[int]:
+            return [*generator.integers(EOS + 1, vocab_size, length - 1).tolist(), EOS]
+
+        rows = [(sentence(s), sentence(t)) for s, t in zip(sources, targets, strict=True)]
+        write_encoded(tmp_path / "corpus", rows, vocab_size, vocab_size)
+        return EncodedCorpus.load(tmp_path / "corpus")
+
+    return make

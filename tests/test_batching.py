@@ -1,12 +1,11 @@
 """Every pair once an epoch, no batch over its budget, an order that depends on seed and epoch alone."""
 
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from corpora import MakeCorpus, lognormal, sentence_of
 
 from transformer_mt.data.batching import (
     Batch,
@@ -16,40 +15,9 @@ from transformer_mt.data.batching import (
     ordered_batches,
     training_batches,
 )
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS, EOS, PAD
-
-MakeCorpus = Callable[[list[int], list[int]], EncodedCorpus]
-
-
-@pytest.fixture
-def make_corpus(tmp_path: Path) -> MakeCorpus:
-    """A corpus of random ids with these lengths of its sources and targets, EOS included."""
-
-    def make(sources: list[int], targets: list[int]) -> EncodedCorpus:
-        generator = np.random.default_rng(len(sources))
-
-        def sentence(length: int) -> list[int]:
-            return [*generator.integers(4, 1000, length - 1).tolist(), EOS]
-
-        rows = [(sentence(s), sentence(t)) for s, t in zip(sources, targets, strict=True)]
-        write_encoded(tmp_path / "corpus", rows, 1000, 1000)
-        return EncodedCorpus.load(tmp_path / "corpus")
-
-    return make
-
-
-def lognormal(count: int, seed: int, largest: int = 100) -> tuple[list[int], list[int]]:
-    generator = np.random.default_rng(seed)
-    sources = np.clip(np.exp(generator.normal(2.5, 0.6, count)).round(), 1, largest)
-    targets = np.clip((sources * np.exp(generator.normal(0, 0.2, count))).round(), 1, largest)
-    return sources.astype(int).tolist(), targets.astype(int).tolist()
-
-
-def sentence_of(corpus: EncodedCorpus, side: str, pair: int) -> list[int]:
-    text = corpus.source if side == "source" else corpus.target
-    return [int(i) for i in text.ids[text.offsets[pair] : text.offsets[pair + 1]]]
 
 
 def batch_in_plain_lists(corpus: EncodedCorpus, pairs: list[int]) -> Batch:
@@ -87,6 +55,12 @@ def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
     for size in (1, 2, 7, 300):
         pairs = generator.permutation(300)[:size]
         assert_same(collate(corpus, pairs), batch_in_plain_lists(corpus, pairs.tolist()))
+
+
+def test_a_batch_of_no_pairs_is_one_dummy_without_labels(make_corpus: MakeCorpus, tiny_model) -> None:
+    batch = collate(make_corpus([3], [2]), np.empty(0, np.int64))
+    assert_same(batch, Batch(*(torch.tensor([[token]]) for token in (EOS, BOS, PAD)), torch.empty(0).long(), 0))
+    assert tiny_model().features(batch.source_BS, batch.decoder_input_BT).isfinite().all()
 
 
 @pytest.mark.parametrize("seed", range(20))
