@@ -128,12 +128,15 @@ class TrainingConfig(Section):
     micro_batches_per_update: PositiveInt = 1
     """Gradients of so many are summed before the weights move."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
-    schedule: Literal["inverse_sqrt", "linear"] = "inverse_sqrt"
-    """After the warm-up: the paper's 1/sqrt(step), or straight down to 0 at max_steps."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
+    """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
+    peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
     peak_lr: PositiveFloat = 7e-4
     """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveInt = 4000
     """Updates; 1 means no warm-up."""
+    cooldown_steps: NonNegativeInt = 0
+    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
     adam_epsilon: PositiveFloat = 1e-9
@@ -153,6 +156,22 @@ class TrainingConfig(Section):
     """Stop after so many validations without a better metric; 0 never stops early."""
     valid_sentences: NonNegativeInt = 0
     """Of the validation set, decoded greedily for BLEU; 0 takes all."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.schedule == "cooldown" and not self.cooldown_steps:
+            raise ValueError("schedule=cooldown needs cooldown_steps; a fifth of max_steps is a good first choice")
+        if self.schedule != "cooldown" and self.cooldown_steps:
+            raise ValueError(
+                f"cooldown_steps={self.cooldown_steps} has no effect with schedule={self.schedule}: "
+                "set schedule=cooldown, or leave it out"
+            )
+        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
+                f"max_steps={self.max_steps}"
+            )
+        return self
 
 
 class AveragingConfig(Section):
