@@ -128,6 +128,9 @@ class TrainingConfig(Section):
     micro_batches_per_update: PositiveInt = 1
     """Gradients of so many are summed before the weights move."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
+    subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
+    0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
     peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
