@@ -133,12 +133,18 @@ class TrainingConfig(Section):
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
-    schedule: Literal["inverse_sqrt", "linear"] = "inverse_sqrt"
-    """After the warm-up: the paper's 1/sqrt(step), or straight down to 0 at max_steps."""
+    subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
+    0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
+    """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
+    peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
     peak_lr: PositiveFloat = 7e-4
     """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveInt = 4000
     """Updates; 1 means no warm-up."""
+    cooldown_steps: NonNegativeInt = 0
+    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
     adam_epsilon: PositiveFloat = 1e-9
@@ -172,6 +178,22 @@ class TrainingConfig(Section):
     """Of the validation set, decoded greedily for BLEU and chrF; 0 takes all."""
     tensorboard: bool = False
     """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.schedule == "cooldown" and not self.cooldown_steps:
+            raise ValueError("schedule=cooldown needs cooldown_steps; a fifth of max_steps is a good first choice")
+        if self.schedule != "cooldown" and self.cooldown_steps:
+            raise ValueError(
+                f"cooldown_steps={self.cooldown_steps} has no effect with schedule={self.schedule}: "
+                "set schedule=cooldown, or leave it out"
+            )
+        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
+                f"max_steps={self.max_steps}"
+            )
+        return self
 
 
 class AveragingConfig(Section):

@@ -230,15 +230,15 @@ def _claim(run_dir: Path, config: Config) -> None:
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
                 + "\nChoose another run_dir, delete this one, or give the values that it began with"
-                + (" (a linear schedule depends on its end)" if "training.max_steps" in changed else "")
+                + (" (this schedule depends on its end)" if "training.max_steps" in changed else "")
             )
     run_dir.mkdir(parents=True, exist_ok=True)
     write_whole(path, dump_config(config))
 
 
 def _may_change(key: str, config: Config) -> bool:
-    # The linear schedule knows its end: with another one, the updates so far would have been others.
-    if key == "training.max_steps" and config.training.schedule == "linear":
+    # These schedules know their end: with another one, the updates so far would have been others.
+    if key == "training.max_steps" and config.training.schedule in ("linear", "cosine", "cooldown"):
         return False
     return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)
 
