@@ -133,6 +133,10 @@ class TrainingConfig(Section):
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
+    layout: Literal["auto", "padded", "packed"] = "auto"
+    """A sentence a row, or sentences end to end without padding. auto: packed on CUDA with bf16, else padded."""
+    compile: bool | Literal["auto"] = "auto"
+    """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
     0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
@@ -256,6 +260,8 @@ class Config(Section):
             )
         if budget != "auto" and 0 < of_update < budget:
             raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
+        if self.training.layout == "packed" and self.model.attention_dropout:
+            raise ValueError("training.layout=packed has no model.attention_dropout; set one of them otherwise")
         if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "

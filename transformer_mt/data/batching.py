@@ -44,6 +44,15 @@ class Batch:
             labels_BT=copied_to(device, self.labels_BT),
         )
 
+    @property
+    def num_positions(self) -> int:
+        """Target positions, padding included."""
+        return self.labels_BT.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "Batch":
+        """The same ids, said to be of these pairs of the corpus."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
+
     def halves(self) -> "tuple[Batch, Batch]":
         """The same pairs in two batches, every other in each."""
         return self._rows(slice(0, None, 2)), self._rows(slice(1, None, 2))

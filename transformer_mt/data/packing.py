@@ -85,6 +85,28 @@ class PackedBatch:
             labels_N=copied_to(device, self.labels_N),
         )
 
+    @property
+    def num_positions(self) -> int:
+        """Target rows, those of dummies included."""
+        return self.labels_N.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "PackedBatch":
+        """The same ids, said to be of these pairs of the corpus."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
+
+    def halves(self) -> "tuple[PackedBatch, PackedBatch]":
+        """The same pairs in two batches, every other in each, in as few rows as they need."""
+        return self._every_other(0), self._every_other(1)
+
+    def _every_other(self, first: int) -> "PackedBatch":
+        pairs_B = self.pairs_B.numpy()
+        source = _every_other_sentence(self.source_N, self.source_offsets, len(pairs_B), first)
+        target = _every_other_sentence(self.labels_N, self.target_offsets, len(pairs_B), first)
+        spare = 1 + -(-max(len(source.ids), len(target.ids)) // self.max_length)  # no less than the dummies need
+        pairs = pairs_B[first::2]
+        shape = PackedShape(len(source.ids) + spare, len(target.ids) + spare, len(pairs), self.max_length)
+        return collate_packed(EncodedCorpus(source, target), np.arange(len(pairs)), shape).of_pairs(pairs)
+
 
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     """The sizes of batches of this corpus: `tokens_per_batch` rows on the side that has more tokens.
@@ -186,6 +208,14 @@ def _packed(
     positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[: len(pairs)], lengths_B)
     ids_N[:num_tokens] = text.ids[np.repeat(text.offsets[pairs], lengths_B) + positions_N[:num_tokens]]
     return ids_N, positions_N, offsets
+
+
+def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, first: int) -> EncodedText:
+    ends = offsets[: num_sentences + 1].numpy()
+    lengths_B = np.diff(ends)
+    is_chosen_B = np.arange(num_sentences) % 2 == first
+    chosen = np.repeat(is_chosen_B, lengths_B)
+    return EncodedText(ids_N.numpy()[: ends[-1]][chosen], np.append(0, lengths_B[is_chosen_B].cumsum()))
 
 
 def _longest(text: EncodedText) -> int:

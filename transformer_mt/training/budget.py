@@ -52,7 +52,7 @@ def _peak(loss: BatchLoss, loader: Loader) -> int:
         torch.cuda.reset_peak_memory_stats(device)
     try:
         for pairs in (max(batches, key=lambda pairs: -len(pairs)), max(batches, key=len)):
-            sums = loss(loader.batch(pairs))
+            sums = loss(loader.batch(pairs, 0, 0))
             sums.smoothed.backward()
     except RuntimeError as error:
         if not is_out_of_memory(error):
