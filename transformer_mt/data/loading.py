@@ -75,9 +75,10 @@ class Loader:
         return batch.of_pairs(pairs)
 
     @property
-    def longest(self) -> int:
-        """Pieces of the longest sentence of either side."""
-        return max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
+    def smallest_budget(self) -> int:
+        """The least `tokens_per_batch` that has room for the longest pair; beside packed ones lie dummies."""
+        longest = max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
+        return longest + 2 if self.layout == "packed" else longest
 
     @cached_property
     def _shape(self) -> PackedShape:

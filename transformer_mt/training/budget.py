@@ -27,21 +27,21 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
     states = 2 * sum(weight.numel() * weight.element_size() for weight in loss.parameters())
     # Ranks agree after each try, for each of them has to make as many.
     room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device) - states))
-    longest = budget = loader.longest
+    smallest = budget = loader.smallest_budget
     before, peak = 0, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
     while peak < room // 2 and budget < loader.tokens_per_update:
         budget *= 2
         before, peak = peak, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
-    if peak > room and budget == longest:
+    if peak > room and budget == smallest:
         raise TrainingError(
-            f"the longest pair, of {longest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
+            f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
             "anew), model.d_model, model.ffn_dim or the number of layers"
         )
     if peak > room:
         budget //= 2
     elif peak > before > 0:
         budget += (room - peak) * (budget // 2) // (peak - before)
-    return max(longest, min(budget, loader.tokens_per_update))
+    return max(smallest, min(budget, loader.tokens_per_update))
 
 
 def _peak(loss: BatchLoss, loader: Loader) -> int:

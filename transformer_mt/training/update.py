@@ -25,7 +25,6 @@ from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
 
-
 Features = Callable[[Tensor | Packed, Tensor | Packed], Tensor]
 
 
