@@ -192,6 +192,18 @@ def test_a_pair_without_room_is_named(make_corpus: MakeCorpus, sources: list[int
     assert len(np.concatenate(packed_epoch_batches(corpus, packed_shape(corpus, 10), 1, 0))) == 2
 
 
+def test_pairs_without_room_are_not_collated(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus([5] * 10 + [300], [6] * 10 + [300])
+    pairs, long = np.arange(10), np.array([10])
+    assert collate_packed(corpus, pairs, PackedShape(52, 62, 10, 31)).num_labels == 60
+    assert collate_packed(corpus, long, PackedShape(400, 400, 1, 300)).num_labels == 300
+    for shape in (PackedShape(51, 62, 10, 31), PackedShape(52, 61, 10, 31), PackedShape(52, 62, 9, 31)):
+        with pytest.raises(AssertionError, match="no room"):
+            collate_packed(corpus, pairs, shape)
+    with pytest.raises(AssertionError, match="longer"):
+        collate_packed(corpus, long, PackedShape(400, 400, 1, 299))
+
+
 def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus) -> None:
     corpus = make_corpus(*lognormal(20, seed=9))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

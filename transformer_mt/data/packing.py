@@ -35,7 +35,7 @@ class PackedShape:
 
     @property
     def num_dummies(self) -> int:
-        """As many as a side without sentences needs."""
+        """On each side: as many as one without sentences needs."""
         return -(-max(self.source_rows, self.target_rows) // self.max_length)
 
     @property
@@ -111,7 +111,7 @@ class PackedBatch:
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     """The sizes of batches of this corpus: `tokens_per_batch` rows on the side that has more tokens.
 
-    The other side has fewer in proportion. Few batches in thousands would have more pairs than there is room for:
+    The other side has fewer in proportion. Few batches in thousands could take more pairs than it lets them:
     the expected number and four standard deviations, where lengths deviate by no more than their mean.
     """
     num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
@@ -196,6 +196,9 @@ def _packed(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Ids N and positions N of these sentences, and the offsets of sentences and dummies."""
     lengths_B = sentence_lengths(text, pairs)
+    room = num_rows - shape.num_dummies
+    assert len(pairs) <= shape.max_pairs and lengths_B.sum() <= room, "these pairs have no room in one batch"
+    assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
     offsets = np.full(shape.max_pairs + shape.num_dummies + 1, num_rows, np.int32)
     offsets[0] = 0
     offsets[1 : len(pairs) + 1] = lengths_B.cumsum()
