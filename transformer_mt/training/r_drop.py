@@ -24,8 +24,8 @@ def r_drop(
     """
     smoothed = nll = torch.zeros((), device=first_ND.device)
     chunk = max(1, CHUNK_LOGITS // (2 * len(output_VD)))
-    chunks = zip(first_ND.split(chunk), second_ND.split(chunk), labels_N.split(chunk), strict=True)
-    for first_ND, second_ND, labels_N in chunks:
+    chunks = [torch.split(tensor, chunk) for tensor in (first_ND, second_ND, labels_N)]
+    for first_ND, second_ND, labels_N in zip(*chunks, strict=True):
         part: LossSums = checkpoint(
             _sums,
             *(first_ND, second_ND, output_VD, labels_N, smoothing, alpha),
