@@ -1,9 +1,11 @@
-"""Tiny models and random sentences, shared by the tests."""
+"""Tiny models, random sentences and corpora, shared by the tests."""
 
+import numpy as np
 import pytest
 import torch
 
 from transformer_mt.config import ModelConfig
+from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -66,3 +68,20 @@ def decoder_inputs(sources):
         return shifted_BT
 
     return draw
+
+
+@pytest.fixture
+def make_corpus(tmp_path):
+    """A corpus of random ids with these lengths of its sources and targets, EOS included."""
+
+    def make(sources, targets):
+        generator = np.random.default_rng(len(sources))
+
+        def sentence(length):
+            return [*generator.integers(4, 1000, length - 1).tolist(), EOS]
+
+        rows = [(sentence(s), sentence(t)) for s, t in zip(sources, targets, strict=True)]
+        write_encoded(tmp_path / "corpus", rows, 1000, 1000)
+        return EncodedCorpus.load(tmp_path / "corpus")
+
+    return make
