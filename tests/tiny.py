@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
-from transformer_mt import prepare, train
+from transformer_mt import cli, prepare, train
 from transformer_mt.config import Config
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.device import choose_device
@@ -84,6 +85,14 @@ def prepared_experiment(directory: Path) -> Path:
 def train_tiny(config: Path, run_dir: Path, *overrides: str) -> Path:
     assert train.main([str(config), f"run_dir={run_dir}", *overrides]) == 0
     return run_dir
+
+
+def status_and_error(
+    main: Callable[..., int], *arguments: object, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    capsys.readouterr()
+    status = cli.run(main, [str(argument) for argument in arguments])
+    return status, capsys.readouterr().err
 
 
 def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:
