@@ -1,20 +1,11 @@
 """Every pair once an epoch, no batch over its budget, an order that depends on seed and epoch alone."""
 
-from itertools import islice
-
 import numpy as np
 import pytest
 import torch
 from corpora import MakeCorpus, lognormal, sentence_of
 
-from transformer_mt.data.batching import (
-    Batch,
-    Position,
-    collate,
-    epoch_batches,
-    ordered_batches,
-    training_batches,
-)
+from transformer_mt.data.batching import Batch, collate, epoch_batches, ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -113,27 +104,6 @@ def test_short_and_long_batches_are_mixed(make_corpus: MakeCorpus) -> None:
     assert longest != sorted(longest)
 
 
-def test_going_on_from_any_position_is_going_on(make_corpus: MakeCorpus) -> None:
-    corpus = make_corpus(*lognormal(200, seed=6))
-    per_epoch = len(epoch_batches(corpus, 400, 1, 0))
-    uninterrupted = list(islice(training_batches(corpus, 400, 1, Position()), 3 * per_epoch))
-    for taken, (_, position) in enumerate(uninterrupted[: 2 * per_epoch], start=1):
-        resumed = islice(training_batches(corpus, 400, 1, position), 3)
-        for (ours, after), (batch, expected) in zip(resumed, uninterrupted[taken:], strict=False):
-            assert_same(ours, batch)
-            assert after == expected
-
-
-def test_epochs_follow_each_other(make_corpus: MakeCorpus) -> None:
-    corpus = make_corpus(*lognormal(200, seed=7))
-    batches = [epoch_batches(corpus, 400, 1, epoch) for epoch in range(3)]
-    expected = [pairs.tolist() for epoch in batches for pairs in epoch]
-    stream = islice(training_batches(corpus, 400, 1, Position()), len(expected))
-    assert [batch.pairs_B.tolist() for batch, _ in stream] == expected
-    resumed = training_batches(corpus, 400, 1, Position(epoch=1, batch=2))
-    assert next(resumed)[0].pairs_B.tolist() == batches[1][2].tolist()
-
-
 def test_ordered_batches_have_every_pair_once_the_shortest_first(make_corpus: MakeCorpus) -> None:
     corpus = make_corpus(*lognormal(500, seed=8))
     batches = list(ordered_batches(corpus, 300))
@@ -161,3 +131,20 @@ def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus) -> None:
     moved = batch.to(device)
     assert moved.source_BS.device.type == device.type
     assert_same(moved.to(torch.device("cpu")), batch)
+
+
+@pytest.mark.parametrize("size", [2, 3, 20])
+def test_halves_are_the_same_pairs_in_two(make_corpus: MakeCorpus, size: int) -> None:
+    corpus = make_corpus(*lognormal(20, seed=10))
+    batch = collate(corpus, np.arange(size)[::-1].copy())
+    halves = batch.halves()
+    assert sorted(pair for half in halves for pair in half.pairs_B.tolist()) == list(range(size))
+    assert abs(len(halves[0].pairs_B) - len(halves[1].pairs_B)) <= 1
+    for half in halves:
+        # What is cut off below is what collating these pairs would not have had: padding.
+        collated = batch_in_plain_lists(corpus, half.pairs_B.tolist())
+        assert half.num_labels == collated.num_labels
+        for name in ("source_BS", "decoder_input_BT", "labels_BT"):
+            ours, theirs = getattr(half, name), getattr(collated, name)
+            assert torch.equal(ours[:, : theirs.shape[1]], theirs)
+            assert (ours[:, theirs.shape[1] :] == PAD).all()

@@ -10,80 +10,120 @@ from safetensors.torch import load_file
 from torch import nn
 
 from transformer_mt.config import TrainingConfig
-from transformer_mt.data.batching import Position
+from transformer_mt.data.loading import Position
+from transformer_mt.device import choose_device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.training import checkpoint
+from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import (
-    Progress,
+    Tensors,
+    average_weights,
     checkpoint_path,
     damage,
     load_checkpoint,
+    load_progress,
+    moving_average,
     newest_whole_checkpoint,
     point_best_at,
     prune,
     save_checkpoint,
     saved_steps,
 )
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import BatchLoss, Learner
 
-PROGRESS = Progress(step=7, position=Position(2, 5), tokens=99, seconds=1.5, best_step=6, best_metric=0.25)
-
-
-def model_and_optimizer(width=4):
-    model = nn.Sequential(nn.Linear(3, width), nn.Linear(width, 2))
-    return model, torch.optim.Adam(model.parameters(), fused=True)
-
-
-def moved(model, optimizer):
-    """The weights after one more update, on random input."""
-    model(torch.randn(5, 3)).square().sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return [parameter.detach().clone() for parameter in model.parameters()]
-
-
-def saved(run_dir, progress=PROGRESS):
-    model, optimizer = model_and_optimizer()
-    moved(model, optimizer)
-    save_checkpoint(run_dir, model, optimizer, progress, "digest")
-    return model, optimizer
+PROGRESS = Progress(
+    step=7,
+    position=Position(2, 5),
+    tokens=99,
+    seconds=1.5,
+    skipped=4,
+    skipped_in_a_row=2,
+    split=3,
+    best=((0.25, 6), (0.125, 3)),
+    validations_since_best=1,
+)
 
 
-def test_what_is_loaded_goes_on_as_what_was_saved(tmp_path):
-    model, optimizer = saved(tmp_path)
-    expected = [moved(model, optimizer) for _ in range(3)]
-    other, other_optimizer = model_and_optimizer()
+def learner_of(model, decay=0.0):
+    loss = BatchLoss(model, TrainingConfig(), choose_device("cpu", "fp32"))
+    return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
+
+
+def new_learner(width=4, decay=0.0):
+    return learner_of(nn.Sequential(nn.Linear(3, width), nn.Linear(width, 2)), decay)
+
+
+def moved(learner, step=1):
+    """The weights and their moving average after one more update, on input that the step gives."""
+    input_NX = torch.randn(5, 3, generator=torch.Generator().manual_seed(step))
+    learner.model(input_NX).square().sum().backward()
+    learner.optimizer.step()
+    learner.optimizer.zero_grad()
+    learner.average.update(step)
+    tensors = [*learner.model.parameters(), *learner.average.averages.values()]
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+def saved(run_dir, progress=PROGRESS, decay=0.0):
+    learner = new_learner(decay=decay)
+    moved(learner)
+    save_checkpoint(run_dir, Tensors.of(learner), progress, "digest")
+    return learner
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_what_is_loaded_goes_on_as_what_was_saved(tmp_path, decay):
+    learner = saved(tmp_path, decay=decay)
+    expected = [moved(learner, step) for step in (2, 3, 4)]
+    other = new_learner(decay=decay)
     path, complaints = newest_whole_checkpoint(tmp_path)
-    assert load_checkpoint(path, other, other_optimizer, "digest") == PROGRESS
+    load_checkpoint(path, other, "digest")
+    assert load_progress(path) == PROGRESS
     assert complaints == []
-    for weights in expected:
-        for one, two in zip(weights, moved(other, other_optimizer), strict=True):
+    for step, tensors in enumerate(expected, start=2):
+        for one, two in zip(tensors, moved(other, step), strict=True):
             assert torch.equal(one, two)
+
+
+def test_what_is_loaded_is_apart_from_its_file(tmp_path):
+    """A checkpoint is mapped into memory to be read, and deleted when it is old."""
+    saved(tmp_path, decay=0.9)
+    learner = new_learner(decay=0.9)
+    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest")
+    expected = [tensor.clone() for tensor in Tensors.of(learner).training.values()]
+    for name in ("model.safetensors", "training.safetensors"):
+        with (checkpoint_path(tmp_path, 7) / name).open("r+b") as file:
+            file.write(b"\0" * (checkpoint_path(tmp_path, 7) / name).stat().st_size)
+    for one, two in zip(expected, Tensors.of(learner).training.values(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_the_moving_average_of_a_checkpoint_is_found(tmp_path):
+    learner = saved(tmp_path, decay=0.9)
+    found = moving_average(checkpoint_path(tmp_path, 7))
+    assert (
+        found.keys()
+        == learner.average.averages.keys()
+        == load_file(checkpoint_path(tmp_path, 7) / "model.safetensors").keys()
+    )
+    for name, average in learner.average.averages.items():
+        assert torch.equal(found[name], average)
+        assert not torch.equal(average, learner.model.get_parameter(name))
 
 
 def test_a_tied_weight_is_saved_once_and_tied_again(tmp_path, tiny_model):
     def tied(seed):
         model = tiny_model(seed=seed)
         assert len(list(model.named_parameters())) < len(list(model.named_parameters(remove_duplicate=False)))
-        return model, torch.optim.Adam(model.parameters())
+        return learner_of(model)
 
-    model, optimizer = tied(seed=1)
-    save_checkpoint(tmp_path, model, optimizer, PROGRESS, "digest")
+    learner, other = tied(seed=1), tied(seed=2)
+    save_checkpoint(tmp_path, Tensors.of(learner), PROGRESS, "digest")
     names = load_file(checkpoint_path(tmp_path, 7) / "model.safetensors").keys()
-    assert names == {name for name, _ in model.named_parameters()}
-    other, other_optimizer = tied(seed=2)
-    load_checkpoint(checkpoint_path(tmp_path, 7), other, other_optimizer, "digest")
-    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+    assert names == {name for name, _ in learner.model.named_parameters()}
+    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest")
+    for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, two)
-
-
-def test_random_numbers_go_on_as_they_would_have(tmp_path):
-    torch.manual_seed(5)
-    saved(tmp_path)
-    expected = torch.rand(3), torch.randn(3), torch.randperm(9)
-    torch.manual_seed(6)
-    load_checkpoint(checkpoint_path(tmp_path, 7), *model_and_optimizer(), "digest")
-    found = torch.rand(3), torch.randn(3), torch.randperm(9)
-    assert all(torch.equal(one, two) for one, two in zip(expected, found, strict=True))
 
 
 # What changes the disk, wherever it is called from; serialize_file is that of safetensors.
@@ -112,11 +152,11 @@ def killed_before_change(number, action):
 
 
 def test_killed_at_any_instant_of_saving_every_checkpoint_there_is_whole(tmp_path):
-    model, optimizer = saved(tmp_path, Progress(step=6))
+    tensors = Tensors.of(saved(tmp_path, Progress(step=6), decay=0.9))
     newest, number, killed = set(), 0, True
     while killed:
         number += 1
-        killed = killed_before_change(number, lambda: save_checkpoint(tmp_path, model, optimizer, PROGRESS, "digest"))
+        killed = killed_before_change(number, lambda: save_checkpoint(tmp_path, tensors, PROGRESS, "digest"))
         path, complaints = newest_whole_checkpoint(tmp_path)
         assert complaints == []
         newest.add(path)
@@ -128,7 +168,7 @@ def test_killed_at_any_instant_of_saving_every_checkpoint_there_is_whole(tmp_pat
 
 def test_killed_at_any_instant_of_pruning_the_newest_and_the_best_are_whole(tmp_path):
     steps, kept = (10, 20, 30, 40), [20, 40]
-    progress, settings = Progress(step=40, best_step=20), TrainingConfig(keep_last=1, save_every=10, max_steps=99)
+    progress, settings = Progress(step=40, best=((0.5, 20),)), TrainingConfig(keep_last=1, save_every=10, max_steps=99)
     number, killed = 0, True
     while killed:
         number += 1
@@ -214,12 +254,12 @@ def test_half_written_checkpoint_does_not_count(tmp_path):
 
 
 def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
-    model, optimizer = saved(tmp_path)
+    tensors = Tensors.of(saved(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may be larger: writing fails as on a full disk
     try:
         with pytest.raises(CheckpointError, match=r"step-00000009: cannot be saved .*make room"):
-            save_checkpoint(tmp_path, model, optimizer, Progress(step=9), "digest")
+            save_checkpoint(tmp_path, tensors, Progress(step=9), "digest")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000007"]
@@ -229,44 +269,51 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
 def test_another_tokenizer_is_refused(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match="another tokenizer"):
-        load_checkpoint(checkpoint_path(tmp_path, 7), *model_and_optimizer(), "another")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another")
 
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=r"0\.bias is \(4,\) there and \(5,\) in this model"):
-        load_checkpoint(checkpoint_path(tmp_path, 7), *model_and_optimizer(width=5), "digest")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
 
 
 @pytest.mark.parametrize(
-    ("keep_last", "max_steps", "kept"), [(2, 99, [20, 40, 50, 57]), (1, 99, [20, 50, 57]), (2, 57, [20, 50, 57])]
+    ("keep_last", "best", "max_steps", "kept"),
+    [
+        (2, [20], 99, [20, 40, 50, 57]),
+        (1, [20], 99, [20, 50, 57]),
+        (2, [20], 57, [20, 50, 57]),
+        (1, [23, 50, 10], 99, [10, 23, 50, 57]),
+        (1, [], 99, [50, 57]),
+    ],
 )
-def test_pruning_keeps_the_newest_the_best_and_the_last_on_schedule(tmp_path, keep_last, max_steps, kept):
+def test_pruning_keeps_the_newest_the_best_and_the_last_on_schedule(tmp_path, keep_last, best, max_steps, kept):
     for step in (10, 20, 23, 30, 40, 50, 57, 60):
         saved(tmp_path, Progress(step=step))
     settings = TrainingConfig(keep_last=keep_last, save_every=10, max_steps=max_steps)
-    prune(tmp_path, Progress(step=57, best_step=20), settings)
+    prune(tmp_path, Progress(step=57, best=tuple((0.5, step) for step in best)), settings)
     assert saved_steps(tmp_path) == [*kept, 60], "a later one, damaged, is left to be written anew"
 
 
 def test_average_is_the_mean(tmp_path):
-    models = [saved(tmp_path, Progress(step=step))[0] for step in (1, 2, 3)]
+    models = [saved(tmp_path, Progress(step=step)).model for step in (1, 2, 3)]
     paths = [checkpoint_path(tmp_path, step) for step in (1, 2, 3)]
-    mean = checkpoint.average_weights(paths)
+    mean = average_weights(paths)
     for name in mean:
         weights = [dict(model.named_parameters())[name].detach().double() for model in models]
         torch.testing.assert_close(mean[name], (sum(weights) / 3).float(), rtol=1e-6, atol=0)
     assert mean.keys() == load_file(paths[0] / "model.safetensors").keys()
 
 
-@pytest.mark.parametrize("change", [{"surplus": 1}, {"step": None, "position": 3}])
+@pytest.mark.parametrize("change", [{"surplus": 1}, {"step": None, "position": 3}, {"best": [1]}, {"best": None}])
 def test_a_checkpoint_of_another_version_is_said(tmp_path, change):
     saved(tmp_path)
     state = json.loads((checkpoint_path(tmp_path, 7) / "state.json").read_text())
     state["progress"] |= change
     (checkpoint_path(tmp_path, 7) / "state.json").write_text(json.dumps(state))
     with pytest.raises(CheckpointError, match="another version"):
-        load_checkpoint(checkpoint_path(tmp_path, 7), *model_and_optimizer(), "digest")
+        load_progress(checkpoint_path(tmp_path, 7))
 
 
 def test_pruning_leaves_whole_checkpoints_when_newer_ones_are_damaged(tmp_path):

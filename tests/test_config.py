@@ -163,6 +163,14 @@ class TestMistakes:
             ("training=&a {x: *a}", r"contains itself|is not YAML|no such key"),
             ("training=\x07", r"is not YAML"),
             ("run_dir=''", r"run_dir is ''; .*at least 1 character"),
+            ("training.max_bad_updates=0", r"training\.max_bad_updates is 0; .*greater than 0"),
+            ("training.average_decay=1", r"training\.average_decay is 1; .*less than 1"),
+            ("training.keep_best=0", r"training\.keep_best is 0; .*greater than 0"),
+            ("training.metric=ter", r"training\.metric is 'ter'; .*'bleu', 'chrf' or 'nll'"),
+            ("training.on_failed_save=retry", r"training\.on_failed_save is 'retry'; .*'stop' or 'go_on'"),
+            ("training.sharding=half", r"training\.sharding is 'half'; .*'none' or 'full'"),
+            ("training.tensorboard=1", r"training\.tensorboard is 1; .*boolean"),
+            ("averaging.choose=first", r"averaging\.choose is 'first'; .*'last', 'best' or 'moving_average'"),
         ],
     )
     def test_explain_the_value(self, load, override, message):
@@ -209,11 +217,28 @@ class TestMistakes:
                 "warmup_steps=4000 and cooldown_steps=97 are together more than max_steps=4096",
             ),
             (["averaging.checkpoints=9"], "averaging.checkpoints=9 is more than training.keep_last=5"),
+            (["averaging.choose=moving_average"], "choose=moving_average needs training.average_decay"),
+            (
+                ["training.tokens_per_batch=500", "training.tokens_per_update=499"],
+                "training.tokens_per_update=499 is less than training.tokens_per_batch=500",
+            ),
         ],
     )
     def test_impossible_combinations_are_refused(self, load, overrides, message):
         with pytest.raises(ConfigError, match=message):
             load(*overrides)
+
+    @pytest.mark.parametrize(
+        "overrides",
+        [
+            ["averaging.choose=moving_average", "training.average_decay=0.9"],
+            ["averaging.choose=best", "averaging.checkpoints=9", "training.keep_best=9"],
+            ["training.tokens_per_batch=500", "training.tokens_per_update=0"],
+            ["training.tokens_per_batch=500", "training.tokens_per_update=500"],
+        ],
+    )
+    def test_possible_combinations_are_not(self, load, overrides):
+        assert load(*overrides)
 
 
 class TestComparison:

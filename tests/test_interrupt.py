@@ -3,6 +3,7 @@ import signal
 
 import pytest
 
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.interrupt import STOPPING, finish_the_update_first
 
 
@@ -24,7 +25,7 @@ def handlers_are_left_as_they_were():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_only_answers_the_question(number, capfd):
-    with finish_the_update_first() as stop_signal:
+    with finish_the_update_first(Ranks()) as stop_signal:
         assert stop_signal() == 0
         send(number)
         assert stop_signal() == stop_signal() == number
@@ -37,7 +38,7 @@ def test_a_reader_of_messages_that_the_same_signal_has_ended_does_no_harm():
     before = os.dup(2)
     os.dup2(write_end, 2)
     try:
-        with finish_the_update_first() as stop_signal:
+        with finish_the_update_first(Ranks()) as stop_signal:
             send(signal.SIGINT)
             assert stop_signal() == signal.SIGINT
     finally:
@@ -49,7 +50,7 @@ def test_a_reader_of_messages_that_the_same_signal_has_ended_does_no_harm():
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_stops_at_once_and_the_first_stays_the_answer(first, second):
-    with finish_the_update_first() as stop_signal:
+    with finish_the_update_first(Ranks()) as stop_signal:
         send(first)
         with pytest.raises(KeyboardInterrupt):
             send(second)
@@ -64,7 +65,7 @@ def test_afterwards_signals_do_what_they_did_before(error):
     signal.signal(signal.SIGTERM, own)
     before = handlers()
     try:
-        with finish_the_update_first():
+        with finish_the_update_first(Ranks()):
             assert not set(before) & set(handlers())
             if error:
                 raise error
@@ -75,7 +76,7 @@ def test_afterwards_signals_do_what_they_did_before(error):
 
 
 def test_a_new_context_knows_nothing_of_signals_before_it():
-    with finish_the_update_first():
+    with finish_the_update_first(Ranks()):
         send(signal.SIGTERM)
-    with finish_the_update_first() as stop_signal:
+    with finish_the_update_first(Ranks()) as stop_signal:
         assert stop_signal() == 0

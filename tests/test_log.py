@@ -2,14 +2,19 @@ import io
 import json
 import math
 import re
+import resource
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from transformer_mt.config import TrainingConfig
-from transformer_mt.data.batching import Position
-from transformer_mt.training.checkpoint import Progress
+from transformer_mt.data.loading import Position
+from transformer_mt.errors import TrainingError
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.log import RunLog
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
 
@@ -17,16 +22,20 @@ SETTINGS = TrainingConfig(max_steps=6, log_every=2)
 SECONDS = 0.5  # of each update
 
 
-def update(step):
+def update(step, is_finite=True):
     """An update whose every number tells which it is."""
     num_labels = 10 * step
     return Update(
-        smoothed=torch.tensor(4.0 * num_labels + step**2),
-        nll=torch.tensor(3.0 * num_labels - step**2),
+        smoothed=torch.tensor(4.0 * num_labels + step**2 if is_finite else math.nan),
+        nll=torch.tensor(3.0 * num_labels - step**2 if is_finite else math.inf),
         num_labels=num_labels,
         num_positions=num_labels + step**2,
-        gradient_norm=torch.tensor(0.25 * step),
+        gradient_norm=torch.tensor(0.25 * step if is_finite else math.nan),
+        is_finite=torch.tensor(is_finite),
         learning_rate=0.125 / step,
+        step=step,
+        splits=torch.tensor(0.0),
+        pairs=torch.tensor([step]),
     )
 
 
@@ -36,7 +45,7 @@ def progress_at(step, **changes):
 
 
 def log_updates(run_dir, first, last, settings=SETTINGS):
-    with RunLog(run_dir, settings, progress_at(first - 1)) as log:
+    with RunLog(run_dir, settings, progress_at(first - 1), Ranks()) as log:
         for step in range(first, last + 1):
             log.update(progress_at(step), update(step))
 
@@ -49,6 +58,9 @@ def test_a_record_tells_the_means_over_the_tokens_of_its_updates(tmp_path):
     log_updates(tmp_path, 1, 5)
     first, second = records(tmp_path)
     assert (first["step"], second["step"]) == (2, 4)
+    # Of the process that the test is: as much as it has ever taken, in MB.
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1.024e-3
+    assert 0.5 * most < first["memory_megabytes"] <= second.pop("memory_megabytes") <= most
     assert second == pytest.approx(
         {
             "step": 4,
@@ -60,6 +72,8 @@ def test_a_record_tells_the_means_over_the_tokens_of_its_updates(tmp_path):
             "gradient_norm": 0.25 * 4,
             "tokens_per_second": 70 / (2 * SECONDS),
             "padding": 25 / (70 + 25),
+            "skipped": 0,
+            "split": 0,
             "tokens": 100,
             "seconds": 4 * SECONDS,
         }
@@ -74,18 +88,18 @@ def test_the_rate_of_a_run_taken_up_counts_its_own_updates(tmp_path):
 
 
 def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
-    with RunLog(tmp_path, TrainingConfig(log_every=1), Progress()) as log:
-        lost = Update(torch.tensor(1e6), torch.tensor(1e6), 10, 10, torch.tensor(1.0), 0.1)
-        log.update(progress_at(1), lost)
-        log.validation(progress_at(1), ValidationScores(nll=1e5, bleu=0.0, seconds=1.0))
+    with RunLog(tmp_path, TrainingConfig(log_every=1), Progress(), Ranks()) as log:
+        log.update(progress_at(1), replace(update(1), smoothed=torch.tensor(1e6), nll=torch.tensor(1e6)))
+        log.validation(progress_at(1), ValidationScores(nll=1e5, bleu=0.0, chrf=0.0, seconds=1.0))
     assert all(math.isfinite(value) for record in records(tmp_path) for value in record.values())
 
 
 @pytest.mark.parametrize("best", [True, False])
 def test_a_validation_is_written_and_said(tmp_path, capsys, best):
-    with RunLog(tmp_path, SETTINGS, progress_at(3)) as log:
-        scores = ValidationScores(nll=math.log(8.0), bleu=12.345, seconds=7.0)
-        log.validation(progress_at(4, best_step=4 if best else 2), scores)
+    with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks()) as log:
+        scores = ValidationScores(nll=math.log(8.0), bleu=12.345, chrf=34.5, seconds=7.0)
+        # The second best of those that are kept is not the best.
+        log.validation(progress_at(4, best=((2.0, 4), (1.0, 2)) if best else ((2.0, 2), (1.0, 4))), scores)
     assert records(tmp_path) == [
         pytest.approx(
             {
@@ -93,6 +107,7 @@ def test_a_validation_is_written_and_said(tmp_path, capsys, best):
                 "valid_nll": math.log(8.0),
                 "valid_perplexity": 8.0,
                 "valid_bleu": 12.345,
+                "valid_chrf": 34.5,
                 "valid_seconds": 7.0,
                 "best": best,
             }
@@ -153,3 +168,90 @@ def test_a_terminal_shows_a_bar_and_no_plain_lines(tmp_path, monkeypatch):
     assert re.search(r"2/6 \[", shown), "it begins where the run does"
     assert re.search(r"6/6 \[.*updates/s, loss 4\.555, 110 tokens/s\]", shown)
     assert len(records(tmp_path)) == 2
+
+
+def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp_path, capsys):
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks()) as log:
+        for step, is_finite, skipped in [(1, True, 0), (2, False, 1), (3, True, 1), (4, True, 1)]:
+            log.update(progress_at(step, skipped=skipped), update(step, is_finite))
+    first, second = records(tmp_path)
+    assert (first["loss"], first["nll"], first["gradient_norm"]) == pytest.approx((4.1, 2.9, 0.25))
+    assert (first["skipped"], second["skipped"]) == (1, 1)
+    assert second["loss"] == pytest.approx(305 / 70)
+    said = capsys.readouterr().err.splitlines()
+    warning = "warning: 1 updates skipped, whose loss or gradient was not finite"
+    assert [line for line in said if "warning" in line] == [warning]
+    assert said[0] == warning
+
+
+def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_path, capsys):
+    with RunLog(tmp_path, SETTINGS, progress_at(0, skipped=5), Ranks()) as log:
+        for step, is_finite in [(1, False), (2, False), (3, True), (4, True)]:
+            log.update(progress_at(step, skipped=min(5 + step, 7)), update(step, is_finite))
+    assert [record["step"] for record in records(tmp_path)] == [4]
+    assert records(tmp_path)[0]["skipped"] == 7
+    assert capsys.readouterr().err.startswith("warning: 2 updates skipped")
+
+
+def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks()) as log:
+        for step in range(1, 5):
+            log.update(progress_at(step, split=3 if step > 1 else 0), update(step))
+    assert [record["split"] for record in records(tmp_path)] == [3, 3]
+    assert capsys.readouterr().err.count("warning: 3 micro-batches did not fit into memory") == 1
+
+
+def test_only_the_first_rank_writes_and_talks(tmp_path, capsys):
+    (tmp_path / "log.jsonl").write_text(whole(9))
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(rank=1, size=2)) as log:
+        for step in range(1, 5):
+            log.update(progress_at(step, skipped=step), update(step))
+        log.validation(progress_at(4), ValidationScores(nll=1.0, bleu=0.0, chrf=0.0, seconds=1.0))
+    assert (tmp_path / "log.jsonl").read_text() == whole(9)
+    assert capsys.readouterr().err == ""
+
+
+BOARD = SETTINGS.model_copy(update={"tensorboard": True})
+
+
+def board_records(run_dir):
+    """What TensorBoard shows, as records of log.jsonl."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(run_dir / "tensorboard")).Reload()
+    found = {}
+    for tag in events.Tags()["scalars"]:
+        for event in events.Scalars(tag):
+            assert (event.step, tag) not in found
+            found[event.step, tag] = event.value
+    return found
+
+
+def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
+    pytest.importorskip("tensorboard")
+    log_updates(tmp_path, 1, 4, BOARD)
+    # Taken up from before a crash: what came after is dropped from both.
+    with RunLog(tmp_path, BOARD, progress_at(2), Ranks()) as log:
+        for step in range(3, 7):
+            log.update(progress_at(step, skipped=1), update(step))
+            # No file is closed yet: a kill would leave what there is.
+            assert ((step, "loss") in board_records(tmp_path)) == (step % 2 == 0)
+        log.validation(progress_at(6), ValidationScores(nll=1.5, bleu=2.5, chrf=3.5, seconds=4.5))
+    assert {record["step"] for record in records(tmp_path)} == {2, 4, 6}
+    expected = {
+        (record["step"], name): torch.tensor(float(number)).item()  # it keeps numbers in fp32
+        for record in records(tmp_path)
+        for name, number in record.items()
+        if name != "step"
+    }
+    assert board_records(tmp_path) == expected
+
+
+def test_without_tensorboard_asking_for_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
+    for name in ("tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    with pytest.raises(
+        TrainingError, match=r"training\.tensorboard=true .*pip install tensorboard, or set it to false"
+    ):
+        log_updates(tmp_path, 1, 2, BOARD)
+    log_updates(tmp_path, 1, 2)
+    assert not (tmp_path / "tensorboard").exists()

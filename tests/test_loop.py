@@ -1,4 +1,7 @@
+"""The course of a run: seeded, resumable at any instant, kept and stopped as the settings say."""
+
 import json
+import math
 import os
 import signal
 from dataclasses import replace
@@ -7,19 +10,17 @@ from itertools import islice
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import prepared_experiment, train_tiny
+from tiny import assert_same_weights, log_records, prepared_experiment, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.config import load_config
-from transformer_mt.data.batching import Batch, Position, training_batches
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.device import choose_device
-from transformer_mt.models.transformer import Transformer
-from transformer_mt.training import loop
-from transformer_mt.training.checkpoint import Progress, checkpoint_path, saved_steps
+from transformer_mt.data.loading import Loader, Position
+from transformer_mt.training import checkpoint, loop
+from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.validation import ValidationScores
-from transformer_mt.vocabulary import PAD
 
 
 @pytest.fixture(scope="module")
@@ -30,69 +31,6 @@ def experiment(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unbroken(experiment, tmp_path_factory):
     return train_tiny(experiment, tmp_path_factory.mktemp("unbroken"))
-
-
-def weights_at(run_dir, step):
-    return load_file(checkpoint_path(run_dir, step) / "model.safetensors")
-
-
-def log_records(run_dir):
-    return [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
-
-
-def assert_same_weights(one, other):
-    assert one.keys() == other.keys()
-    for name, weight in one.items():
-        assert torch.equal(weight, other[name]), name
-
-
-def test_one_update_over_micro_batches_is_one_over_their_union(experiment):
-    config = load_config(experiment, ["model.dropout=0.0"])
-    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
-    device = choose_device("cpu", "fp32")
-    parts = [batch for batch, _ in islice(training_batches(corpus, 400, 2, Position()), 3)]
-    sizes = {batch.num_labels for batch in parts}
-    assert len(sizes) > 1, "of unequal sizes, so that a mean of means would show"
-
-    def updated(batches):
-        torch.manual_seed(3)
-        model = Transformer(config.model, 500, 500)
-        # Plain steps along the gradient: Adam would hide its scale.
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        return dict(model.named_parameters()), loop.one_update(model, optimizer, batches, config.training, device)
-
-    def padded(tensors):
-        width = max(tensor.shape[1] for tensor in tensors)
-        return torch.cat([torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors])
-
-    union = Batch(
-        padded([batch.source_BS for batch in parts]),
-        padded([batch.decoder_input_BT for batch in parts]),
-        padded([batch.labels_BT for batch in parts]),
-        torch.cat([batch.pairs_B for batch in parts]),
-        sum(batch.num_labels for batch in parts),
-    )
-    (apart, update), (together, of_union) = updated(parts), updated([union])
-    assert update.num_labels == of_union.num_labels == sum((batch.labels_BT != PAD).sum() for batch in parts)
-    assert update.num_positions == sum(batch.labels_BT.numel() for batch in parts)
-    assert update.num_positions != sum(batch.source_BS.numel() for batch in parts), "or sources would pass for them"
-    for name in ("smoothed", "nll", "gradient_norm"):
-        torch.testing.assert_close(getattr(update, name), getattr(of_union, name), rtol=1e-5, atol=0)
-    for name, weight in apart.items():
-        torch.testing.assert_close(weight, together[name], rtol=1e-4, atol=1e-5)
-
-
-def test_gradient_is_clipped_to_the_norm(experiment):
-    config = load_config(experiment, ["training.clip_norm=0.01"])
-    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
-    batch, _ = next(training_batches(corpus, 400, 1, Position()))
-    model = Transformer(config.model, 500, 500)
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    loop.one_update(
-        model, torch.optim.SGD(model.parameters(), lr=1.0), [batch], config.training, choose_device("cpu", "fp32")
-    )
-    moved = torch.cat([(old - new).flatten() for old, new in zip(before, model.parameters(), strict=True)])
-    torch.testing.assert_close(moved.norm().item(), 0.01, rtol=1e-3, atol=0)
 
 
 def test_same_seed_same_weights_and_another_seed_others(experiment, unbroken, tmp_path):
@@ -119,6 +57,8 @@ def test_stopped_and_taken_up_is_unbroken_bit_for_bit(experiment, unbroken, tmp_
     train_tiny(experiment, tmp_path / "run", f"training.max_steps={stop}")
     run = train_tiny(experiment, tmp_path / "run")
     assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
+    optimizers = (load_file(checkpoint_path(each, 12) / "training.safetensors") for each in (run, unbroken))
+    assert_same_weights(*optimizers)
 
 
 def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run(experiment, unbroken, tmp_path):
@@ -131,7 +71,7 @@ def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run
 
     def numbers(run_dir):
         records = log_records(run_dir)
-        timed = {"seconds", "tokens_per_second", "valid_seconds"}
+        timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
         return [{key: value for key, value in record.items() if key not in timed} for record in records]
 
     assert numbers(run) == numbers(unbroken)
@@ -179,13 +119,22 @@ def test_second_signal_stops_at_once_and_loses_nothing(experiment, unbroken, tmp
     assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
 
 
-def test_best_and_last_checkpoints_stay(experiment, tmp_path):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=40", "training.metric=nll")
+@pytest.mark.parametrize(("metric", "keep_best", "keep_last"), [("nll", 1, 3), ("chrf", 3, 2), ("bleu", 2, 1)])
+def test_the_best_few_and_the_last_few_checkpoints_stay(experiment, tmp_path, metric, keep_best, keep_last):
+    # The rate is so high that it gets worse now and then; validations are not when checkpoints are due.
+    settings = ("training.max_steps=24", "training.save_every=5", "training.validate_every=2", "training.peak_lr=0.05")
+    kept = (f"training.keep_best={keep_best}", f"training.keep_last={keep_last}", "averaging.checkpoints=1")
+    run = train_tiny(experiment, tmp_path / "run", *settings, *kept, f"training.metric={metric}")
     validations = [record for record in log_records(run) if "valid_nll" in record]
-    best = min(validations, key=lambda record: record["valid_nll"])["step"]
-    assert [record["step"] for record in validations if record["best"]][-1] == best
-    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, best)
-    assert saved_steps(run) == sorted({best, 36, 38, 40})
+    assert [record["step"] for record in validations] == list(range(2, 25, 2))
+    sign = -1 if metric == "nll" else 1
+    best = sorted(validations, key=lambda record: (-sign * record[f"valid_{metric}"], record["step"]))[:keep_best]
+    last = [5, 10, 15, 20, 24][-keep_last:]
+    assert saved_steps(run) == sorted({*last, *(record["step"] for record in best)})
+    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, best[0]["step"])
+    assert [record["step"] for record in validations if record["best"]][-1] == best[0]["step"]
+    progress = checkpoint.load_progress(checkpoint_path(run, 24))
+    assert progress.best_steps == [record["step"] for record in best]
 
 
 def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_validated(experiment, tmp_path):
@@ -209,22 +158,37 @@ def test_training_lowers_the_loss(experiment, tmp_path):
     assert course[-1] < 0.5 * course[0]
 
 
-def test_early_stopping_counts_validations_since_the_last_better_metric(experiment):
-    settings = load_config(experiment, ["training.patience=2", "training.metric=bleu"]).training
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "nll"])
+def test_early_stopping_counts_validations_since_the_last_better_metric(experiment, metric):
+    settings = load_config(experiment, ["training.patience=2", f"training.metric={metric}"]).training
     settings = settings.model_copy(update={"max_steps": 100})
-    progress = Progress()
+    progress, sign = Progress(), -1 if metric == "nll" else 1
     course = [(4, 10.0), (8, 9.0), (12, 12.0), (16, 12.0), (20, 11.0)]
-    for step, bleu in course:
+    for step, value in course:
         assert not loop.is_trained(progress, settings)
-        scores = ValidationScores(nll=1.0, bleu=bleu, seconds=0.0)
-        progress = loop.compare_with_best(replace(progress, step=step), scores, settings)
-    assert (progress.best_step, progress.best_metric) == (12, 12.0)
+        # The other metrics get worse with each.
+        scores = {"nll": step, "bleu": -step, "chrf": -step, "seconds": 0.0} | {metric: sign * value}
+        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+    assert progress.best == ((12.0, 12),)
     assert loop.is_trained(progress, settings)
 
 
-def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys):
+def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment):
+    settings = load_config(experiment, ["training.keep_best=3", "training.metric=chrf"]).training
+    progress, ranks = Progress(), []
+    for step, value in enumerate([5.0, 7.0, 6.0, 7.0, 1.0, 9.0, 9.0, 7.5], start=1):
+        scores = ValidationScores(nll=1.0, bleu=0.0, chrf=value, seconds=0.0)
+        progress = loop.compare_with_best(replace(progress, step=step), scores, settings)
+        ranks.append(progress.best_steps)
+    assert ranks[:4] == [[1], [2, 1], [2, 3, 1], [2, 4, 3]]
+    assert ranks[4:] == [[2, 4, 3], [6, 2, 4], [6, 7, 2], [6, 7, 8]]
+    assert progress.validations_since_best == 2, "a second best is no better best"
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "nll"])
+def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
     # With a vanishing rate nothing gets better after the first validation.
-    arguments = ("training.max_steps=40", "training.patience=2", "training.metric=nll", "training.peak_lr=1e-30")
+    arguments = ("training.max_steps=40", "training.patience=2", f"training.metric={metric}", "training.peak_lr=1e-30")
     run = train_tiny(experiment, tmp_path / "run", *arguments)
     assert saved_steps(run)[-1] == 12
     capsys.readouterr()
@@ -235,7 +199,10 @@ def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys):
 def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, tmp_path):
     run = train_tiny(experiment, tmp_path / "run", "training.log_every=1", "training.max_steps=6")
     settings = load_config(run / "config.yaml").training
-    taken = training_batches(EncodedCorpus.load(experiment.parent / "data" / "train"), 400, settings.seed, Position())
+    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
+    loader = Loader(corpus, settings.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    updates = [update for update, _ in islice(loader.updates(Position()), 6)]
+    assert len({len(update) for update in updates}) > 1
     tokens, seconds = 0, 0.0
     for record in log_records(run):
         if "tokens" not in record:
@@ -243,28 +210,20 @@ def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, 
         assert record["tokens_per_second"] > 0
         assert record["seconds"] > seconds
         seconds = record["seconds"]
-        (first, _), (second, position) = next(taken), next(taken)
-        tokens += first.num_labels + second.num_labels
+        tokens += sum(loader.batch(pairs).num_labels for pairs in updates[record["step"] - 1])
         assert record["tokens"] == tokens
-        assert record["epoch"] == position.epoch
+        assert record["epoch"] == 0
         assert record["learning_rate"] == learning_rate(record["step"], settings)
         # From 1, and up to the peak at the last update of the warm-up.
         assert record["learning_rate"] == pytest.approx(0.005 * min(record["step"] / 4, (4 / record["step"]) ** 0.5))
     assert json.loads((checkpoint_path(run, 6) / "state.json").read_text())["progress"]["tokens"] == tokens > 0
 
 
-def test_the_rate_reaches_every_weight():
-    layers = [torch.nn.Linear(2, 2) for _ in range(2)]
-    optimizer = torch.optim.SGD([{"params": layer.parameters(), "lr": 1.0} for layer in layers])
-    loop.set_learning_rate(optimizer, 0.25)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
-
-
 @pytest.mark.parametrize("max_steps", [8, 9])
 def test_killed_between_the_best_checkpoint_and_its_link_the_link_is_mended(
     experiment, tmp_path, monkeypatch, max_steps
 ):
-    real_link = loop.point_best_at
+    real_link = checkpoint.point_best_at
 
     def killed_at_8(run_dir, step):
         if step == 8:
@@ -273,18 +232,21 @@ def test_killed_between_the_best_checkpoint_and_its_link_the_link_is_mended(
 
     arguments = ("training.max_steps=8", "training.metric=nll", "training.keep_last=2")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "point_best_at", killed_at_8)
+        patch.setattr(checkpoint, "point_best_at", killed_at_8)
         train_tiny(experiment, tmp_path / "run", *arguments)
     best = tmp_path / "run" / "checkpoints" / "best"
     assert best.resolve() == checkpoint_path(tmp_path / "run", 4)
     train_tiny(experiment, tmp_path / "run", *arguments, f"training.max_steps={max_steps}", "training.validate_every=8")
     progress = json.loads((checkpoint_path(tmp_path / "run", max_steps) / "state.json").read_text())["progress"]
-    assert best.resolve() == checkpoint_path(tmp_path / "run", progress["best_step"])
+    assert best.resolve() == checkpoint_path(tmp_path / "run", progress["best"][0][1])
     assert best.resolve().is_dir()
 
 
-def test_a_metric_that_is_no_number_is_the_worst(experiment):
-    settings = load_config(experiment, ["training.metric=nll"]).training
-    progress = loop.compare_with_best(Progress(step=4), ValidationScores(float("nan"), 0.0, 0.0), settings)
-    progress = loop.compare_with_best(replace(progress, step=8), ValidationScores(9.0, 0.0, 0.0), settings)
-    assert progress.best_step == 8
+@pytest.mark.parametrize(("metric", "number"), [("nll", 9.0), ("bleu", 0.0)])
+def test_a_metric_that_is_no_number_is_the_worst(experiment, metric, number):
+    settings = load_config(experiment, [f"training.metric={metric}"]).training
+    progress = Progress()
+    for step, value in [(4, math.nan), (8, number), (12, math.nan)]:
+        scores = {"nll": 1.0, "bleu": 1.0, "chrf": 1.0, "seconds": 0.0} | {metric: value}
+        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        assert progress.best_steps == [min(step, 8)]

@@ -7,7 +7,7 @@ import sacrebleu
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import bleu, score_corpus, tokenised_warning
+from transformer_mt.evaluation.metrics import bleu, chrf, score_corpus, tokenised_warning
 
 HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]
 REFERENCES = ["The dog sleeps here.", "The cat sees a big house.", "Yes.", "He did not come to us today."]
@@ -34,8 +34,16 @@ def test_scores_and_signatures_are_sacrebleus(references):
         assert f"nrefs:{len(references)}|" in score.signature
 
 
-def test_bleu_of_validation_is_bleu_of_evaluation():
-    assert bleu(HYPOTHESES, REFERENCES, "de") == score_corpus(HYPOTHESES, [REFERENCES], "de")[0].value
+def test_scores_of_validation_are_those_of_evaluation():
+    of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de")]
+    assert [bleu(HYPOTHESES, REFERENCES, "de"), chrf(HYPOTHESES, REFERENCES)] == of_evaluation[:2]
+
+
+def test_what_an_unready_model_says_is_scored_all_the_same():
+    """Words broken into pieces, or nothing at all."""
+    for hypothesis in ("\u2581ab\u2581 @@", ""):
+        assert 0 <= bleu([hypothesis], ["The dog sleeps."], "de") < 100
+        assert 0 <= chrf([hypothesis], ["The dog sleeps."]) < 100
 
 
 @pytest.mark.parametrize(
@@ -62,6 +70,8 @@ def test_unequal_numbers_of_lines_are_refused():
         score_corpus(HYPOTHESES[:3], [REFERENCES], names=["out.txt", "ref.txt"])
     with pytest.raises(EvaluationError, match="hypothesis has 4 lines, reference has 3"):
         bleu(HYPOTHESES, REFERENCES[:3])
+    with pytest.raises(EvaluationError, match="hypothesis has 4 lines, reference has 3"):
+        chrf(HYPOTHESES, REFERENCES[:3])
 
 
 def test_nothing_to_score_is_refused():

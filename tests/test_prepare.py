@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -131,6 +132,17 @@ def test_a_ratio_is_bad_above_the_bound_and_ten_pieces(experiment: Experiment) -
     assert {(2, 8), (2, 9), (1, 10), (1, 11), (3, 12), (3, 13), (4, 16), (4, 17)} <= set(pieces)
     expected = [pair for pair, (s, t) in zip(encoded, pieces, strict=True) if t <= 10 or t <= 4 * s]
     assert experiment.ids("train")[400:] == expected
+
+
+def test_of_each_training_pair_its_line_in_the_text_is_known(experiment: Experiment) -> None:
+    long = " ".join(WORDS * 4)
+    odd = [("", "blank"), *TRAIN[:200], (long, long), (" ", ""), *TRAIN[200:], ("blank", "")]
+    experiment.write("train", odd)
+    assert experiment.prepare("corpus.max_length=60") == 0
+    lines = np.fromfile(experiment.data_dir / "train.lines", "<i8").tolist()
+    text = (experiment.directory / "train.en").read_text().splitlines()
+    assert [text[line - 1] for line in lines] == [source for source, _ in TRAIN]
+    assert lines == [*range(2, 202), *range(204, 404)]
 
 
 def test_the_longest_pair_that_may_stay_stays(experiment: Experiment) -> None:

@@ -1,4 +1,4 @@
-"""The stages train and average, as commands."""
+"""The stage train, as a command."""
 
 import fcntl
 import os
@@ -11,11 +11,11 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import prepared_experiment, train_tiny, write_experiment
+from tiny import prepared_experiment, status_and_error, train_tiny, write_experiment
 
-from transformer_mt import average, cli, prepare, train
+from transformer_mt import train
 from transformer_mt.config import load_config
-from transformer_mt.training.checkpoint import checkpoint_path, save_checkpoint, saved_steps
+from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint, saved_steps
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,6 @@ def trained(experiment, tmp_path_factory):
 @pytest.fixture
 def run(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "run", symlinks=True)
-
-
-def status_and_error(main, *arguments, capsys):
-    capsys.readouterr()
-    status = cli.run(main, [str(argument) for argument in arguments])
-    return status, capsys.readouterr().err
 
 
 def test_a_run_is_complete_in_itself(trained, experiment):
@@ -109,10 +103,7 @@ def test_data_prepared_in_another_way_are_refused(experiment, tmp_path, capsys, 
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):
-    torch.manual_seed(1)
-    model = torch.nn.Linear(1, 1)
-    progress = train.Progress(step=13)
-    save_checkpoint(run, model, torch.optim.Adam(model.parameters()), progress, "0" * 64)
+    save_checkpoint(run, Tensors({}, {}), train.Progress(step=13), "0" * 64)
     status, error = status_and_error(train.main, experiment, f"run_dir={run}", "training.max_steps=14", capsys=capsys)
     assert status == 2
     assert "another tokenizer (00000000" in error
@@ -155,118 +146,6 @@ def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_average_is_the_mean_of_the_newest_on_schedule(run):
-    assert average.main([str(run)]) == 0
-    mean = load_file(run / "model" / "model.safetensors")
-    parts = [load_file(checkpoint_path(run, step) / "model.safetensors") for step in (10, 12)]
-    for name, weight in mean.items():
-        torch.testing.assert_close(weight, (parts[0][name] + parts[1][name]) / 2)
-    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
-
-
-def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
-    average.main([str(run)])
-    before = (run / "model" / "model.safetensors").stat().st_mtime_ns
-    average.main([str(run)])
-    assert "already averaged, updates 10, 12" in capsys.readouterr().out
-    assert (run / "model" / "model.safetensors").stat().st_mtime_ns == before
-    train_tiny(experiment, run, "training.max_steps=14")
-    average.main([str(run)])
-    assert "updates 12, 14" in capsys.readouterr().out
-
-
-def test_average_killed_before_the_model_is_complete_begins_again(run, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(average.Tokenizer, "save", killed)
-        average.main([str(run)])
-    average.main([str(run)])
-    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
-
-
-def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(run, capsys):
-    checkpoint_path(run, 12).rename(checkpoint_path(run, 11))
-    average.main([str(run)])
-    assert "updates 8, 10" in capsys.readouterr().out
-
-
-def test_average_takes_in_the_last_update_of_all(experiment, tmp_path, capsys):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=7")
-    average.main([str(run)])
-    assert "updates 6, 7" in capsys.readouterr().out
-
-
-def test_average_of_the_best_is_the_best(run):
-    average.main([str(run), "choose=best"])
-    best = load_file(run / "checkpoints" / "best" / "model.safetensors")
-    assert all(torch.equal(weight, best[name]) for name, weight in load_file(run / "model/model.safetensors").items())
-
-
-def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment, capsys):
-    status, error = status_and_error(average.main, tmp_path, capsys=capsys)
-    assert status == 2
-    assert "holds no config.yaml" in error
-    shutil.copy(experiment, tmp_path / "config.yaml")
-    status, error = status_and_error(average.main, tmp_path, capsys=capsys)
-    assert status == 2
-    assert "holds no checkpoint; name a run" in error
-
-
-def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):
-    average.main([str(run)])
-    before = {path.name: path.read_bytes() for path in (run / "model").iterdir()}
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may be larger: writing fails as on a full disk
-    try:
-        status, error = status_and_error(average.main, run, "checkpoints=1", capsys=capsys)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert status == 2
-    assert "model: cannot be written" in error
-    assert "make room on the disk" in error
-    assert {name: (run / "model" / name).read_bytes() for name in before} == before
-
-
-def test_average_refuses_a_damaged_checkpoint(run, capsys):
-    (checkpoint_path(run, 12) / "model.safetensors").write_bytes(b"damaged")
-    status, error = status_and_error(average.main, run, capsys=capsys)
-    assert status == 2
-    assert "step-00000012 is damaged" in error
-
-
-def test_average_without_a_best_checkpoint_says_so(run, capsys):
-    (run / "checkpoints" / "best").unlink()
-    status, error = status_and_error(average.main, run, "choose=best", capsys=capsys)
-    assert status == 2
-    assert "best is missing" in error
-
-
-def test_average_counts_the_last_update_also_off_the_schedule(experiment, tmp_path, capsys):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=11", "training.save_every=4")
-    average.main([str(run)])
-    assert "updates 8, 11" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.model", "model.safetensors"])
-def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
-    average.main([str(run)])
-    (run / "model" / name).unlink()
-    average.main([str(run)])
-    assert "already" not in capsys.readouterr().out.splitlines()[-1]
-    assert (run / "model" / name).is_file()
-
-
-def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment, tmp_path, capsys):
-    other = tmp_path / "other"
-    prepare.main([str(experiment), f"data_dir={other}", "tokenizer.vocab_size=450"])
-    shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
-    status, error = status_and_error(average.main, run, capsys=capsys)
-    assert status == 2
-    assert "another tokenizer" in error
-
-
 def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_in_silence(run, experiment, capsys):
     log = (run / "log.jsonl").read_text()
     for step in saved_steps(run):
@@ -298,16 +177,6 @@ def test_two_trainings_of_one_run_are_refused(experiment, tmp_path, capsys):
     train_tiny(experiment, tmp_path, "training.max_steps=1")
 
 
-def test_a_gradient_that_is_not_finite_ends_the_run_and_saves_nothing(experiment, tmp_path, capsys):
-    arguments = [experiment, f"run_dir={tmp_path}", "training.peak_lr=1e30", "training.warmup_steps=1"]
-    status, error = status_and_error(train.main, *arguments, capsys=capsys)
-    assert status == 2
-    assert "is not finite" in error and "training.peak_lr" in error
-    for step in saved_steps(tmp_path):
-        weights = load_file(checkpoint_path(tmp_path, step) / "model.safetensors")
-        assert all(weight.isfinite().all() for weight in weights.values())
-
-
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"corpus": {}}'])
 def test_a_damaged_summary_of_prepare_is_no_preparation(experiment, tmp_path, content, capsys):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
@@ -331,3 +200,31 @@ def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):
     status, error = status_and_error(train.main, experiment, f"run_dir={experiment}", capsys=capsys)
     assert status == 2
     assert str(experiment) in error
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.keep_best=2",
+        "training.on_failed_save=go_on",
+        "training.max_bad_updates=3",
+        "training.validate_every=5",
+        "training.log_every=3",
+        "decoding.beam_size=7",
+    ],
+)
+def test_settings_that_change_nothing_done_so_far_may_change(run, experiment, override):
+    train_tiny(experiment, run, "training.max_steps=13", override)
+    assert saved_steps(run)[-1] == 13
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["training.average_decay=0.5", "training.metric=nll", "training.initialise_from=x", "training.clip_norm=1"],
+)
+def test_others_may_not(run, experiment, override, capsys):
+    status, error = status_and_error(
+        train.main, experiment, f"run_dir={run}", "training.max_steps=13", override, capsys=capsys
+    )
+    assert status == 2
+    assert override.split("=")[0] in error

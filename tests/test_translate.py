@@ -11,10 +11,11 @@ import torch
 from tiny import demo_pairs, prepared_experiment, train_tiny, write_experiment
 
 from transformer_mt import average, cli, prepare, translate
-from transformer_mt.config import DecodingConfig
+from transformer_mt.config import DecodingConfig, load_config
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import PAD
 
 
@@ -136,10 +137,13 @@ def test_the_device_is_the_one_asked_for(monkeypatch, model_dir, capsys):
 @pytest.mark.parametrize("alpha", [0.0, 3.0])
 def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     translator = Translator.load(model_dir, "cpu")
-    torch.manual_seed(1)
+    torch.manual_seed(3)
+    vocab_size = translator.tokenizer.target_vocab_size
+    fresh = Transformer(load_config(model_dir / "config.yaml").model, vocab_size, vocab_size)
     with torch.no_grad():
-        for parameter in translator.model.parameters():  # strong opinions, so that hypotheses of all lengths compete
-            parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
+        # Strong opinions, so that hypotheses of all lengths compete, whatever training has made of the model.
+        for name, parameter in translator.model.named_parameters():
+            parameter.copy_(1.5 * fresh.get_parameter(name) + 0.1 * torch.randn_like(parameter))
     best, last = [], []
     for ids in translator.tokenizer.encode_source(SENTENCES):
         [found] = beam_search(translator.model, torch.tensor([ids]), 4, alpha, [len(ids) + 10])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny import prepared_experiment
+from tiny import new_learner, prepared_experiment
 from torch.nn import functional as F
 
 from transformer_mt.config import load_config
@@ -14,8 +14,12 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
-from transformer_mt.evaluation.metrics import bleu
+from transformer_mt.evaluation.metrics import bleu, chrf
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.update import BatchLoss, Learner
 from transformer_mt.training.validation import ValidationScores, ValidationSet, validate
 from transformer_mt.vocabulary import BOS, EOS
 
@@ -66,7 +70,10 @@ def translations(model, config, validation, directory):
 
 
 def scores(model, validation, config, **settings):
-    return validate(model, validation, config.training.model_copy(update=settings), DEVICE)
+    settings = config.training.model_copy(update=settings)
+    loss = BatchLoss(model, settings, DEVICE).train()
+    learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, 0))
+    return validate(learner, validation, settings, Ranks())
 
 
 @pytest.mark.parametrize("tokens_per_batch", [60, 400, 100_000])
@@ -91,12 +98,13 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
 
 
 @pytest.mark.parametrize("tokens_per_batch", [60, 400])
-def test_bleu_is_that_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
+def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
     half_right = [*translations[:10], *validation.references[10:]]
     found = scores(model, replace(validation, references=half_right), config, tokens_per_batch=tokens_per_batch)
     assert 10 < found.bleu == bleu(translations, half_right, "de") < 90
+    assert found.chrf == chrf(translations, half_right) not in (found.bleu, 100)
     perfect = scores(model, replace(validation, references=translations), config, tokens_per_batch=tokens_per_batch)
-    assert perfect.bleu == pytest.approx(100)
+    assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
 
 
 @pytest.mark.parametrize(("wanted", "decoded"), [(0, 20), (1, 1), (7, 7), (20, 20), (5000, 20)])
@@ -147,5 +155,23 @@ def test_training_goes_on_as_if_there_had_been_no_validation(model, validation, 
     assert all(torch.equal(old, new) for old, new in zip(weights, model.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_back_afterwards(
+    model, validation, config, decay
+):
+    averaging = config.training.model_copy(update={"average_decay": decay})
+    learner = new_learner(config.model_copy(update={"training": averaging}))
+    for name, average in learner.average.averages.items():
+        average.copy_(model.get_parameter(name).detach())
+    ours, others = ([weight.detach().clone() for weight in each.parameters()] for each in (learner.model, model))
+    found = validate(learner, validation, config.training, Ranks())
+    of_the_model, of_the_weights = scores(model, validation, config), scores(learner.model, validation, config)
+    assert found.nll == (of_the_model if decay else of_the_weights).nll
+    assert of_the_model.nll != of_the_weights.nll
+    assert all(torch.equal(old, new) for old, new in zip(ours, learner.model.parameters(), strict=True))
+    averages = zip(others, learner.average.averages.values(), strict=bool(decay))
+    assert all(torch.equal(old, new) for old, new in averages)
+
+
 def test_perplexity_never_overflows():
-    assert math.isfinite(ValidationScores(nll=1e6, bleu=0.0, seconds=1.0).perplexity)
+    assert math.isfinite(ValidationScores(nll=1e6, bleu=0.0, chrf=0.0, seconds=1.0).perplexity)

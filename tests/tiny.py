@@ -1,12 +1,24 @@
 """A corpus and a configuration so small that a run takes a second."""
 
 import importlib.util
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
-from transformer_mt import prepare, train
+from transformer_mt import cli, prepare, train
+from transformer_mt.config import Config
+from transformer_mt.device import choose_device
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.checkpoint import checkpoint_path
+from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.update import BatchLoss, Learner
 
 ROOT = Path(__file__).parent.parent
 
@@ -69,3 +81,34 @@ def prepared_experiment(directory: Path) -> Path:
 def train_tiny(config: Path, run_dir: Path, *overrides: str) -> Path:
     assert train.main([str(config), f"run_dir={run_dir}", *overrides]) == 0
     return run_dir
+
+
+def status_and_error(
+    main: Callable[..., int], *arguments: object, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    capsys.readouterr()
+    status = cli.run(main, [str(argument) for argument in arguments])
+    return status, capsys.readouterr().err
+
+
+def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint_path(run_dir, step) / "model.safetensors")
+
+
+def log_records(run_dir: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
+
+
+def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, weight in one.items():
+        assert torch.equal(weight, other[name]), name
+
+
+def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner:
+    """What training begins with, in fp32 on the CPU."""
+    torch.manual_seed(seed)
+    model = Transformer(config.model, vocab_size, vocab_size)
+    loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
+    optimizer = build_optimizer(model, config.training)
+    return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))

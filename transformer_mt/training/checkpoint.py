@@ -145,9 +145,11 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
 def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None:
     """Take the weights of another run's model directory or checkpoint.
 
-    Raises CheckpointError if its tokenizer or its shape is another.
+    Raises CheckpointError if its tokenizer or its shape is another, or a checkpoint is damaged.
     """
     if (path / STATE).is_file():
+        if fault := damage(path):
+            raise CheckpointError(f"training.initialise_from={path} is damaged ({fault}); take another checkpoint")
         check_tokenizer(path, tokenizer_digest)
     elif (found := read_metadata(path / MODEL).get("tokenizer")) is None:
         raise CheckpointError(

@@ -126,7 +126,9 @@ class RunLog:
             file.write(json.dumps(record) + "\n")
         if self._board is not None:
             for name, number in record.items():
-                self._board.add_scalar(name, number, record["step"])
+                if name != "step":
+                    self._board.add_scalar(name, number, record["step"])
+            self._board.flush()  # a kill leaves both with the same records
 
     def _say(self, text: str) -> None:
         tqdm.write(text, file=sys.stderr)

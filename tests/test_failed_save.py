@@ -1,0 +1,84 @@
+"""What becomes of a run whose checkpoints cannot be saved: no file may be larger than some bytes, as on a full disk."""
+
+import os
+import resource
+
+import pytest
+from tiny import assert_same_weights, prepared_experiment, train_tiny, weights_at
+
+from transformer_mt import cli
+from transformer_mt import train as train_stage
+from transformer_mt.training import checkpoint, loop
+from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(experiment, tmp_path_factory):
+    return train_tiny(experiment, tmp_path_factory.mktemp("unbroken"))
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A function that lets the saving of some steps fail."""
+    real_save, (soft, hard) = loop.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fail(*steps):
+        def save(run_dir, learner, progress, *others, **more):
+            if progress.step in steps:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+            try:
+                real_save(run_dir, learner, progress, *others, **more)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+        monkeypatch.setattr(loop, "save", save)
+
+    return fail
+
+
+def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(
+    experiment, unbroken, tmp_path, failing, capsys
+):
+    failing(6)
+    assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
+    assert "step-00000006: cannot be saved" in capsys.readouterr().err
+    assert saved_steps(tmp_path)[-1] == 4
+    failing()
+    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(unbroken, 12))
+    assert saved_steps(tmp_path) == saved_steps(unbroken)
+
+
+@pytest.mark.parametrize("steps", [(6,), (2, 4, 6, 8, 10)])
+def test_to_go_on_goes_on(experiment, unbroken, tmp_path, failing, capsys, steps):
+    failing(*steps)
+    run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.keep_last=9")
+    error = capsys.readouterr().err
+    for step in range(2, 13, 2):
+        warning = f"warning: {checkpoint_path(run, step)}: cannot be saved"
+        assert error.count(warning) == (step in steps)
+    assert saved_steps(run) == [step for step in range(2, 13, 2) if step not in steps]
+    assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
+
+
+def test_when_the_best_cannot_be_saved_no_link_names_it(experiment, tmp_path, failing, capsys):
+    # With a vanishing rate the first validation, of update 4, stays the best.
+    failing(4)
+    settings = ("training.on_failed_save=go_on", "training.peak_lr=1e-30", "training.validate_every=4")
+    run = train_tiny(experiment, tmp_path, *settings, "training.metric=nll")
+    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [4]
+    assert not os.path.lexists(run / "checkpoints" / "best")
+    train_tiny(experiment, tmp_path, *settings, "training.metric=nll", "training.max_steps=13")  # nor when it goes on
+    assert not os.path.lexists(run / "checkpoints" / "best")
+
+
+def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_path, failing, capsys):
+    failing(12)
+    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on"]
+    assert cli.run(train_stage.main, arguments) == 2
+    assert "error: " in capsys.readouterr().err
+    assert saved_steps(tmp_path)[-1] == 10
