@@ -24,7 +24,7 @@ def experiment(tmp_path_factory):
 @pytest.fixture(scope="module")
 def batches(experiment):
     loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 400, 0, 2)
-    return [loader.batch(update[0]) for update, _ in islice(loader.updates(Position()), 6)]
+    return [loader.batch(update[0], 1, 0) for update, _ in islice(loader.updates(Position()), 6)]
 
 
 def plain(learner):

@@ -45,6 +45,7 @@ def validation(config, directory):
         "de",
         config.decoding.max_extra_length,
         config.model.max_positions,
+        config.training.tokens_per_batch,
     )
 
 
@@ -91,7 +92,8 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
             logits_TV = model.project(model.features(source[None], decoder_input[None]))[0]
         total += F.cross_entropy(logits_TV.double(), target, reduction="sum").item()
         tokens += len(target)
-    found = scores(model.train(), validation, config, tokens_per_batch=tokens_per_batch, label_smoothing=0.3)
+    validation = replace(validation, tokens_per_batch=tokens_per_batch)
+    found = scores(model.train(), validation, config, label_smoothing=0.3)
     assert found.nll == pytest.approx(total / tokens, rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(total / tokens), rel=1e-4)
     assert found.seconds > 0
@@ -100,10 +102,11 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
 @pytest.mark.parametrize("tokens_per_batch", [60, 400])
 def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
     half_right = [*translations[:10], *validation.references[10:]]
-    found = scores(model, replace(validation, references=half_right), config, tokens_per_batch=tokens_per_batch)
+    validation = replace(validation, tokens_per_batch=tokens_per_batch)
+    found = scores(model, replace(validation, references=half_right), config)
     assert 10 < found.bleu == bleu(translations, half_right, "de") < 90
     assert found.chrf == chrf(translations, half_right) not in (found.bleu, 100)
-    perfect = scores(model, replace(validation, references=translations), config, tokens_per_batch=tokens_per_batch)
+    perfect = scores(model, replace(validation, references=translations), config)
     assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
 
 

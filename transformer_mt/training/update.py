@@ -55,14 +55,15 @@ class BatchLoss(nn.Module):
     def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device, compiled: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing, self.r_drop, self.device = model, settings.label_smoothing, settings.r_drop, device
-        self.features: Features = torch.compile(model.features, dynamic=False) if compiled else model.features
+        self.compiled: Features | None = torch.compile(model.features, dynamic=False) if compiled else None
 
     def forward(self, batch: Batch | PackedBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
-        features_ND, labels_N = real_features(self.features, batch, self.device)
+        features = self.compiled or self.model.features
+        features_ND, labels_N = real_features(features, batch, self.device)
         if not self.r_drop:
             return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing)
-        second_ND, _ = real_features(self.features, batch, self.device)
+        second_ND, _ = real_features(features, batch, self.device)
         real_N = labels_N != PAD
         first_ND, second_ND, labels_N = features_ND[real_N], second_ND[real_N], labels_N[real_N]
         return r_drop(first_ND, second_ND, self.model.output_VD, labels_N, self.smoothing, self.r_drop)
