@@ -1,4 +1,6 @@
-"""Tiny models, random sentences and corpora, shared by the tests."""
+"""Tiny models, random sentences and corpora of them, shared by the tests."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,17 +73,17 @@ def decoder_inputs(sources):
 
 
 @pytest.fixture
-def make_corpus(tmp_path):
-    """A corpus of random ids with these lengths of its sources and targets, EOS included."""
+def make_corpus(tmp_path: Path):
+    """A function that makes a corpus of random ids with these lengths of its sources and targets, EOS included."""
 
-    def make(sources, targets):
+    def make(sources: list[int], targets: list[int], vocab_size: int = 1000) -> EncodedCorpus:
         generator = np.random.default_rng(len(sources))
 
-        def sentence(length):
-            return [*generator.integers(4, 1000, length - 1).tolist(), EOS]
+        def sentence(length: int) -> list[int]:
+            return [*generator.integers(EOS + 1, vocab_size, length - 1).tolist(), EOS]
 
         rows = [(sentence(s), sentence(t)) for s, t in zip(sources, targets, strict=True)]
-        write_encoded(tmp_path / "corpus", rows, 1000, 1000)
+        write_encoded(tmp_path / "corpus", rows, vocab_size, vocab_size)
         return EncodedCorpus.load(tmp_path / "corpus")
 
     return make

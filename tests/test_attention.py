@@ -7,7 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention import MultiHeadAttention, causal_mask, padding_mask, scaled_dot_product
+from transformer_mt.models.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    padding_mask,
+    project_memories,
+    scaled_dot_product,
+)
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same
@@ -129,6 +135,14 @@ def test_queries_and_memory_projected_apart_are_those_projected_together(attenti
     x_BTD = randn(2, 5, D_MODEL)
     apart = (attention.project_query(x_BTD), *attention.project_memory(x_BTD))
     torch.testing.assert_close(apart, attention.project(x_BTD))
+
+
+def test_memories_projected_at_once_are_those_projected_apart(attention):
+    torch.manual_seed(2)
+    others = [MultiHeadAttention(D_MODEL, NUM_HEADS).double() for _ in range(2)]
+    attentions, memory_BSD = [attention, *others], randn(2, 5, D_MODEL)
+    apart = [each.project_memory(memory_BSD) for each in attentions]
+    torch.testing.assert_close(project_memories(attentions, memory_BSD), apart)
 
 
 def test_dropout_of_the_weights_is_on_in_training_alone_and_not_recorded():

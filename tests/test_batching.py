@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tiny import MakeCorpus, lognormal
+from corpora import MakeCorpus, lognormal, sentence_of
 
 from transformer_mt.data.batching import Batch, collate, epoch_batches, ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.errors import ConfigError
-from transformer_mt.vocabulary import BOS, PAD
-
-
-def sentence_of(corpus: EncodedCorpus, side: str, pair: int) -> list[int]:
-    text = corpus.source if side == "source" else corpus.target
-    return [int(i) for i in text.ids[text.offsets[pair] : text.offsets[pair + 1]]]
+from transformer_mt.vocabulary import BOS, EOS, PAD
 
 
 def batch_in_plain_lists(corpus: EncodedCorpus, pairs: list[int]) -> Batch:
@@ -51,6 +46,12 @@ def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
     for size in (1, 2, 7, 300):
         pairs = generator.permutation(300)[:size]
         assert_same(collate(corpus, pairs), batch_in_plain_lists(corpus, pairs.tolist()))
+
+
+def test_a_batch_of_no_pairs_is_one_dummy_without_labels(make_corpus: MakeCorpus, tiny_model) -> None:
+    batch = collate(make_corpus([3], [2]), np.empty(0, np.int64))
+    assert_same(batch, Batch(*(torch.tensor([[token]]) for token in (EOS, BOS, PAD)), torch.empty(0).long(), 0))
+    assert tiny_model().features(batch.source_BS, batch.decoder_input_BT).isfinite().all()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -210,6 +210,12 @@ class TestMistakes:
             (["model.d_model=15", "model.num_heads=5"], "d_model=15 is odd"),
             (["tokenizer.joint=false"], "tied_embeddings=all needs one vocabulary.*tokenizer.joint=true"),
             (["corpus.max_length=2000"], "corpus.max_length=2000 is more than model.max_positions=1024"),
+            (["training.schedule=cooldown"], "training: schedule=cooldown needs cooldown_steps"),
+            (["training.cooldown_steps=9"], "cooldown_steps=9 has no effect with schedule=inverse_sqrt.*=cooldown"),
+            (
+                ["training.schedule=cooldown", "training.cooldown_steps=97", "training.max_steps=4096"],
+                "warmup_steps=4000 and cooldown_steps=97 are together more than max_steps=4096",
+            ),
             (["averaging.checkpoints=9"], "averaging.checkpoints=9 is more than training.keep_last=5"),
             (["averaging.choose=moving_average"], "choose=moving_average needs training.average_decay"),
             (

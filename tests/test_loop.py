@@ -210,7 +210,7 @@ def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, 
         assert record["tokens_per_second"] > 0
         assert record["seconds"] > seconds
         seconds = record["seconds"]
-        tokens += sum(loader.batch(pairs).num_labels for pairs in updates[record["step"] - 1])
+        tokens += sum(loader.batch(pairs, 1, 0).num_labels for pairs in updates[record["step"] - 1])
         assert record["tokens"] == tokens
         assert record["epoch"] == 0
         assert record["learning_rate"] == learning_rate(record["step"], settings)

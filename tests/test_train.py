@@ -70,12 +70,22 @@ def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):
     assert saved_steps(run)[-1] == 14
 
 
-def test_a_linear_schedule_may_not_end_elsewhere(experiment, tmp_path, capsys):
-    arguments = [experiment, f"run_dir={tmp_path / 'run'}", "training.schedule=linear", "training.max_steps=4"]
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "cooldown"])
+def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_path, capsys, schedule):
+    choice = [f"training.schedule={schedule}", "training.warmup_steps=1"]
+    choice += ["training.cooldown_steps=2"] if schedule == "cooldown" else []
+    arguments = [experiment, f"run_dir={tmp_path / 'run'}", *choice, "training.max_steps=4"]
     assert train.main([str(argument) for argument in arguments]) == 0
     status, error = status_and_error(train.main, *arguments[:-1], "training.max_steps=6", capsys=capsys)
     assert status == 2
     assert "training.max_steps: 4, now 6" in error
+    assert "this schedule depends on its end" in error
+
+
+def test_a_constant_rate_may_go_on(experiment, tmp_path):
+    run = train_tiny(experiment, tmp_path / "run", "training.schedule=constant", "training.max_steps=4")
+    train_tiny(experiment, run, "training.schedule=constant", "training.max_steps=6")
+    assert saved_steps(run)[-1] == 6
 
 
 def test_unprepared_data_are_named(tmp_path, capsys):

@@ -45,6 +45,7 @@ def validation(config, directory):
         "de",
         config.decoding.max_extra_length,
         config.model.max_positions,
+        config.training.tokens_per_batch,
     )
 
 
@@ -69,7 +70,8 @@ def translations(model, config, validation, directory):
     return translations
 
 
-def scores(model, validation, config, **settings):
+def scores(model, validation, config, tokens_per_batch=400, **settings):
+    validation = replace(validation, tokens_per_batch=tokens_per_batch)
     settings = config.training.model_copy(update=settings)
     loss = BatchLoss(model, settings, DEVICE).train()
     learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, 0))

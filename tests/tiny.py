@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -14,15 +13,12 @@ from safetensors.torch import load_file
 
 from transformer_mt import cli, prepare, train
 from transformer_mt.config import Config
-from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import checkpoint_path
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.update import BatchLoss, Learner
-
-MakeCorpus = Callable[[list[int], list[int]], EncodedCorpus]
 
 ROOT = Path(__file__).parent.parent
 
@@ -116,10 +112,3 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
     loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
     optimizer = build_optimizer(model, config.training)
     return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))
-
-
-def lognormal(count: int, seed: int, largest: int = 100) -> tuple[list[int], list[int]]:
-    generator = np.random.default_rng(seed)
-    sources = np.clip(np.exp(generator.normal(2.5, 0.6, count)).round(), 1, largest)
-    targets = np.clip((sources * np.exp(generator.normal(0, 0.2, count))).round(), 1, largest)
-    return sources.astype(int).tolist(), targets.astype(int).tolist()

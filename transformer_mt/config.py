@@ -126,18 +126,29 @@ class TrainingConfig(Section):
     """CPU threads; 0 takes one a core."""
     max_steps: PositiveInt = 100_000
     """Updates."""
-    tokens_per_batch: PositiveInt = 25_000
-    """Positions of a micro-batch on its longer side, padding included: memory grows with it."""
+    tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
+    """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
+    fit into memory, at most tokens_per_update."""
     tokens_per_update: NonNegativeInt = 0
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
-    schedule: Literal["inverse_sqrt", "linear"] = "inverse_sqrt"
-    """After the warm-up: the paper's 1/sqrt(step), or straight down to 0 at max_steps."""
+    layout: Literal["auto", "padded", "packed"] = "auto"
+    """A sentence a row, or sentences end to end without padding. auto: packed on CUDA with bf16, else padded."""
+    compile: bool | Literal["auto"] = "auto"
+    """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
+    subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
+    0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
+    """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
+    peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
     peak_lr: PositiveFloat = 7e-4
     """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveInt = 4000
     """Updates; 1 means no warm-up."""
+    cooldown_steps: NonNegativeInt = 0
+    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
     adam_epsilon: PositiveFloat = 1e-9
@@ -171,6 +182,22 @@ class TrainingConfig(Section):
     """Of the validation set, decoded greedily for BLEU and chrF; 0 takes all."""
     tensorboard: bool = False
     """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.schedule == "cooldown" and not self.cooldown_steps:
+            raise ValueError("schedule=cooldown needs cooldown_steps; a fifth of max_steps is a good first choice")
+        if self.schedule != "cooldown" and self.cooldown_steps:
+            raise ValueError(
+                f"cooldown_steps={self.cooldown_steps} has no effect with schedule={self.schedule}: "
+                "set schedule=cooldown, or leave it out"
+            )
+        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
+                f"max_steps={self.max_steps}"
+            )
+        return self
 
 
 class AveragingConfig(Section):
@@ -220,11 +247,21 @@ class Config(Section):
                 f"corpus.max_length={self.corpus.max_length} is more than "
                 f"model.max_positions={self.model.max_positions}"
             )
-        if self.training.tokens_per_batch < self.corpus.max_length:
+        budget, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
+        if budget == "auto" and not of_update:
             raise ValueError(
-                f"training.tokens_per_batch={self.training.tokens_per_batch} has no room for a sentence of "
+                "training.tokens_per_batch=auto depends on the machine, and an update should not: set "
+                "training.tokens_per_update, as 25000"
+            )
+        if budget != "auto" and budget < self.corpus.max_length:
+            raise ValueError(
+                f"training.tokens_per_batch={budget} has no room for a sentence of "
                 f"corpus.max_length={self.corpus.max_length}"
             )
+        if budget != "auto" and 0 < of_update < budget:
+            raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
+        if self.training.layout == "packed" and self.model.attention_dropout:
+            raise ValueError("training.layout=packed has no model.attention_dropout; set one of them otherwise")
         if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
@@ -232,11 +269,6 @@ class Config(Section):
             )
         if self.averaging.choose == "moving_average" and not self.training.average_decay:
             raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
-        if 0 < self.training.tokens_per_update < self.training.tokens_per_batch:
-            raise ValueError(
-                f"training.tokens_per_update={self.training.tokens_per_update} is less than "
-                f"training.tokens_per_batch={self.training.tokens_per_batch}"
-            )
         return self
 
 

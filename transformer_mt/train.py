@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,17 @@ from transformer_mt import cli
 from transformer_mt.config import Config, TrainingConfig, differences, dump_config, load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loading import Loader
+from transformer_mt.data.loading import Layout, Loader
+from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, CorpusError, TrainingError, UserError
+from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, TrainingError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
     checkpoint_path,
     initialise_from,
@@ -50,6 +53,7 @@ FREE_TO_CHANGE = {
     "training.device",
     "training.num_threads",
     "training.sharding",
+    "training.compile",
     "training.max_bad_updates",
     "training.keep_best",
     "training.on_failed_save",
@@ -115,19 +119,25 @@ def _train(
 ) -> int:
     settings, tokenizer = config.training, validation.tokenizer
     path = ranks.from_first(_checkpoint_to_go_on_from(run_dir) if ranks.is_first else None)
-    progress = load_progress(path) if path else Progress()
+    progress = load_progress(path) if path else Progress(layout=_layout(config, device))
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
         say(f"{run_dir}: already trained, {progress.step} updates")
         return 0
-    learner = _build(config, tokenizer, path, device, ranks)
+    learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         tokenizer.save(run_dir)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
-    loader = Loader(corpus, settings.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    loader = _loader(config, corpus, tokenizer, progress)
+    if not progress.tokens_per_batch:
+        budget = settings.tokens_per_batch
+        if budget == "auto":
+            budget = largest_tokens_per_batch(learner.loss, loader, ranks)
+            say(f"training.tokens_per_batch: {budget:,} positions fit", flush=True)
+        progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
     lines = Path(config.data_dir) / "train.lines"
     progress, signum = train(
         learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
@@ -142,14 +152,43 @@ def _train(
     return signum
 
 
-def _build(config: Config, tokenizer: Tokenizer, path: Path | None, device: Device, ranks: Ranks) -> Learner:
+def _layout(config: Config, device: Device) -> Layout:
+    """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
+    settings, on_gpu, is_bf16 = config.training, device.torch_device.type == "cuda", device.dtype == torch.bfloat16
+    if settings.layout == "packed" and on_gpu and not is_bf16:
+        raise ConfigError("training.layout=packed needs training.precision=bf16 on a GPU: its attention knows no fp32")
+    if settings.layout == "auto":
+        return "packed" if on_gpu and is_bf16 and not config.model.attention_dropout else "padded"
+    return settings.layout
+
+
+def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
+    settings, sampler = config.training, None
+    if settings.subword_sampling:
+        sampler = SubwordSampler(tokenizer, config.tokenizer.algorithm, settings.subword_sampling)
+    return Loader(
+        corpus,
+        progress.tokens_per_batch,
+        settings.tokens_per_update,
+        settings.seed,
+        progress.layout,
+        sampler,
+        config.model.max_positions,
+    )
+
+
+def _build(
+    config: Config, tokenizer: Tokenizer, path: Path | None, layout: Layout, device: Device, ranks: Ranks
+) -> Learner:
     """Model and optimizer as the checkpoint has them; without one, as the seed or another run's weights do."""
     settings = config.training
     torch.manual_seed(settings.seed)
     model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     if path is None and settings.initialise_from is not None:
         initialise_from(Path(settings.initialise_from), model, tokenizer.digest)
-    loss = BatchLoss(model.to(device.torch_device), settings, device)
+    on_gpu = device.torch_device.type == "cuda"
+    compiled = on_gpu and layout == "packed" if settings.compile == "auto" else settings.compile
+    loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
     if settings.sharding == "full":
         shard(loss, model.units, ranks, device.torch_device)
     learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
@@ -199,8 +238,15 @@ def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> Va
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     language = config.corpus.target_language
     bleu(references[:1], references[:1], language)  # its tokeniser may not be installed: better said now than later
+    budget = config.training.tokens_per_batch
     return ValidationSet(
-        corpus, references, tokenizer, language, config.decoding.max_extra_length, config.model.max_positions
+        corpus,
+        references,
+        tokenizer,
+        language,
+        config.decoding.max_extra_length,
+        config.model.max_positions,
+        max(4096, config.corpus.max_length) if budget == "auto" else budget,
     )
 
 
@@ -215,15 +261,15 @@ def _claim(run_dir: Path, config: Config) -> None:
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
                 + "\nChoose another run_dir, delete this one, or give the values that it began with"
-                + (" (a linear schedule depends on its end)" if "training.max_steps" in changed else "")
+                + (" (this schedule depends on its end)" if "training.max_steps" in changed else "")
             )
     run_dir.mkdir(parents=True, exist_ok=True)
     write_whole(path, dump_config(config))
 
 
 def _may_change(key: str, config: Config) -> bool:
-    # The linear schedule knows its end: with another one, the updates so far would have been others.
-    if key == "training.max_steps" and config.training.schedule == "linear":
+    # These schedules know their end: with another one, the updates so far would have been others.
+    if key == "training.max_steps" and config.training.schedule in ("linear", "cosine", "cooldown"):
         return False
     return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)
 

@@ -4,7 +4,7 @@ B sentences, S source positions, T target positions.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.errors import ConfigError
-from transformer_mt.vocabulary import BOS, PAD
+from transformer_mt.vocabulary import BOS, EOS, PAD
 
 Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
 
@@ -36,19 +36,22 @@ class Batch:
     """Target tokens, EOS included and PAD not."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device; on CUDA the copy runs beside what the device is doing."""
-
-        def move(ids: Tensor) -> Tensor:
-            # Only from pinned memory does a copy to CUDA not wait for the work that is queued there.
-            return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
-
-        return Batch(
-            source_BS=move(self.source_BS),
-            decoder_input_BT=move(self.decoder_input_BT),
-            labels_BT=move(self.labels_BT),
-            pairs_B=self.pairs_B,
-            num_labels=self.num_labels,
+        """The batch on a device."""
+        return replace(
+            self,
+            source_BS=copied_to(device, self.source_BS),
+            decoder_input_BT=copied_to(device, self.decoder_input_BT),
+            labels_BT=copied_to(device, self.labels_BT),
         )
+
+    @property
+    def num_positions(self) -> int:
+        """Target positions, padding included."""
+        return self.labels_BT.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "Batch":
+        """The same ids, said to be of these pairs of the corpus."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
 
     def halves(self) -> "tuple[Batch, Batch]":
         """The same pairs in two batches, every other in each."""
@@ -58,6 +61,12 @@ class Batch:
         labels_BT = self.labels_BT[rows]
         num_labels = int((labels_BT != PAD).sum())
         return Batch(self.source_BS[rows], self.decoder_input_BT[rows], labels_BT, self.pairs_B[rows], num_labels)
+
+
+def copied_to(device: torch.device, ids: Tensor) -> Tensor:
+    """These on a device; a copy to CUDA runs beside what the device is doing."""
+    # Only from pinned memory does such a copy not wait for the work that is queued there.
+    return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
@@ -72,7 +81,7 @@ def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch
     No batch has more than `tokens_per_batch` positions, padding included, on its longer side. Raises
     ConfigError if one pair alone has more.
     """
-    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+    random = epoch_random(seed, epoch)
     shuffled = random.permutation(len(corpus))
     longer_side = max(len(corpus.source.ids), len(corpus.target.ids))
     pool_size = max(1, _BATCHES_PER_POOL * tokens_per_batch * len(corpus) // longer_side)
@@ -82,8 +91,16 @@ def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch
     return [batches[index] for index in random.permutation(len(batches))]
 
 
+def epoch_random(seed: int, epoch: int) -> np.random.Generator:
+    """What an epoch is shuffled with."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+
+
 def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
-    """The batch of these pairs."""
+    """The batch of these pairs; of none, one dummy sentence with no label, which any model can take."""
+    if len(pairs) == 0:
+        source_11, decoder_input_11, labels_11 = (torch.full((1, 1), token) for token in (EOS, BOS, PAD))
+        return Batch(source_11, decoder_input_11, labels_11, torch.from_numpy(pairs), num_labels=0)
     source_BS, _ = _padded(corpus.source, pairs)
     labels_BT, real_BT = _padded(corpus.target, pairs)
     decoder_input_BT = np.full_like(labels_BT, BOS)
@@ -98,10 +115,14 @@ def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
     )
 
 
+def sentence_lengths(text: EncodedText, pairs: Pairs) -> NDArray[np.int64]:
+    """In tokens, EOS included."""
+    return text.offsets[pairs + 1] - text.offsets[pairs]
+
+
 def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Ids of these sentences, PAD on the right; and True where they are not PAD."""
-    starts_B = text.offsets[pairs]
-    lengths_B = text.offsets[pairs + 1] - starts_B
+    starts_B, lengths_B = text.offsets[pairs], sentence_lengths(text, pairs)
     positions_L = np.arange(lengths_B.max())
     real_BL = positions_L < lengths_B[:, None]
     where_BL = np.where(real_BL, starts_B[:, None] + positions_L, 0)
@@ -110,8 +131,7 @@ def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray
 
 def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
     """The pairs in order of length, cut into batches that are as large as the budget lets them be."""
-    source_lengths = corpus.source.offsets[pairs + 1] - corpus.source.offsets[pairs]
-    target_lengths = corpus.target.offsets[pairs + 1] - corpus.target.offsets[pairs]
+    source_lengths, target_lengths = sentence_lengths(corpus.source, pairs), sentence_lengths(corpus.target, pairs)
     longer = np.maximum(source_lengths, target_lengths)
     order = np.lexsort((source_lengths, target_lengths, longer))  # stable; the last key counts first
     pairs, longer = pairs[order], longer[order]

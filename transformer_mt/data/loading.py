@@ -1,16 +1,19 @@
-"""What training reads: the micro-batches of each update, in an order that does not depend on who makes them.
-
-B sentences
-"""
+"""What training reads: the micro-batches of each update, in an order that does not depend on who makes them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
+from typing import Literal
 
 import numpy as np
 
-from transformer_mt.data.batching import Batch, Pairs, collate, epoch_batches
+from transformer_mt.data.batching import Batch, Pairs, collate, epoch_batches, sentence_lengths
 from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
+from transformer_mt.data.sampling import SubwordSampler
+
+Layout = Literal["padded", "packed"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,20 @@ class Loader:
 
     corpus: EncodedCorpus
     tokens_per_batch: int
+    """Positions of a micro-batch on its longer side."""
     tokens_per_update: int
     seed: int
+    layout: Layout = "padded"
+    sampler: SubwordSampler | None = None
+    """Cuts text into other pieces each time that it is read."""
+    max_positions: int = 2**31
+    """No sampled sentence is longer."""
+
+    def order(self, epoch: int) -> list[Pairs]:
+        """The micro-batches of an epoch: every pair once."""
+        if self.layout == "packed":
+            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch)
+        return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch)
 
     def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
         """The micro-batches of each update from `position` on, without end, and the position after them.
@@ -40,21 +55,58 @@ class Loader:
         update: list[Pairs] = []
         num_tokens, reached = 0, position
         for pairs, after in self._micro_batches(position):
-            more = int((self.corpus.target.offsets[pairs + 1] - self.corpus.target.offsets[pairs]).sum())
+            more = int(sentence_lengths(self.corpus.target, pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
                 update, num_tokens = [], 0
             update.append(pairs)
             num_tokens, reached = num_tokens + more, after
 
-    def batch(self, pairs: Pairs) -> Batch:
-        """Their ids."""
-        return collate(self.corpus, pairs)
+    def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
+        """Their ids; sampled ones are a function of the seed, the update and the number of the batch in it."""
+        corpus, rows = self.corpus, pairs
+        if self.sampler is not None and len(pairs):
+            longest, total = self._room(len(pairs))
+            corpus = self.sampler.sampled(
+                corpus, pairs, seed=self.seed, epoch=step, batch=number, longest=longest, total=total
+            )
+            rows = np.arange(len(pairs))
+        batch = collate_packed(corpus, rows, self._shape) if self.layout == "packed" else collate(corpus, rows)
+        return batch.of_pairs(pairs)
+
+    @property
+    def smallest_budget(self) -> int:
+        """The least `tokens_per_batch` that has room for the longest pair; beside packed ones lie dummies."""
+        longest = max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
+        return longest + 2 if self.layout == "packed" else longest
+
+    @cached_property
+    def _shape(self) -> PackedShape:
+        return packed_shape(self.corpus, self.tokens_per_batch)
+
+    @cached_property
+    def _budget_to_fill(self) -> int:
+        if self.sampler is None:
+            return self.tokens_per_batch
+        return self.sampler.budget(self.corpus, self.tokens_per_batch)
+
+    @cached_property
+    def _shape_to_fill(self) -> PackedShape:
+        """With less room where sampled pieces will be more."""
+        unfilled = self.tokens_per_batch - self._budget_to_fill
+        shape = self._shape
+        return replace(shape, source_rows=shape.source_rows - unfilled, target_rows=shape.target_rows - unfilled)
+
+    def _room(self, num_pairs: int) -> tuple[int, int]:
+        """Pieces that a sentence may have, and that all of a side may have together."""
+        if self.layout == "padded":
+            return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
+        return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
     def _micro_batches(self, position: Position) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            batches = epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch)
+            batches = self.order(epoch)
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)

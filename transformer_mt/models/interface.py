@@ -10,6 +10,8 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.models.layout import Packed
+
 
 class DecoderState(ABC):
     """What the decoder has seen of B sources and of W hypotheses of each."""
@@ -27,8 +29,11 @@ class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
 
     @abstractmethod
-    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-        """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD."""
+    def features(self, source: Tensor | Packed, decoder_input: Tensor | Packed) -> Tensor:
+        """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD, or packed ND.
+
+        Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other.
+        """
 
     @property
     @abstractmethod

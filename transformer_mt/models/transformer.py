@@ -2,6 +2,7 @@
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  N slots of the cache
 D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
+Where sentences are packed, their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
 """
 
 import math
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.config import ModelConfig
-from transformer_mt.models.attention import MultiHeadAttention, causal_mask, padding_mask
+from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Layout, Packed, Padded, laid_out
 from transformer_mt.models.positions import sinusoidal
 
 SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
@@ -63,9 +65,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor | Segments, record: list[Tensor] | None = None) -> Tensor:
         def self_attention(x_BSD: Tensor) -> Tensor:
-            return self.attention.attend(*self.attention.project(x_BSD), mask_B11S, record)
+            return self.attention.attend(*self.attention.project(x_BSD), mask, record)
 
         x_BSD = self.around_attention(x_BSD, self_attention)
         x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
@@ -78,7 +80,7 @@ class Memory:
 
     key_BHSK: Tensor
     value_BHSK: Tensor
-    mask_B11S: Tensor
+    mask: Tensor | Segments
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        mask: Tensor,
+        mask: Tensor | Segments,
         memory: Memory,
         cache: Cache | None = None,
         self_record: list[Tensor] | None = None,
@@ -127,9 +129,7 @@ class DecoderLayer(nn.Module):
 
         def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
             query = self.cross_attention.project_query(x_BTD)
-            return self.cross_attention.attend(
-                query, memory.key_BHSK, memory.value_BHSK, memory.mask_B11S, cross_record
-            )
+            return self.cross_attention.attend(query, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record)
 
         x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
         x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
@@ -217,9 +217,9 @@ class Transformer(Seq2Seq):
         self.positions_TD: Tensor
         self.register_buffer("positions_TD", sinusoidal(config.max_positions, config.d_model), persistent=False)
 
-    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-        memory_BSD, mask_B11S = self._encode(source_BS), padding_mask(source_BS)
-        return self._decode(decoder_input_BT, memory_BSD, mask_B11S)
+    def features(self, source: Tensor | Packed, decoder_input: Tensor | Packed) -> Tensor:
+        sources, targets = laid_out(source), laid_out(decoder_input)
+        return self._decode(targets, self._encode(sources), sources)
 
     @property
     def output_VD(self) -> Tensor:
@@ -231,7 +231,7 @@ class Transformer(Seq2Seq):
         return [*self.encoder, *(layer.feed_forward for layer in self._decoder_layers())]
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
-        memory_BSD = self._encode(source_BS)
+        memory_BSD = self._encode(Padded(source_BS))
         pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self._decoder_layers()]
         memory_key_LBHSK = torch.stack([key for key, _ in pairs])
         L, B, H, _, K = memory_key_LBHSK.shape
@@ -249,7 +249,8 @@ class Transformer(Seq2Seq):
         assert isinstance(state, TransformerState)
         used = state.visible_BWN.shape[2]
         state = state.see_themselves()
-        x_BWD = self._embed(self.target_embedding, token_BW[..., None], state.position)[:, :, 0]
+        assert state.position < len(self.positions_TD), "longer than model.max_positions"
+        x_BWD = self._embed(self.target_embedding, token_BW, self.positions_TD[state.position])
         mask_B1WN = state.visible_BWN[:, None]
         for i, layer in enumerate(self._decoder_layers()):
             memory = Memory(state.memory_key_LBHSK[i], state.memory_value_LBHSK[i], state.memory_mask_B11S)
@@ -261,40 +262,42 @@ class Transformer(Seq2Seq):
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
-        memory_BSD = self._encode(source_BS, encoder)
-        self._decode(decoder_input_BT, memory_BSD, padding_mask(source_BS), decoder, cross)
+        source, target = Padded(source_BS), Padded(decoder_input_BT)
+        self._decode(target, self._encode(source, encoder), source, decoder, cross)
         return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
 
-    def _encode(self, source_BS: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        mask_B11S = padding_mask(source_BS)
-        x_BSD = self._embed(self.source_embedding, source_BS)
+    def _encode(self, source: Layout, record: list[Tensor] | None = None) -> Tensor:
+        mask = source.everywhere()
+        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions_TD))
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask_B11S, record)
+            x_BSD = layer(x_BSD, mask, record)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
     def _decode(
         self,
-        decoder_input_BT: Tensor,
+        target: Layout,
         memory_BSD: Tensor,
-        memory_mask_B11S: Tensor,
+        source: Layout,
         self_record: list[Tensor] | None = None,
         cross_record: list[Tensor] | None = None,
     ) -> Tensor:
-        mask_TT = causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device)
-        x_BTD = self._embed(self.target_embedding, decoder_input_BT)
-        for layer in self._decoder_layers():
-            memory = Memory(*layer.cross_attention.project_memory(memory_BSD), memory_mask_B11S)
-            x_BTD = layer(x_BTD, mask_TT, memory, None, self_record, cross_record)
+        mask, memory_mask = target.backwards(), target.across(source)
+        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions_TD))
+        layers = self._decoder_layers()
+        attentions = [layer.cross_attention for layer in layers]
+        if isinstance(source, Packed):
+            memories = project_memories(attentions, memory_BSD)
+        else:
+            memories = [attention.project_memory(memory_BSD) for attention in attentions]
+        for layer, key_and_value in zip(layers, memories, strict=True):
+            x_BTD = layer(x_BTD, mask, Memory(*key_and_value, memory_mask), None, self_record, cross_record)
         features_BTD: Tensor = self.decoder_norm(x_BTD)
         return features_BTD
 
-    def _embed(self, embedding: nn.Embedding, tokens_BT: Tensor, first_position: int = 0) -> Tensor:
-        """Scaled embeddings plus positions, the last axis of tokens running over positions (sec. 3.4, 3.5)."""
-        last_position = first_position + tokens_BT.shape[-1]
-        assert last_position <= len(self.positions_TD), "longer than model.max_positions"
-        positions_TD = self.positions_TD[first_position:last_position]
-        summed: Tensor = self.dropout(embedding(tokens_BT) * math.sqrt(self.d_model) + positions_TD)
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, encodings: Tensor) -> Tensor:
+        """Scaled embeddings plus the encodings of their positions (sec. 3.4, 3.5)."""
+        summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
         return summed
 
     def _decoder_layers(self) -> list[DecoderLayer]:

@@ -44,7 +44,8 @@ def train(
             began = time.perf_counter()
             step = progress.step + 1
             pairs, position = next(updates)
-            batches = [loader.batch(part) for part in ranks.share(split_evenly(pairs, ranks.size))]
+            numbered = ranks.share(list(enumerate(split_evenly(pairs, ranks.size))))
+            batches = [loader.batch(part, step, number) for number, part in numbered]
             update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
             if step % settings.log_every == 0:
                 learner.device.synchronize()

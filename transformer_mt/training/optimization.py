@@ -22,14 +22,46 @@ def linear(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> f
     return peak_lr * min(step / warmup_steps, (max_steps + 1 - step) / max(1, max_steps + 1 - warmup_steps))
 
 
+def cosine(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
+    """Up to the peak at `warmup_steps`, down by half a cosine to zero just after `max_steps`.
+
+    Loshchilov and Hutter 2017 (SGDR), eq. 5, of one period and without restarts.
+    """
+    since_peak = max(0, step - warmup_steps) / max(1, max_steps + 1 - warmup_steps)
+    return peak_lr * min(step / warmup_steps, (1 + math.cos(math.pi * since_peak)) / 2)
+
+
+def constant(step: int, *, peak_lr: float, warmup_steps: int) -> float:
+    """Straight up to the peak at `warmup_steps`, where it stays."""
+    return peak_lr * min(1.0, step / warmup_steps)
+
+
+def cooldown(step: int, *, peak_lr: float, warmup_steps: int, cooldown_steps: int, max_steps: int) -> float:
+    """A trapezoid: the peak until the last `cooldown_steps` updates, then straight down to zero after `max_steps`.
+
+    Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", sec. 3,
+    with a linear cooldown; also known as warm-up, stable, decay.
+    """
+    return peak_lr * min(1.0, step / warmup_steps, (max_steps + 1 - step) / (cooldown_steps + 1))
+
+
 def learning_rate(step: int, settings: TrainingConfig) -> float:
     """The rate of update `step`, counted from 1."""
-    peak_lr, warmup_steps = settings.peak_lr, settings.warmup_steps
+    peak_lr, warmup_steps, max_steps = settings.peak_lr, settings.warmup_steps, settings.max_steps
     match settings.schedule:
         case "inverse_sqrt":
             return inverse_sqrt(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
         case "linear":
-            return linear(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=settings.max_steps)
+            return linear(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=max_steps)
+        case "cosine":
+            return cosine(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=max_steps)
+        case "constant":
+            return constant(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
+        case "cooldown":
+            cooldown_steps = settings.cooldown_steps
+            return cooldown(
+                step, peak_lr=peak_lr, warmup_steps=warmup_steps, cooldown_steps=cooldown_steps, max_steps=max_steps
+            )
         case _:
             assert_never(settings.schedule)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from transformer_mt.data.loading import Position
+from transformer_mt.data.loading import Layout, Position
 
 
 @dataclass(frozen=True)
@@ -11,6 +11,10 @@ class Progress:
 
     step: int = 0
     position: Position = field(default_factory=Position)
+    tokens_per_batch: int = 0
+    """Of a micro-batch: the configuration's, or what was found to fit when the run began."""
+    layout: Layout = "padded"
+    """Of sentences in a micro-batch, chosen when the run began."""
     tokens: int = 0
     """Real target tokens trained on."""
     seconds: float = 0.0

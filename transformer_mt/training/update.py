@@ -4,7 +4,7 @@ B sentences  T target positions  N real target tokens  D model width
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,18 @@ from torch.optim import Optimizer
 
 from transformer_mt.config import TrainingConfig
 from transformer_mt.data.batching import Batch
+from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
 from transformer_mt.errors import TrainingError
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.layout import Packed
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
+from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
+
+Features = Callable[[Tensor | Packed, Tensor | Packed], Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,23 +50,43 @@ class Update:
 
 
 class BatchLoss(nn.Module):
-    """The loss of a batch's real target tokens under teacher forcing; the work of one micro-batch."""
+    """The loss of a batch's real target tokens under teacher forcing: the work of one micro-batch."""
 
-    def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device) -> None:
+    def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device, compiled: bool = False) -> None:
         super().__init__()
-        self.model, self.smoothing, self.device = model, settings.label_smoothing, device
+        self.model, self.smoothing, self.r_drop, self.device = model, settings.label_smoothing, settings.r_drop, device
+        self.features: Features = torch.compile(model.features, dynamic=False) if compiled else model.features
 
-    def forward(self, batch: Batch) -> LossSums:
-        return batch_loss(self.model, batch.to(self.device.torch_device), self.smoothing, self.device)
+    def forward(self, batch: Batch | PackedBatch) -> LossSums:
+        batch = batch.to(self.device.torch_device)
+        features_ND, labels_N = real_features(self.features, batch, self.device)
+        if not self.r_drop:
+            return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing)
+        second_ND, _ = real_features(self.features, batch, self.device)
+        real_N = labels_N != PAD
+        first_ND, second_ND, labels_N = features_ND[real_N], second_ND[real_N], labels_N[real_N]
+        return r_drop(first_ND, second_ND, self.model.output_VD, labels_N, self.smoothing, self.r_drop)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
-    """The loss of a batch's real target tokens; PAD has none."""
+    """The loss of one pass over a batch that is on the device."""
+    features_ND, labels_N = real_features(model.features, batch, device)
+    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
+
+
+def real_features(features: Features, batch: Batch | PackedBatch, device: Device) -> tuple[Tensor, Tensor]:
+    """What the decoder says of each target token, ND, and the token itself, N.
+
+    Of padded rows without PAD. Packed ones keep the PAD of their dummies, and thereby their shape.
+    """
     with device.autocast():
-        features_BTD = model.features(batch.source_BS, batch.decoder_input_BT)
+        if isinstance(batch, PackedBatch):
+            source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, batch.max_length)
+            target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, batch.max_length)
+            return features(source, target).to(device.dtype), batch.labels_N
+        features_BTD = features(batch.source_BS, batch.decoder_input_BT)
     real_BT = batch.labels_BT != PAD
-    features_ND = features_BTD[real_BT].to(device.dtype)
-    return label_smoothed(features_ND, model.output_VD, batch.labels_BT[real_BT], smoothing)
+    return features_BTD[real_BT].to(device.dtype), batch.labels_BT[real_BT]
 
 
 @dataclass(frozen=True)
@@ -82,14 +107,19 @@ class Learner:
 
 
 def one_update(
-    learner: Learner, batches: Sequence[Batch], rate: float, step: int, settings: TrainingConfig, ranks: Ranks
+    learner: Learner,
+    batches: Sequence[Batch | PackedBatch],
+    rate: float,
+    step: int,
+    settings: TrainingConfig,
+    ranks: Ranks,
 ) -> Update:
     """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
 
     `batches` are this rank's; each rank has as many. Dropout is drawn anew for each micro-batch, from the seed,
     the step and its number: the same on any number of ranks. If loss or gradient are not finite, nothing moves.
     """
-    counts = torch.tensor([[batch.num_labels, batch.labels_BT.numel()] for batch in batches]).sum(0)
+    counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
     loss, optimizer = learner.loss, learner.optimizer
     sums, splits = _accumulate_gradients(loss, batches, num_labels, step, settings.seed, ranks)
@@ -120,7 +150,7 @@ def one_update(
 
 
 def _accumulate_gradients(
-    loss: BatchLoss, batches: Sequence[Batch], num_labels: int, step: int, seed: int, ranks: Ranks
+    loss: BatchLoss, batches: Sequence[Batch | PackedBatch], num_labels: int, step: int, seed: int, ranks: Ranks
 ) -> tuple[LossSums, int]:
     """Add up this rank's gradients; the sums of its losses, and how many micro-batches had to be split.
 
@@ -142,7 +172,7 @@ def _accumulate_gradients(
 
 
 def _backward_over(
-    loss: BatchLoss, batches: Sequence[Batch], num_labels: int, step: int, seed: int, ranks: Ranks
+    loss: BatchLoss, batches: Sequence[Batch | PackedBatch], num_labels: int, step: int, seed: int, ranks: Ranks
 ) -> tuple[LossSums, int | None]:
     """The sums of the losses, and which batch did not fit into memory."""
     # The optimizer of sharded parameters is given the mean over the ranks, and here the sum is wanted.
@@ -173,14 +203,14 @@ def _draw(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-def _out_of_memory(batch: Batch, is_sharded: bool) -> str:
+def _out_of_memory(batch: Batch | PackedBatch, is_sharded: bool) -> str:
     if is_sharded:
         return (
             "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
             "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
         )
     return (
-        f"out of memory with a single pair of {batch.source_BS.shape[1]} source and {batch.labels_BT.shape[1]} target "
-        "pieces: lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "
+        f"out of memory with a single pair, of {batch.num_labels} target pieces: "
+        "lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "
         "or take training.precision=bf16"
     )

@@ -27,6 +27,7 @@ class ValidationSet:
     target_language: str
     max_extra_length: int
     max_positions: int
+    tokens_per_batch: int
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def validate(learner: Learner, validation: ValidationSet, settings: TrainingConf
     num_decoded = min(settings.valid_sentences or len(validation.references), len(validation.references))
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
-        mine = _validate_share(learner, validation, num_decoded, settings.tokens_per_batch, ranks)
+        mine = _validate_share(learner, validation, num_decoded, ranks)
     learner.loss.train()
     shares = ranks.all(mine)
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
@@ -68,13 +69,13 @@ def validate(learner: Learner, validation: ValidationSet, settings: TrainingConf
 
 @torch.no_grad()
 def _validate_share(
-    learner: Learner, validation: ValidationSet, num_decoded: int, tokens_per_batch: int, ranks: Ranks
+    learner: Learner, validation: ValidationSet, num_decoded: int, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """Of this rank's batches: the sum of the nll in nats, of how many tokens, and translations by pair."""
     model, device = learner.model, learner.device
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
-    for batch in islice(ordered_batches(validation.corpus, tokens_per_batch), ranks.rank, None, ranks.size):
+    for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
         batch = batch.to(device.torch_device)
         nll += batch_loss(model, batch, 0.0, device).nll.item()
         tokens += batch.num_labels

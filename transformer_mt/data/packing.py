@@ -1,0 +1,233 @@
+"""Packed batches: sentences end to end, no padding between them, and the same shapes from batch to batch.
+
+B sentences  N rows of one side: its tokens, then dummies
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.data.batching import Pairs, copied_to, epoch_random, sentence_lengths
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.errors import ConfigError
+from transformer_mt.vocabulary import BOS
+
+_BATCHES_AT_A_TIME = 1000  # cut together, so that memory does not grow with the corpus
+
+
+@dataclass(frozen=True)
+class PackedShape:
+    """The sizes that all batches of a run have. Sentence i of the source lies beside sentence i of the target.
+
+    Rows that sentences leave over belong to dummies, `num_dummies` on each side, of a row at least: attention
+    leaves a row that is of no sentence as it found it in memory, and so one whose other side is empty.
+    """
+
+    source_rows: int
+    target_rows: int
+    max_pairs: int
+    max_length: int
+    """No sentence and no dummy is longer."""
+
+    @property
+    def num_dummies(self) -> int:
+        """On each side: as many as one without sentences needs."""
+        return -(-max(self.source_rows, self.target_rows) // self.max_length)
+
+    @property
+    def source_room(self) -> int:
+        """Tokens that source sentences may have together."""
+        return self.source_rows - self.num_dummies
+
+    @property
+    def target_room(self) -> int:
+        """Tokens that target sentences may have together."""
+        return self.target_rows - self.num_dummies
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Some pairs of a corpus; each sentence ends in EOS. What belongs to dummies is 0, PAD where it is an id."""
+
+    source_N: Tensor
+    """int64."""
+    source_offsets: Tensor
+    """int32 [max_pairs + num_dummies + 1]: sentence or dummy i is the rows from offsets[i] to offsets[i + 1];
+    after the dummies the last offset is repeated."""
+    source_positions_N: Tensor
+    """int64: of each token in its sentence, from 0."""
+    decoder_input_N: Tensor
+    """int64: BOS, then the target without its EOS."""
+    target_offsets: Tensor
+    target_positions_N: Tensor
+    labels_N: Tensor
+    """int64: the target."""
+    max_length: int
+    pairs_B: Tensor
+    """int64: which pairs of the corpus these are; always on the CPU."""
+    num_labels: int
+    """Target tokens, EOS included and PAD not."""
+
+    def to(self, device: torch.device) -> "PackedBatch":
+        """The batch on a device."""
+        return replace(
+            self,
+            source_N=copied_to(device, self.source_N),
+            source_offsets=copied_to(device, self.source_offsets),
+            source_positions_N=copied_to(device, self.source_positions_N),
+            decoder_input_N=copied_to(device, self.decoder_input_N),
+            target_offsets=copied_to(device, self.target_offsets),
+            target_positions_N=copied_to(device, self.target_positions_N),
+            labels_N=copied_to(device, self.labels_N),
+        )
+
+    @property
+    def num_positions(self) -> int:
+        """Target rows, those of dummies included."""
+        return self.labels_N.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "PackedBatch":
+        """The same ids, said to be of these pairs of the corpus."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
+
+    def halves(self) -> "tuple[PackedBatch, PackedBatch]":
+        """The same pairs in two batches, every other in each, in as few rows as they need."""
+        return self._every_other(0), self._every_other(1)
+
+    def _every_other(self, first: int) -> "PackedBatch":
+        pairs_B = self.pairs_B.numpy()
+        source = _every_other_sentence(self.source_N, self.source_offsets, len(pairs_B), first)
+        target = _every_other_sentence(self.labels_N, self.target_offsets, len(pairs_B), first)
+        spare = 1 + -(-max(len(source.ids), len(target.ids)) // self.max_length)  # no less than the dummies need
+        pairs = pairs_B[first::2]
+        shape = PackedShape(len(source.ids) + spare, len(target.ids) + spare, len(pairs), self.max_length)
+        return collate_packed(EncodedCorpus(source, target), np.arange(len(pairs)), shape).of_pairs(pairs)
+
+
+def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
+    """The sizes of batches of this corpus: `tokens_per_batch` rows on the side that has more tokens.
+
+    The other side has fewer in proportion. Few batches in thousands could take more pairs than it lets them:
+    the expected number and four standard deviations, where lengths deviate by no more than their mean.
+    """
+    num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
+    longest = max(_longest(corpus.source), _longest(corpus.target))
+    max_length = _round_up(longest, 128)  # the tile of an attention kernel: a closer bound gains nothing
+    num_dummies = -(-tokens_per_batch // max_length)
+
+    def rows(num_tokens: int) -> int:
+        in_proportion = _round_up(-(-tokens_per_batch * num_tokens // max(num_source, num_target)), 128)
+        return min(tokens_per_batch, max(in_proportion, longest + num_dummies))
+
+    expected_pairs = tokens_per_batch * len(corpus) / max(num_source, num_target)
+    max_pairs = math.ceil(expected_pairs + 4 * math.sqrt(expected_pairs))
+    return PackedShape(rows(num_source), rows(num_target), max_pairs, max_length)
+
+
+def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int) -> list[Pairs]:
+    """The pairs of each batch of an epoch, in order: every pair once; a pure function of the arguments.
+
+    Pairs of all lengths in an order at random, cut where the next has no room. Raises ConfigError if one pair
+    alone has more tokens than there is room for.
+    """
+    shuffled = epoch_random(seed, epoch).permutation(len(corpus))
+    batches: list[Pairs] = []
+    start = 0
+    while start < len(shuffled):
+        window = shuffled[start : start + _BATCHES_AT_A_TIME * shape.max_pairs]
+        ends = _ends_of_batches(corpus, window, shape)
+        if start + len(window) < len(shuffled):
+            ends.pop()  # of a batch that may take more
+        batches += np.split(window[: ends[-1]], ends[:-1])
+        start += ends[-1]
+    return batches
+
+
+def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
+    """The batch of these pairs; there may be none. They must have room, as those of `packed_epoch_batches` do."""
+    source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows)
+    labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows)
+    num_labels = int(target_offsets[len(pairs)])
+    decoder_input_N = np.zeros_like(labels_N)
+    decoder_input_N[1:num_labels] = labels_N[: max(0, num_labels - 1)]
+    decoder_input_N[target_offsets[: len(pairs)]] = BOS
+    return PackedBatch(
+        source_N=torch.from_numpy(source_N),
+        source_offsets=torch.from_numpy(source_offsets),
+        source_positions_N=torch.from_numpy(source_positions_N),
+        decoder_input_N=torch.from_numpy(decoder_input_N),
+        target_offsets=torch.from_numpy(target_offsets),
+        target_positions_N=torch.from_numpy(target_positions_N),
+        labels_N=torch.from_numpy(labels_N),
+        max_length=shape.max_length,
+        pairs_B=torch.from_numpy(pairs),
+        num_labels=num_labels,
+    )
+
+
+def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
+    """Where to cut these pairs so that each part has room, and the next pair has none in it."""
+    source_ends = sentence_lengths(corpus.source, pairs).cumsum()
+    target_ends = sentence_lengths(corpus.target, pairs).cumsum()
+    ends = [0]
+    source_taken = target_taken = 0
+    while (start := ends[-1]) < len(pairs):
+        source_fits = int(np.searchsorted(source_ends, source_taken + shape.source_room, side="right"))
+        target_fits = int(np.searchsorted(target_ends, target_taken + shape.target_room, side="right"))
+        end = min(source_fits, target_fits, start + shape.max_pairs)
+        if end == start:
+            raise ConfigError(
+                f"training.tokens_per_batch={max(shape.source_rows, shape.target_rows)} leaves room for a pair of "
+                f"{shape.source_room} and {shape.target_room} pieces, not for the "
+                f"{source_ends[start] - source_taken} and {target_ends[start] - target_taken} of pair "
+                f"{pairs[start]:,}; raise it, or lower corpus.max_length and prepare again"
+            )
+        source_taken, target_taken = source_ends[end - 1], target_ends[end - 1]
+        ends.append(end)
+    return ends[1:]
+
+
+def _packed(
+    text: EncodedText, pairs: Pairs, shape: PackedShape, num_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Ids N and positions N of these sentences, and the offsets of sentences and dummies."""
+    lengths_B = sentence_lengths(text, pairs)
+    room = num_rows - shape.num_dummies
+    assert len(pairs) <= shape.max_pairs and lengths_B.sum() <= room, "these pairs have no room in one batch"
+    assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
+    offsets = np.full(shape.max_pairs + shape.num_dummies + 1, num_rows, np.int32)
+    offsets[0] = 0
+    offsets[1 : len(pairs) + 1] = lengths_B.cumsum()
+    num_tokens = int(offsets[len(pairs)])
+    # Of equal length, to a row; the last of them ends at the end.
+    dummies = np.arange(1, shape.num_dummies + 1)
+    offsets[len(pairs) + 1 :][: shape.num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // shape.num_dummies
+
+    positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
+    positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[: len(pairs)], lengths_B)
+    ids_N[:num_tokens] = text.ids[np.repeat(text.offsets[pairs], lengths_B) + positions_N[:num_tokens]]
+    return ids_N, positions_N, offsets
+
+
+def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, first: int) -> EncodedText:
+    ends = offsets[: num_sentences + 1].numpy()
+    lengths_B = np.diff(ends)
+    is_chosen_B = np.arange(num_sentences) % 2 == first
+    chosen = np.repeat(is_chosen_B, lengths_B)
+    return EncodedText(ids_N.numpy()[: ends[-1]][chosen], np.append(0, lengths_B[is_chosen_B].cumsum()))
+
+
+def _longest(text: EncodedText) -> int:
+    """Tokens of the longest sentence."""
+    step = 1_000_000  # sentences that are held in memory at a time
+    return max(
+        int(np.diff(text.offsets[start : start + step + 1]).max()) for start in range(0, len(text.offsets) - 1, step)
+    )
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

@@ -1,0 +1,227 @@
+"""Subword sampling: the same text in other pieces each time that training reads it.
+
+BPE-dropout (Provilkov et al. 2020) for bpe, subword regularisation (Kudo 2018) for unigram. What sentencepiece
+0.2.3 itself samples differs from process to process, whatever the seed, so that a run that is taken up again
+would see other pieces. Here they are a pure function of seed, epoch and batch.
+
+No piece reaches over a space: words are sampled one by one, from the letters of their pieces. Bytes stay bytes.
+So the text cannot change.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, chain, count, pairwise
+from random import Random
+from typing import Literal, Protocol, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+from sentencepiece import SentencePieceProcessor
+
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.tokenizer import Tokenizer
+
+Word = tuple[int, ...]  # the ids of its pieces
+Lattice = list[tuple[list[float], list[int], list[int]]]
+
+_CACHED = 2**16  # words, in some of their segmentations, that each side remembers
+_LONGEST_CACHED = 24  # characters: text without spaces is one word, and does not come again
+_SAMPLE = 1000  # pairs from which the growth of all is estimated
+_FITTING = 0.95  # share of sentences that are to have room for their sampled pieces
+
+
+class Segmenter(Protocol):
+    """What draws other pieces for a word whose pieces are all ordinary."""
+
+    def sample(self, word: Word, random: Random) -> Word: ...
+
+
+class SubwordSampler:
+    """Draws pieces at random; `alpha`, between 0 and 1, says how much.
+
+    bpe: the probability with which a possible merge is left out; the paper's is 0.1.
+    unigram: a segmentation is drawn from all, by its probability to the power of alpha: the smaller alpha, the
+    wilder. Multi30k in 8,000 pieces grows 2.0, 1.3 and 1.03 times as long by 0.1, 0.2 and 0.5; by 0.1 in bpe, 1.18.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
+        assert 0 < alpha < 1
+        self._source = _Side(tokenizer.source, algorithm, alpha)
+        self._target = self._source if tokenizer.joint else _Side(tokenizer.target, algorithm, alpha)
+
+    def sampled(
+        self,
+        corpus: EncodedCorpus,
+        pairs: NDArray[np.int64],
+        *,
+        seed: int,
+        epoch: int,
+        batch: int,
+        longest: int,
+        total: int,
+    ) -> EncodedCorpus:
+        """These pairs, numbered from 0, in sampled pieces: a pure function of the arguments. EOS stays.
+
+        A sentence that would have more than `longest` pieces, or bring its side over `total`, keeps the pieces
+        that it has in the corpus; what the others draw does not depend on that.
+        """
+        random = Random(f"{seed} {epoch} {batch}")  # seeded by a hash of this text, the same in every process
+        source = self._source.sampled(corpus.source, pairs, longest, total, random)
+        return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total, random))
+
+    def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
+        """What to cut batches by, so that 19 of 20 sentences have room to grow within `tokens_per_batch`.
+
+        Never less than the longest sentence of the corpus.
+        """
+        pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
+        unlimited = 2**62
+        grown = self.sampled(corpus, pairs, seed=0, epoch=0, batch=0, longest=unlimited, total=unlimited)
+        growth, longest = 1.0, 1
+        for before, after in ((corpus.source, grown.source), (corpus.target, grown.target)):
+            lengths = np.diff(before.offsets)
+            growth = max(growth, float(np.quantile(np.diff(after.offsets) / lengths[pairs], _FITTING)))
+            longest = max(longest, int(lengths.max()))
+        return max(longest, int(tokens_per_batch / growth))
+
+
+class _Side:
+    """The sentences of one language."""
+
+    def __init__(self, processor: SentencePieceProcessor, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
+        ids = list(range(processor.get_piece_size()))
+        pieces: list[str] = processor.id_to_piece(ids)
+        scores: list[float] = processor.get_score(ids)
+        # Special pieces and bytes are no text: they stay what they are, and nothing is merged with them.
+        fixed = np.array([processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids])
+        ordinary = {pieces[i]: (i, scores[i]) for i in ids if not fixed[i]}
+        self._fixed: list[bool] = fixed.tolist()
+        self._begins_word = fixed | np.array([piece.startswith("\u2581") for piece in pieces])
+        self._segmenter = _segmenter(algorithm, pieces, ordinary, alpha)
+
+    def sampled(
+        self, text: EncodedText, pairs: NDArray[np.int64], longest: int, total: int, random: Random
+    ) -> EncodedText:
+        best = [text.ids[start:end] for start, end in zip(text.offsets[pairs], text.offsets[pairs + 1], strict=True)]
+        spare = total - sum(map(len, best))
+        sentences: list[Sequence[int]] = []
+        for ids in best:
+            other = self._sentence(ids, random)
+            growth = len(other) - len(ids)
+            if len(other) > longest or growth > spare:
+                other, growth = ids.tolist(), 0
+            spare -= growth
+            sentences.append(other)
+        offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
+        return EncodedText(np.fromiter(chain.from_iterable(sentences), text.ids.dtype, offsets[-1]), offsets)
+
+    def _sentence(self, ids: NDArray[np.integer], random: Random) -> list[int]:
+        begins = self._begins_word[ids]
+        begins[0] = True
+        bounds = [*np.flatnonzero(begins).tolist(), len(ids)]
+        pieces: list[int] = ids.tolist()
+        found: list[int] = []
+        for start, end in pairwise(bounds):
+            if self._fixed[pieces[start]]:
+                found.append(pieces[start])
+                start += 1
+            if start < end:
+                found += self._segmenter.sample(tuple(pieces[start:end]), random)
+        return found
+
+
+def _segmenter(
+    algorithm: Literal["bpe", "unigram"], pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float
+) -> Segmenter:
+    match algorithm:
+        case "bpe":
+            return BpeDropout(pieces, ordinary, alpha)
+        case "unigram":
+            return UnigramSampling(pieces, ordinary, alpha)
+        case _:
+            assert_never(algorithm)
+
+
+class BpeDropout:
+    """Provilkov et al. 2020, algorithm 1: each time a merge is chosen, every possible one is left out with `dropout`.
+
+    That is to ask of one after the other, the best first, whether it may be made, until one may; and to stop if
+    none may. The numbers of the questions with the answer no are drawn first: the few of a word often come again.
+    sentencepiece does not ask about a merge again that it left out once: with the same value it draws more pieces.
+    """
+
+    def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], dropout: float) -> None:
+        self._pieces, self._ordinary = pieces, ordinary
+        self._num_characters = [len(piece) for piece in pieces]
+        self._log_keep = math.log1p(-dropout)
+        self._remembered = lru_cache(_CACHED)(self.merge)
+
+    def sample(self, word: Word, random: Random) -> Word:
+        num_characters = sum([self._num_characters[i] for i in word])
+        question = self._allowed(random)
+        if question >= num_characters - len(word):  # the first no comes after all merges that made the word
+            return word
+        refused: list[int] = []
+        while question < num_characters - 1 + len(refused):  # at most so many: each is a merge, or refused
+            refused.append(question)
+            question += 1 + self._allowed(random)
+        return (self._remembered if num_characters <= _LONGEST_CACHED else self.merge)(word, tuple(refused))
+
+    def _allowed(self, random: Random) -> int:
+        """How often the answer is yes before the next no: geometrically distributed."""
+        return int(math.log(1.0 - random.random()) / self._log_keep)
+
+    def merge(self, word: Word, refused: Word) -> Word:
+        """The characters of the word, merged as far as may be; `refused` numbers the questions with the answer no."""
+        ordinary, numbers = self._ordinary, count()
+        symbols = list("".join([self._pieces[i] for i in word]))
+        while True:
+            pairs = [left + right for left, right in pairwise(symbols)]
+            merges = sorted([(-ordinary[pair][1], at) for at, pair in enumerate(pairs) if pair in ordinary])
+            for (_, at), number in zip(merges, numbers, strict=False):
+                if number not in refused:
+                    symbols[at : at + 2] = [pairs[at]]
+                    break
+            else:
+                return tuple([ordinary[symbol][0] for symbol in symbols])
+
+
+class UnigramSampling:
+    """Kudo 2018, sec. 3.3: from all segmentations (l = infinity), by forward filtering and backward sampling."""
+
+    def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float) -> None:
+        self._pieces, self._ordinary, self._alpha = pieces, ordinary, alpha
+        self._longest_piece = max(map(len, ordinary))
+        self._remembered = lru_cache(_CACHED)(self._lattice)
+
+    def sample(self, word: Word, random: Random) -> Word:
+        text = "".join([self._pieces[i] for i in word])
+        lattice = (self._remembered if len(text) <= _LONGEST_CACHED else self._lattice)(text)
+        end, found = len(text), []
+        while end:
+            weights, starts, ids = lattice[end]
+            chosen = bisect_right(weights, random.random() * weights[-1])
+            found.append(ids[chosen])
+            end = starts[chosen]
+        return tuple(reversed(found))
+
+    def _lattice(self, text: str) -> Lattice:
+        """Of the pieces that end after each character: cumulative weights, where they start, ids.
+
+        The weight is the sum over all segmentations of the text up to this end that end in the piece.
+        """
+        logs = {0: 0.0}
+        lattice: Lattice = [([], [], [])]
+        for end in range(1, len(text) + 1):
+            starts = [start for start in range(max(0, end - self._longest_piece), end) if start in logs]
+            starts = [start for start in starts if text[start:end] in self._ordinary]
+            found = [self._ordinary[text[start:end]] for start in starts]
+            weights = [logs[start] + self._alpha * score for start, (_, score) in zip(starts, found, strict=True)]
+            highest = max(weights, default=0.0)
+            cumulative = list(accumulate(math.exp(weight - highest) for weight in weights))
+            if cumulative:
+                logs[end] = highest + math.log(cumulative[-1])
+            lattice.append((cumulative, starts, [i for i, _ in found]))
+        return lattice

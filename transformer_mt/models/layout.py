@@ -1,0 +1,83 @@
+"""How sentences lie in a tensor: in padded rows, or packed end to end.
+
+Linear layers, norms and dropout do not care; position encodings and attention ask here.
+
+B sentences  T positions  N packed tokens  D model width
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from transformer_mt.models.attention import Segments, causal_mask, padding_mask
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A sentence a row, PAD on its right."""
+
+    tokens: Tensor
+    """int64 BT."""
+
+    def encodings(self, positions_TD: Tensor) -> Tensor:
+        """What is added to the embeddings; TD."""
+        length = self.tokens.shape[1]
+        assert length <= len(positions_TD), "longer than model.max_positions"
+        return positions_TD[:length]
+
+    def everywhere(self) -> Tensor:
+        """Each word may see all of its sentence; B11T."""
+        return padding_mask(self.tokens)
+
+    def backwards(self) -> Tensor:
+        """Each word may see itself and what is before it; TT."""
+        return causal_mask(self.tokens.shape[1], self.tokens.device)
+
+    def across(self, source: "Padded | Packed") -> Tensor:
+        """Each word may see all of the source sentence; B11S."""
+        assert isinstance(source, Padded), "source and target lie in one way"
+        return source.everywhere()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Sentences end to end; sentence i is the rows offsets[i] to offsets[i + 1].
+
+    So that nothing changes shape from batch to batch, dummy sentences fill the rows that are left, and the
+    last offset is repeated. Each sentence has a token at least, and its translation too: attention leaves
+    rows that are of no sentence, or that see none, as it found them in memory, which may be NaN.
+    """
+
+    tokens: Tensor
+    """int64 N."""
+    offsets: Tensor
+    """int32 [sentences + 1], from 0 to N."""
+    positions_N: Tensor
+    """int64: of each token in its sentence, from 0; anything that has an encoding in dummies."""
+    max_length: int
+    """No sentence is longer; a constant bound, so that one compiled graph serves all batches."""
+
+    def encodings(self, positions_TD: Tensor) -> Tensor:
+        """What is added to the embeddings; ND."""
+        return positions_TD[self.positions_N]
+
+    def everywhere(self) -> Segments:
+        """Each word may see all of its sentence."""
+        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=False)
+
+    def backwards(self) -> Segments:
+        """Each word may see itself and what is before it."""
+        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=True)
+
+    def across(self, source: "Padded | Packed") -> Segments:
+        """Each word may see all of the source sentence."""
+        assert isinstance(source, Packed), "source and target lie in one way"
+        return Segments(self.offsets, source.offsets, self.max_length, source.max_length, causal=False)
+
+
+Layout = Padded | Packed
+
+
+def laid_out(sentences: Tensor | Packed) -> Layout:
+    """Ids alone, BT, are padded rows."""
+    return sentences if isinstance(sentences, Packed) else Padded(sentences)

@@ -1,0 +1,80 @@
+"""How large a micro-batch this machine's memory takes."""
+
+import os
+import re
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from transformer_mt.data.loading import Loader
+from transformer_mt.errors import TrainingError
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.update import BatchLoss, is_out_of_memory
+
+SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
+
+
+def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> int:
+    """The largest budget of a micro-batch that fits on every rank, at most an update's.
+
+    Doubles the budget until half of the memory is taken, and goes on in a straight line from there. Raises
+    TrainingError if the longest pair alone does not fit.
+    """
+    # Adam keeps two numbers a weight, from the first update on.
+    states = 2 * sum(weight.numel() * weight.element_size() for weight in loss.parameters())
+    # Ranks agree after each try, for each of them has to make as many.
+    room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device) - states))
+    smallest = budget = loader.smallest_budget
+    before, peak = 0, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    while peak < room // 2 and budget < loader.tokens_per_update:
+        budget *= 2
+        before, peak = peak, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    if peak > room and budget == smallest:
+        raise TrainingError(
+            f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
+            "anew), model.d_model, model.ffn_dim or the number of layers"
+        )
+    if peak > room:
+        budget //= 2
+    elif peak > before > 0:
+        budget += (room - peak) * (budget // 2) // (peak - before)
+    return max(smallest, min(budget, loader.tokens_per_update))
+
+
+def _peak(loss: BatchLoss, loader: Loader) -> int:
+    """The most bytes that a micro-batch takes: that with the longest pairs, or that with the most."""
+    device = loss.device.torch_device
+    batches = loader.order(0)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        for pairs in (max(batches, key=lambda pairs: -len(pairs)), max(batches, key=len)):
+            sums = loss(loader.batch(pairs, 0, 0))
+            sums.smoothed.backward()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return 2**62
+    finally:
+        loss.zero_grad(set_to_none=True)
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # The most so far: a larger batch than all before it raises it.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _memory(device: torch.device) -> int:
+    """Bytes that this process has or can get: of the GPU, or of the host within the limit of its control group."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    available = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
+    limit = _text("/sys/fs/cgroup/memory.max").strip()
+    memory = int(available[1]) * 1024 if available else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(memory, int(limit)) if limit.isdigit() else memory
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else ""
