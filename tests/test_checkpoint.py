@@ -49,8 +49,12 @@ def learner_of(model, decay=0.0):
     return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
 
 
+class Layers(nn.Sequential):
+    features = nn.Sequential.forward
+
+
 def new_learner(width=4, decay=0.0):
-    return learner_of(nn.Sequential(nn.Linear(3, width), nn.Linear(width, 2)), decay)
+    return learner_of(Layers(nn.Linear(3, width), nn.Linear(width, 2)), decay)
 
 
 def moved(learner, step=1):

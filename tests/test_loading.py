@@ -80,7 +80,7 @@ def test_the_seed_chooses_the_order(make_corpus: MakeCorpus) -> None:
 def test_a_batch_is_of_its_pairs(make_corpus: MakeCorpus) -> None:
     corpus = make_corpus(*lognormal(30, seed=6))
     pairs = np.array([7, 3, 29])
-    found, expected = Loader(corpus, 300, 0, 1).batch(pairs, 1, 0), collate(corpus, pairs)
+    found, expected = Loader(corpus, 300, 0, 1).batch(pairs, step=1, number=0), collate(corpus, pairs)
     assert found.pairs_B.tolist() == [7, 3, 29]
     assert (found.source_BS == expected.source_BS).all() and (found.labels_BT == expected.labels_BT).all()
 

@@ -2,12 +2,13 @@
 
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from tiny import new_learner, prepared_experiment
 
 from transformer_mt.config import load_config
-from transformer_mt.data.batching import Batch
+from transformer_mt.data.batching import collate
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Loader, Position
 from transformer_mt.training.averaging import MovingAverage
@@ -24,7 +25,7 @@ def experiment(tmp_path_factory):
 @pytest.fixture(scope="module")
 def batches(experiment):
     loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 400, 0, 2)
-    return [loader.batch(update[0], 1, 0) for update, _ in islice(loader.updates(Position()), 6)]
+    return [loader.batch(update[0], step=1, number=0) for update, _ in islice(loader.updates(Position()), 6)]
 
 
 def plain(learner):
@@ -52,31 +53,24 @@ def same(one, other):
     return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-def test_one_update_over_micro_batches_is_one_over_their_union(experiment, batches):
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_one_update_over_micro_batches_is_one_over_their_union(experiment, layout):
     config = load_config(experiment, ["model.dropout=0.0"])
-    parts = batches[:3]
-    sizes = {batch.num_labels for batch in parts}
-    assert len(sizes) > 1, "of unequal sizes, so that a mean of means would show"
+    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
+    loader = Loader(corpus, 400, 0, 2, layout)
+    pairs = [update[0] for update, _ in islice(loader.updates(Position()), 3)]
+    parts = [loader.batch(each, 1, number) for number, each in enumerate(pairs)]
+    union = collate(corpus, np.concatenate(pairs))
+    assert len({batch.num_labels for batch in parts}) > 1, "of unequal sizes, so that a mean of means would show"
 
     def updated(parts):
         learner = plain(new_learner(config))
         return weights_of(learner), one_update(learner, parts, 1.0, 1, config.training, Ranks()), weights_of(learner)
 
-    def padded(tensors):
-        width = max(tensor.shape[1] for tensor in tensors)
-        return torch.cat([torch.nn.functional.pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors])
-
-    union = Batch(
-        padded([batch.source_BS for batch in parts]),
-        padded([batch.decoder_input_BT for batch in parts]),
-        padded([batch.labels_BT for batch in parts]),
-        torch.cat([batch.pairs_B for batch in parts]),
-        sum(batch.num_labels for batch in parts),
-    )
     (before, update, apart), (_, of_union, together) = updated(parts), updated([union])
-    assert update.num_labels == of_union.num_labels == sum((batch.labels_BT != PAD).sum() for batch in parts)
-    assert update.num_positions == sum(batch.labels_BT.numel() for batch in parts)
-    assert update.num_positions != sum(batch.source_BS.numel() for batch in parts), "or sources would pass for them"
+    assert update.num_labels == of_union.num_labels == (union.labels_BT != PAD).sum()
+    assert update.num_positions == sum(batch.num_positions for batch in parts)
+    assert of_union.num_positions == union.labels_BT.numel() != union.source_BS.numel()
     assert torch.equal(update.pairs, union.pairs_B)
     assert update.splits == 0 and update.is_finite
     for name in ("smoothed", "nll", "gradient_norm"):
