@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.linear import Linear, linear
+from transformer_mt.models.rows import RowMask, attention_over_rows
 from transformer_mt.vocabulary import PAD
 
 
@@ -105,8 +107,8 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.num_heads = d_model, num_heads
         self.dropout = Dropout(dropout)
         # Rows: queries, keys, values. One matrix, so that self-attention is one product.
-        self.in_projection = nn.Linear(d_model, 3 * d_model)
-        self.out_projection = nn.Linear(d_model, d_model)
+        self.in_projection = Linear(d_model, 3 * d_model)
+        self.out_projection = Linear(d_model, d_model)
         for block_DD in self.in_projection.weight.chunk(3):
             nn.init.xavier_uniform_(block_DD)
         nn.init.xavier_uniform_(self.out_projection.weight)
@@ -121,11 +123,11 @@ class MultiHeadAttention(nn.Module):
     def project_query(self, x_BTD: Tensor) -> Tensor:
         """Queries alone; BHTK."""
         rows = slice(self.d_model)
-        return self._split_heads(F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
+        return self._split_heads(linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
 
     def project_memory(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values alone; each BHSK."""
-        return self.split_memory(F.linear(memory_BSD, *self.memory_projection()))
+        return self.split_memory(linear(memory_BSD, *self.memory_projection()))
 
     def memory_projection(self) -> tuple[Tensor, Tensor]:
         """The weight and the bias that keys and values are made with."""
@@ -142,19 +144,23 @@ class MultiHeadAttention(nn.Module):
         query_BHTK: Tensor,
         key_BHSK: Tensor,
         value_BHSK: Tensor,
-        mask: Tensor | Segments,
+        mask: Tensor | Segments | RowMask,
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """What each query reads, heads joined and mapped back to the model width; BTD.
 
-        The weights BHTS are appended to `record`, if there is one. With segments for a mask, queries, keys and
-        values are packed: HNK, and so is the output: ND. Weights are not dropped out then, nor recorded.
+        The weights BHTS are appended to `record`, if there is one. With segments or rows for a mask, queries,
+        keys and values are packed: HNK, and so is the output: ND. Weights are not dropped out then, nor recorded.
         """
-        if isinstance(mask, Segments):
+        if isinstance(mask, Segments | RowMask):
             assert record is None, "packed attention never has its weights at hand"
             assert not (self.training and self.dropout.probability), "dropout of the weights needs padded rows"
             query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_BHTK, key_BHSK, value_BHSK))
-            mixed_BHTK = variable_length_attention(query_NHK, key_MHK, value_MHK, mask).transpose(0, 1)
+            if isinstance(mask, RowMask):
+                mixed_NHK = attention_over_rows(query_NHK, key_MHK, value_MHK, mask)
+            else:
+                mixed_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, mask)
+            mixed_BHTK = mixed_NHK.transpose(0, 1)
         elif query_BHTK.is_cuda and record is None:
             dropout = self.dropout.probability if self.training else 0.0
             mixed_BHTK = F.scaled_dot_product_attention(
@@ -179,5 +185,5 @@ def project_memories(attentions: Sequence[MultiHeadAttention], memory: Tensor) -
     CPUs are 5 to 20 % slower at it than at one product after the other.
     """
     weights, biases = zip(*(attention.memory_projection() for attention in attentions), strict=True)
-    parts = F.linear(memory, torch.cat(weights), torch.cat(biases)).chunk(len(attentions), dim=-1)
+    parts = linear(memory, torch.cat(weights), torch.cat(biases)).chunk(len(attentions), dim=-1)
     return [attention.split_memory(part) for attention, part in zip(attentions, parts, strict=True)]

@@ -17,8 +17,10 @@ from transformer_mt.config import ModelConfig
 from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Layout, Packed, Padded, laid_out
+from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
+from transformer_mt.models.linear import Linear
 from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.rows import RowMask
 
 SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
 
@@ -33,10 +35,11 @@ class Residual(nn.Module):
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        # In bf16 only products are bf16. A sum of two types is slow on CPUs: hence the type is changed before it.
         if self.pre_norm:
-            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD)))
+            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD))).to(x_BTD.dtype)
         else:
-            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)))
+            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)).to(x_BTD.dtype))
         return y_BTD
 
 
@@ -45,14 +48,14 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.d_model, config.ffn_dim)
-        self.outer = nn.Linear(config.ffn_dim, config.d_model)
+        self.inner = Linear(config.d_model, config.ffn_dim)
+        self.outer = Linear(config.ffn_dim, config.d_model)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD)))
+        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD), inplace=True))
         return output_BTD
 
 
@@ -65,7 +68,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor | Segments, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor | Segments | RowMask, record: list[Tensor] | None = None) -> Tensor:
         def self_attention(x_BSD: Tensor) -> Tensor:
             return self.attention.attend(*self.attention.project(x_BSD), mask, record)
 
@@ -80,7 +83,7 @@ class Memory:
 
     key_BHSK: Tensor
     value_BHSK: Tensor
-    mask: Tensor | Segments
+    mask: Tensor | Segments | RowMask
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        mask: Tensor | Segments,
+        mask: Tensor | Segments | RowMask,
         memory: Memory,
         cache: Cache | None = None,
         self_record: list[Tensor] | None = None,
@@ -197,7 +200,7 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
-        self.d_model = config.d_model
+        self.d_model, self.attention_dropout = config.d_model, config.attention_dropout
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -217,9 +220,13 @@ class Transformer(Seq2Seq):
         self.positions_TD: Tensor
         self.register_buffer("positions_TD", sinusoidal(config.max_positions, config.d_model), persistent=False)
 
-    def features(self, source: Tensor | Packed, decoder_input: Tensor | Packed) -> Tensor:
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         sources, targets = laid_out(source), laid_out(decoder_input)
         return self._decode(targets, self._encode(sources), sources)
+
+    @property
+    def takes_unpadded(self) -> bool:
+        return self.attention_dropout == 0.0
 
     @property
     def output_VD(self) -> Tensor:

@@ -18,14 +18,15 @@ from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
 from transformer_mt.errors import TrainingError
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.layout import Packed, Unpadded, unpadded
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
 
-Features = Callable[[Tensor | Packed, Tensor | Packed], Tensor]
+Ids = Tensor | Packed | Unpadded
+Features = Callable[[Ids, Ids], Tensor]
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class BatchLoss(nn.Module):
     def forward(self, batch: Batch | PackedBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
-        features_ND, labels_N = real_features(features, batch, self.device)
+        features_ND, labels_N = real_features(self.model, features, batch, self.device)
         if not self.r_drop:
             return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing)
-        second_ND, _ = real_features(features, batch, self.device)
+        second_ND, _ = real_features(self.model, features, batch, self.device)
         real_N = labels_N != PAD
         first_ND, second_ND, labels_N = features_ND[real_N], second_ND[real_N], labels_N[real_N]
         return r_drop(first_ND, second_ND, self.model.output_VD, labels_N, self.smoothing, self.r_drop)
@@ -71,11 +72,13 @@ class BatchLoss(nn.Module):
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of one pass over a batch that is on the device."""
-    features_ND, labels_N = real_features(model.features, batch, device)
+    features_ND, labels_N = real_features(model, model.features, batch, device)
     return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
 
 
-def real_features(features: Features, batch: Batch | PackedBatch, device: Device) -> tuple[Tensor, Tensor]:
+def real_features(
+    model: Seq2Seq, features: Features, batch: Batch | PackedBatch, device: Device
+) -> tuple[Tensor, Tensor]:
     """What the decoder says of each target token, ND, and the token itself, N.
 
     Of padded rows without PAD. Packed ones keep the PAD of their dummies, and thereby their shape.
@@ -85,9 +88,12 @@ def real_features(features: Features, batch: Batch | PackedBatch, device: Device
             source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, batch.max_length)
             target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, batch.max_length)
             return features(source, target).to(device.dtype), batch.labels_N
-        features_BTD = features(batch.source_BS, batch.decoder_input_BT)
-    real_BT = batch.labels_BT != PAD
-    return features_BTD[real_BT].to(device.dtype), batch.labels_BT[real_BT]
+        real_BT = batch.decoder_input_BT != PAD
+        if device.torch_device.type == "cpu" and model.takes_unpadded:
+            features_ND = features(unpadded(batch.source_BS), unpadded(batch.decoder_input_BT))
+        else:
+            features_ND = features(batch.source_BS, batch.decoder_input_BT)[real_BT]
+    return features_ND.to(device.dtype), batch.labels_BT[real_BT]
 
 
 @dataclass(frozen=True)
