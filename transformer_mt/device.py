@@ -8,6 +8,8 @@ import torch
 
 from transformer_mt.errors import ConfigError
 
+ONEDNN_REFUSES = "could not create a primitive"  # its only word for a lack of memory
+
 
 @dataclass(frozen=True)
 class Device:
@@ -21,6 +23,13 @@ class Device:
         """Wait for the work that is queued on a GPU, so that it can be timed."""
         if self.torch_device.type == "cuda":
             torch.cuda.synchronize(self.torch_device)
+
+    def give_back(self) -> None:
+        """Return the memory that is freed and kept for reuse, so that other shapes, and oneDNN's code, find room."""
+        if self.torch_device.type == "cuda":
+            torch.cuda.empty_cache()
+        elif platform.libc_ver()[0] == "glibc":
+            ctypes.CDLL(None).malloc_trim(0)
 
     def autocast(self) -> torch.autocast:
         """The context of a forward pass."""
@@ -51,6 +60,11 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
         hardware = f"CPU, {torch.get_num_threads()} threads"
     dtype = torch.bfloat16 if bf16 else torch.float32
     return Device(device, dtype, f"{hardware}, {'bf16' if bf16 else 'fp32'}")
+
+
+def do_without_onednn() -> None:
+    """Leave products to MKL from now on: where oneDNN found no room for its code once, it never looks again."""
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
 
 
 def _multiplies_bf16(device: torch.device) -> bool:

@@ -21,6 +21,10 @@ class TrainingError(UserError):
     """A run that cannot go on."""
 
 
+class RankError(TrainingError):
+    """What one rank of a run has met with and the others have not, so that it has to say it itself."""
+
+
 class CheckpointError(UserError):
     """A run, a checkpoint or a model directory."""
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from transformer_mt.data.loading import Layout, Loader
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, TrainingError, UserError
+from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
@@ -42,7 +42,7 @@ from transformer_mt.training.distributed import Ranks, all_ranks, shard
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import BatchLoss, Learner
+from transformer_mt.training.update import BatchLoss, Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
@@ -83,9 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_intermixed_args(argv)
     with all_ranks() as ranks:
         try:
-            signum = train_run(load_config(arguments.config, arguments.overrides), ranks)
+            with ranks.together():
+                config = load_config(arguments.config, arguments.overrides)
+            signum = train_run(config, ranks)
         except (UserError, OSError) as error:
-            if ranks.is_first or isinstance(error, TrainingError):
+            if ranks.is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has met with the same, and says it
     if signum and ranks.is_first:
@@ -97,28 +99,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_run(config: Config, ranks: Ranks) -> int:
     """Train until nothing is left to do or a signal stops it; that signal's number, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
-    _check_prepared(data_dir, config)
-    device = _choose_device(config.training, ranks)
-    tokenizer = Tokenizer.load(data_dir)
-    corpus = EncodedCorpus.load(data_dir / "train")
-    validation = _load_validation(data_dir, tokenizer, config)
     try:
-        with _alone(run_dir) if ranks.is_first else nullcontext():
-            if ranks.is_first:
-                _claim(run_dir, config)
-            return _train(config, corpus, validation, run_dir, device, ranks)
-    except torch.OutOfMemoryError:
-        raise TrainingError(
+        with ExitStack() as held:
+            with ranks.together():
+                _check_prepared(data_dir, config)
+                device = _choose_device(config.training, ranks)
+                tokenizer = Tokenizer.load(data_dir)
+                corpus = EncodedCorpus.load(data_dir / "train")
+                validation = _load_validation(data_dir, tokenizer, config)
+                path = _take(run_dir, config, held) if ranks.is_first else None
+            return _train(config, corpus, validation, run_dir, ranks.from_first(path), device, ranks)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RankError(
             f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch}, in a new run_dir; "
             "training.tokens_per_update keeps the update as it is"
         ) from None
 
 
 def _train(
-    config: Config, corpus: EncodedCorpus, validation: ValidationSet, run_dir: Path, device: Device, ranks: Ranks
+    config: Config,
+    corpus: EncodedCorpus,
+    validation: ValidationSet,
+    run_dir: Path,
+    path: Path | None,
+    device: Device,
+    ranks: Ranks,
 ) -> int:
+    """Likewise, from the checkpoint at `path` on, or from the beginning."""
     settings, tokenizer = config.training, validation.tokenizer
-    path = ranks.from_first(_checkpoint_to_go_on_from(run_dir) if ranks.is_first else None)
     progress = load_progress(path) if path else Progress(layout=_layout(config, device))
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
@@ -248,6 +258,13 @@ def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> Va
         config.model.max_positions,
         max(4096, config.corpus.max_length) if budget == "auto" else budget,
     )
+
+
+def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:
+    """Hold the run's directory as long as `held`; the checkpoint to go on from."""
+    held.enter_context(_alone(run_dir))
+    _claim(run_dir, config)
+    return _checkpoint_to_go_on_from(run_dir)
 
 
 def _claim(run_dir: Path, config: Config) -> None:

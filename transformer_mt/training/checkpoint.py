@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -63,10 +63,11 @@ def save(
     settings: TrainingConfig,
     ranks: Ranks,
     may_fail: bool,
-) -> None:
+) -> Progress:
     """Save a checkpoint, let `best` name the best one, delete those that need not stay.
 
-    Raises CheckpointError on every rank if it cannot be written, unless it may fail and training is to go on.
+    Returns the progress, in which no checkpoint is the best that could not be written. Raises CheckpointError
+    on every rank if this one cannot, unless it may fail and training is to go on.
     """
     tensors, failure = Tensors.of(learner), ""
     if ranks.is_first:
@@ -81,8 +82,10 @@ def save(
     if failure and may_fail and settings.on_failed_save == "go_on":
         if ranks.is_first:
             print(f"warning: {failure}", file=sys.stderr)
-    elif failure:
+        return replace(progress, best=tuple(entry for entry in progress.best if entry[1] != progress.step))
+    if failure:
         raise CheckpointError(failure)
+    return progress
 
 
 def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:

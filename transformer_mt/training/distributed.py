@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from transformer_mt.errors import TrainingError
+from transformer_mt.errors import RankError, TrainingError, UserError
 
 T = TypeVar("T")
 
@@ -90,18 +90,36 @@ class Ranks:
         dist.all_gather_object(things, thing)
         return things
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Work that each rank does by itself; if it fails on any, no rank goes on.
+
+        Raises TrainingError on every rank, with what each of them has met with, said once.
+        """
+        if self.size == 1:
+            yield
+            return
+        failure = ""
+        try:
+            yield
+        except (UserError, OSError) as error:
+            failure = str(error)
+        failures = [each for each in self.all(failure) if each]
+        if failures:
+            raise TrainingError("\n".join(dict.fromkeys(failures)))
+
 
 @contextmanager
 def all_ranks() -> Iterator[Ranks]:
     """The ranks that torchrun has started, connected; a single one where it has not.
 
-    Raises TrainingError if another rank goes.
+    Raises RankError if another rank goes.
     """
     if "WORLD_SIZE" not in os.environ:
         yield Ranks()
         return
     rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    if torch.cuda.is_available():
+    if local_rank < torch.cuda.device_count():  # training on the CPU needs none
         torch.cuda.set_device(local_rank)
     # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
@@ -110,9 +128,9 @@ def all_ranks() -> Iterator[Ranks]:
     except RuntimeError as error:
         if not _is_of_the_connection(error):
             raise
-        raise TrainingError(
-            f"rank {rank}: another rank is gone ({str(error).splitlines()[0]}). "
-            "Its own message says why; the same command goes on from the newest checkpoint"
+        raise RankError(
+            f"rank {rank}: another rank is gone ({str(error).splitlines()[0].split('. ')[0]}). Its own message says "
+            "why, if it was not killed; the same command goes on from the newest checkpoint"
         ) from None
     finally:
         dist.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import resource
 import sys
 from pathlib import Path
@@ -22,12 +23,14 @@ from transformer_mt.training.validation import ValidationScores
 class RunLog:
     """Writes what happens after `progress`, on the first rank; later records, from before a crash, are dropped.
 
-    Raises TrainingError if TensorBoard is asked for and not installed.
+    Raises TrainingError if TensorBoard is asked for and not installed, and when nothing more can be written, as
+    on a full disk, unless training is to go on then.
     """
 
     def __init__(self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks) -> None:
         self._path = run_dir / "log.jsonl"
         self._every = settings.log_every
+        self._may_fail = settings.on_failed_save == "go_on"
         self._talks = ranks.is_first
         if self._talks:
             _drop_later_records(self._path, progress.step)
@@ -122,8 +125,16 @@ class RunLog:
         )
 
     def _write(self, record: dict[str, float | int | bool]) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        size = self._path.stat().st_size if self._path.exists() else 0
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            os.truncate(self._path, size)  # half a line may have had room
+            message = f"{self._path}: cannot be written ({error.strerror})"
+            if not self._may_fail:
+                raise TrainingError(f"{message}: make room on the disk and run the same command again") from None
+            self._say(f"warning: {message}")
         if self._board is not None:
             for name, number in record.items():
                 if name != "step":

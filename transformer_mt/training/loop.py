@@ -67,7 +67,8 @@ def train(
             is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
             if to_save or is_best or is_last:
                 digest = validation.tokenizer.digest
-                save(run_dir, learner, progress, digest, settings, ranks, may_fail=not (is_last or signum))
+                may_fail = not (is_last or signum)
+                progress = save(run_dir, learner, progress, digest, settings, ranks, may_fail)
             if signum:
                 return progress, signum
     return progress, 0

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 from transformer_mt.config import TrainingConfig
 from transformer_mt.data.batching import Batch
 from transformer_mt.data.packing import PackedBatch
-from transformer_mt.device import Device
-from transformer_mt.errors import TrainingError
+from transformer_mt.device import ONEDNN_REFUSES, Device, do_without_onednn
+from transformer_mt.errors import RankError
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded, unpadded
 from transformer_mt.training.averaging import MovingAverage
@@ -170,10 +170,9 @@ def _accumulate_gradients(
         if failed is None:
             return sums, splits
         if is_sharded(loss) or len(waiting[failed].pairs_B) < 2:
-            raise TrainingError(_out_of_memory(waiting[failed], is_sharded(loss)))
+            raise RankError(_out_of_memory(waiting[failed], is_sharded(loss)))
         loss.zero_grad(set_to_none=True)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        loss.device.give_back()
         waiting[failed : failed + 1] = waiting[failed].halves()
         splits += 1
 
@@ -194,6 +193,8 @@ def _backward_over(
         except RuntimeError as error:  # of which OutOfMemoryError is one
             if not is_out_of_memory(error):
                 raise
+            if ONEDNN_REFUSES in str(error):
+                do_without_onednn()
             return LossSums(smoothed, nll), index
         smoothed += sums.smoothed.detach()
         nll += sums.nll
@@ -201,8 +202,9 @@ def _backward_over(
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether a device or the host has no more to give; on the CPU PyTorch has no type for it."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """Whether a device or the host has no more to give; on the CPU PyTorch has no type for it, and oneDNN no word."""
+    words = ("can't allocate memory", "bad_alloc", ONEDNN_REFUSES)
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 def _draw(*numbers: int) -> int:
