@@ -26,10 +26,7 @@ A peer other than nn.Transformer is measured if --peer names the Python of its e
                      omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
                  PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
 
-omegaconf needs pip before 24.1. fairseq and its hydra need what Python 3.11 took away, instances of dataclasses
-as defaults: in the environment's site-packages, a file old_defaults.pth of the line `import old_defaults`, and
-old_defaults.py, which wraps dataclasses._get_field(cls, name, …) so that the class of such a default (or of the
-`default` of such a field) gets __hash__ = object.__hash__ first.
+omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmark_fairseq.py lets through.
 
 B sentences  S source positions  T target positions  D model width  V vocabulary
 """

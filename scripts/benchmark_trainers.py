@@ -24,15 +24,16 @@ SOCKEYE_LOG = re.compile(r"B=(?P<update>\d+).*tok/sec=(?P<speed>[\d.]+)")
 
 def fairseq(python: str, precision: str, race: Race) -> Contender:
     """0.12: batches of sentences of about one length, as many as the longer side has room for."""
+    runner = str(SCRIPTS / "benchmark_fairseq.py")
     dictionary, binary = race.directory / "fairseq.dict", race.directory / "fairseq"
     if not binary.exists():
         dictionary.write_text("".join(f"{piece} 1\n" for piece in _pieces(race)), encoding="utf-8")
         files = ["--trainpref", "train", "--validpref", "valid", "--srcdict", str(dictionary), "--destdir", str(binary)]
         languages = ["--source-lang", "source", "--target-lang", "target", "--joined-dictionary"]
-        _prepare([python, "-m", "fairseq_cli.preprocess", *files, *languages], race)
+        _prepare([python, runner, "fairseq_cli.preprocess", *files, *languages], race)
     flags = ["--share-all-embeddings", "--no-save", "--disable-validation"]
     flags += ["--cpu"] * (race.device == "cpu") + ["--bf16"] * (precision == "bf16")
-    command = python, "-m", "fairseq_cli.train", str(binary), *_options(_fairseq_options(race)), *flags
+    command = python, runner, "fairseq_cli.train", str(binary), *_options(_fairseq_options(race)), *flags
     return Contender("fairseq", precision, command, re.compile(r"\| INFO \| fairseq_cli.train \|"), FAIRSEQ_LOG)
 
 
