@@ -115,10 +115,10 @@ def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Rac
     imported = next((at for at, line in lines if contender.started.search(line)), None)
     found = [(at, contender.progress.search(line)) for at, line in lines]
     reports = [(at, int(match["update"]), float(match["speed"].replace(",", ""))) for at, match in found if match]
-    if imported is None or not reports or reports[-1][1] < race.last_update:
-        raise ValueError(f"its log does not tell of its imports and of {race.last_update} updates")
     # What a speed is of: the seconds since the line before.
     timed = [(now[0] - before[0], now[2]) for before, now in pairwise(reports) if now[1] > race.warm_up]
+    if imported is None or not timed or reports[-1][1] < race.last_update:
+        raise ValueError(f"its log does not tell of its imports and of {race.last_update} updates")
     facts = dict(match.groups() for _, line in lines if (match := FACT.match(line)))
     return Result(
         tokens_per_second=sum(seconds * speed for seconds, speed in timed) / sum(seconds for seconds, _ in timed),
