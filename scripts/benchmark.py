@@ -1,13 +1,34 @@
-"""Measure this machine: ours beside a peer, in one run, in turn.
+"""Measure this machine: ours beside its peers, in one run, in turn.
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
+        [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N]
 
-The peer is nn.Transformer with the weights of ours; that both compute the same is checked before anything is
-timed. It gets the allocator and the products that `choose_device` sets, which are the whole process's.
 A speed is the median of the rounds; a ratio that of each round's own, since machines drift, its range beside it.
-Memory of a GPU is its peak, in which the weights and optimizer states of both sides lie.
 
-B sentences  S source positions  T target positions  N positions of all sentences  D model width  V vocabulary
+train: each contender is a process of its own with the same text, vocabulary, shape, budget of a batch, threads
+and thresholds of glibc's malloc; its speed is that of its own log, in real target tokens, without padding.
+Ours, nn.Transformer and Hugging Face's Marian train on the same batches, the two latter in a loop written by
+hand, with the weights of ours: that their first loss is ours is checked. fairseq, eole, JoeyNMT and Sockeye
+make batches of their own, by their own commands. PyTorch's settings are its defaults, but for ours.
+
+decode: the peer is nn.Transformer with the weights of ours, greedy without a cache, in one process with ours
+and with the settings of `choose_device`; that both find the same words is checked.
+
+A peer other than nn.Transformer is measured if --peer names the Python of its environment, made on Python
+3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
+
+    huggingface  pip install torch numpy transformers
+    joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
+    eole         pip install torch eole==0.6.4 aiohttp
+    sockeye      pip install torch "numpy<2" pyyaml tensorboard sacrebleu portalocker
+                 pip install --no-deps sockeye==3.1.34
+    fairseq      pip install torch numpy==1.23.5 "cython<3" "setuptools<81" wheel hydra-core==1.0.7 \\
+                     omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
+                 PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
+
+omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmark_fairseq.py lets through.
+
+B sentences  S source positions  T target positions  D model width  V vocabulary
 """
 
 import argparse
@@ -19,38 +40,36 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
+from benchmark_data import nn_transformer_weights, random_rows
+from benchmark_plain import NnTransformer
+from benchmark_process import Race
+from benchmark_train import PEERS, measure_training
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import Optimizer
 
 from transformer_mt import cli
 from transformer_mt.config import ModelConfig, TrainingConfig
-from transformer_mt.data.batching import Batch, collate, epoch_batches
+from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.device import Device, choose_device
 from transformer_mt.evaluate import write_json
-from transformer_mt.models.attention import causal_mask
-from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.training.loop import one_update
-from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.
 SHAPES = {
-    "tiny": (ModelConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=32, num_heads=2), 50),
+    "tiny": (ModelConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=32, num_heads=2), 500),
     "small": (ModelConfig(encoder_layers=3, decoder_layers=3, d_model=256, ffn_dim=1024, num_heads=4), 8000),
-    "base": (ModelConfig(), 32000),
+    "base": (ModelConfig(), 8000),
+    "base32k": (ModelConfig(), 32000),
+    "big": (ModelConfig(d_model=1024, ffn_dim=4096, num_heads=16), 32000),
 }
-NUM_PAIRS = 50_000
 BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_LENGTH = 4, 0.6, 10
 
 Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done
@@ -58,73 +77,27 @@ Works = dict[str, Work]  # by name; the peer of `ours, x` is `peer, x`
 Results = dict[str, dict[str, Any]]
 
 
-class Peer(nn.Module):
-    """nn.Transformer made the same function as ours: tied embeddings, our positions, no norms at the ends."""
-
-    def __init__(self, ours: Transformer, config: ModelConfig) -> None:
-        super().__init__()
-        layers = (config.encoder_layers, config.decoder_layers, config.ffn_dim, config.dropout)
-        self.transformer = nn.Transformer(config.d_model, config.num_heads, *layers, batch_first=True)
-        self.transformer.encoder.norm = self.transformer.decoder.norm = None
-        self.transformer.encoder.use_nested_tensor = False  # it warns that it is a prototype
-        for module in self.transformer.modules():  # no dropout on attention weights and inside of the feed-forward
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0
-            elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                module.dropout.p = 0.0
-        self.embedding = nn.Embedding(*ours.output_VD.shape)
-        self.dropout, self.scale = nn.Dropout(config.dropout), config.d_model**0.5
-        self.positions_TD = nn.Buffer(sinusoidal(config.max_positions, config.d_model))
-        # The parameters of both stand in the same order, and keys, queries and values in the same rows.
-        theirs = [*self.transformer.parameters(), self.embedding.weight]
-        for parameter, value in zip(theirs, ours.parameters(), strict=True):
-            parameter.data.copy_(value.data)
-
-    def encode(self, source_BS: Tensor) -> Tensor:
-        return self.transformer.encoder(self._embed(source_BS), src_key_padding_mask=source_BS == PAD)
-
-    def decode(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        """Features BTD. A padded target stands after all real ones: the causal mask hides it."""
-        x_BTD, padding_BS = self._embed(decoder_input_BT), source_BS == PAD
-        future_TT = ~causal_mask(x_BTD.shape[1], x_BTD.device)
-        return self.transformer.decoder(x_BTD, memory_BSD, future_TT, None, None, padding_BS, tgt_is_causal=True)
-
-    @torch.inference_mode()
-    def greedy(self, source_BS: Tensor, max_length: list[int]) -> list[list[int]]:
-        """Translations, EOS included, as written by hand: without a cache, each step reads the prefix again."""
-        memory_BSD = self.encode(source_BS)
-        last_B = torch.tensor(max_length, device=source_BS.device)
-        tokens_BT = torch.full((len(max_length), 1), BOS, device=source_BS.device)
-        for length in range(1, max(max_length) + 1):
-            features_BD = self.decode(tokens_BT, memory_BSD, source_BS)[:, -1]
-            logits_BV = F.linear(features_BD, self.embedding.weight)
-            logits_BV[:, [PAD, BOS]] = -torch.inf
-            token_B = logits_BV.argmax(dim=-1).masked_fill(last_B == length, EOS)
-            tokens_BT = torch.cat([tokens_BT, token_B[:, None]], dim=1)
-            if (tokens_BT == EOS).any(dim=1).all():
-                break
-        return [tokens[1 : tokens.index(EOS) + 1] for tokens in tokens_BT.tolist()]
-
-    def _embed(self, tokens_BT: Tensor) -> Tensor:
-        return self.dropout(self.embedding(tokens_BT) * self.scale + self.positions_TD[: tokens_BT.shape[1]])
+@torch.inference_mode()
+def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -> list[list[int]]:
+    """Translations, EOS included, as written by hand: without a cache, each step reads the prefix again."""
+    memory_BSD = peer.encode(source_BS)
+    last_B = torch.tensor(max_length, device=source_BS.device)
+    tokens_BT = torch.full((len(max_length), 1), BOS, device=source_BS.device)
+    for length in range(1, max(max_length) + 1):
+        features_BD = peer.decode(tokens_BT, memory_BSD, source_BS)[:, -1]
+        logits_BV = F.linear(features_BD, peer.embedding.weight)
+        logits_BV[:, [PAD, BOS]] = -torch.inf
+        token_B = logits_BV.argmax(dim=-1).masked_fill(last_B == length, EOS)
+        tokens_BT = torch.cat([tokens_BT, token_B[:, None]], dim=1)
+        if (tokens_BT == EOS).any(dim=1).all():
+            break
+    return [tokens[1 : tokens.index(EOS) + 1] for tokens in tokens_BT.tolist()]
 
 
-def peer_update(peer: Peer, optimizer: Optimizer, batch: Batch, settings: TrainingConfig, device: Device) -> Tensor:
-    """What `one_update` does with one batch; the loss in nats a target token."""
-    batch = batch.to(device.torch_device)
-    with device.autocast():
-        memory_BSD = peer.encode(batch.source_BS)
-        features_ND = peer.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS).flatten(0, 1)
-        logits_NV, labels_N = F.linear(features_ND, peer.embedding.weight), batch.labels_BT.flatten()
-        loss = F.cross_entropy(logits_NV, labels_N, ignore_index=PAD, label_smoothing=settings.label_smoothing)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
-
-
-def benchmark_data(corpus: EncodedCorpus, tokens_per_batch: int) -> Works:
-    """An epoch: the order of its pairs, and its batches."""
+def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> Works:
+    """An epoch of random words: the order of its pairs, and its batches."""
+    write_encoded(directory, random_rows(vocab_size), vocab_size, vocab_size)
+    corpus = EncodedCorpus.load(directory)
 
     def work() -> dict[str, int]:
         order = epoch_batches(corpus, tokens_per_batch, seed=1, epoch=0)
@@ -133,42 +106,15 @@ def benchmark_data(corpus: EncodedCorpus, tokens_per_batch: int) -> Works:
     return {"ours": work}
 
 
-def benchmark_train(config: ModelConfig, vocab_size: int, batches: list[Batch], devices: dict[str, Device]) -> Works:
-    """Whole updates on the same few batches each round, in each precision; padding is no target token."""
-    torch.manual_seed(1)
-    settings, fp32 = TrainingConfig(peak_lr=1e-4), devices["fp32"]
-    ours = Transformer(config, vocab_size, vocab_size).to(fp32.torch_device)
-    peer = Peer(ours, config).to(fp32.torch_device)
-    our_optimizer, peer_optimizer = build_optimizer(ours, settings), build_optimizer(peer, settings)
-
-    def our_update(batch: Batch, device: Device) -> Tensor:
-        update = one_update(ours, our_optimizer, [batch], settings, device)
-        return update.smoothed / update.num_labels
-
-    def their_update(batch: Batch, device: Device) -> Tensor:
-        return peer_update(peer, peer_optimizer, batch, settings, device)
-
-    def work(update: Callable[[Batch, Device], Tensor], device: Device) -> dict[str, int]:
-        for batch in batches:
-            update(batch, device)
-        return {"target tokens": sum(batch.num_labels for batch in batches)}
-
-    both = nn.ModuleList([ours, peer]).eval()  # without dropout
-    for batch in batches[:2]:  # the second loss shows whether the first updates were the same
-        torch.testing.assert_close(our_update(batch, fp32), their_update(batch, fp32), rtol=0.0, atol=1e-4)
-    both.train()
-    sides = {"ours": our_update, "peer": their_update}
-    runs = product(devices.items(), sides.items())
-    return {f"{side}, {precision}": partial(work, update, device) for (precision, device), (side, update) in runs}
-
-
 def benchmark_decode(config: ModelConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
     """One batch of random sentences, in fp32 as Translator has it."""
     torch.manual_seed(1)
     ours = Transformer(config, vocab_size, vocab_size).to(device.torch_device).eval()
     # Tied embeddings make a fresh model repeat itself, whatever its source; a last norm of random signs does not.
     nn.init.normal_(ours.get_parameter(f"decoder.{config.decoder_layers - 1}.around_feed_forward.norm.weight"))
-    peer = Peer(ours, config).to(device.torch_device).eval()
+    peer = NnTransformer(config.model_dump(), vocab_size)
+    peer.load_state_dict(nn_transformer_weights(ours, config, vocab_size))
+    peer.to(device.torch_device).eval()
     last_B1 = torch.randint(9, 20, (num_sentences, 1))
     source_BS = torch.randint(EOS + 1, vocab_size, (num_sentences, 20)).scatter(1, last_B1, EOS)
     source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
@@ -184,7 +130,7 @@ def benchmark_decode(config: ModelConfig, vocab_size: int, num_sentences: int, d
         found = search()
         return {"sentences": len(found), "output tokens": sum(map(len, found))}
 
-    their_greedy = partial(peer.greedy, source_BS, limits)
+    their_greedy = partial(peer_greedy, peer, source_BS, limits)
     assert our_greedy() == their_greedy(), "the peer finds other words"
     searches: dict[str, Callable[[], list[list[int]]]]
     searches = {"ours, greedy": our_greedy, "peer, greedy": their_greedy, f"ours, beam {BEAM_SIZE}": our_beam}
@@ -216,17 +162,6 @@ def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
     return results
 
 
-def synthetic_corpus(directory: Path, vocab_size: int) -> EncodedCorpus:
-    """Random words, seeded; lengths log-normal, 27 pieces in the mean, a target about as long as its source."""
-    random = np.random.default_rng(1)
-    log_lengths = random.normal(3.1, 0.6, (NUM_PAIRS, 1)) + random.normal(0.0, 0.15, (NUM_PAIRS, 2))
-    lengths = np.exp(log_lengths).clip(1, 150).astype(int).tolist()
-    words = random.integers(EOS + 1, vocab_size, NUM_PAIRS + 150).tolist()
-    rows = (([*words[i : i + s], EOS], [*words[i : i + t], EOS]) for i, (s, t) in enumerate(lengths))
-    write_encoded(directory / "train", rows, vocab_size, vocab_size)
-    return EncodedCorpus.load(directory / "train")
-
-
 def processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
@@ -234,8 +169,7 @@ def processor() -> str:
     return f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
 
 
-def print_results(benchmark: str, results: Results) -> None:
-    print(benchmark)
+def print_results(results: Results) -> None:
     for name, result in results.items():
         speeds = ", ".join(f"{speed:,.0f} {unit}/s" for unit, speed in result["per_second"].items())
         ratios = result.get("ratios")
@@ -244,38 +178,64 @@ def print_results(benchmark: str, results: Results) -> None:
         print(f"  {name:14} {speeds:42} {ratio:32} {memory}".rstrip())
 
 
-def measure(names: Sequence[str], shape: str, rounds: int, threads: int) -> dict[str, Any]:
-    """Print conditions and results as they come; all of it, for JSON."""
-    devices = {"fp32": choose_device("auto", "fp32", threads)}
-    if (best := choose_device("auto", "auto", threads)).dtype == torch.bfloat16:
-        devices["bf16"] = best
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Print conditions and results as they come; all of it, for JSON. Raises PeerError, CorpusError, TokenizerError."""
+    fp32 = choose_device("auto", "fp32", arguments.threads)
+    best = choose_device("auto", "auto", arguments.threads)
     on_gpu = best.torch_device.type == "cuda"
-    tokens_per_batch, num_updates, num_sentences = (25_000, 20, 256) if on_gpu else (4096, 3, 48)
-    config, vocab_size = SHAPES[shape]
+    config, vocab_size = SHAPES[arguments.shape]
+    training = TrainingConfig(tokens_per_batch=25_000 if on_gpu else 4096)
     report: dict[str, Any] = {
         "processor": processor(),
-        "devices": "; ".join(device.description for device in devices.values()) + f"; torch {torch.__version__}",
-        "peer": "nn.Transformer, greedy without a cache; allocator and products are set for the whole process",
-        "model": f"{shape}: {config}, vocabulary {vocab_size}",
-        "rounds": f"{rounds} of {NUM_PAIRS} pairs of data; {num_updates} updates of at most {tokens_per_batch} "
-        f"positions on the longer side; {num_sentences} sentences of 10 to 20 ids, {MAX_EXTRA_LENGTH} more allowed",
+        "device": f"{best.description}; torch {torch.__version__}",
+        "model": f"{arguments.shape}: {config}, vocabulary {vocab_size}",
+        "rounds": arguments.rounds,
     }
     print(*(f"{key}: {value}" for key, value in report.items()), sep="\n")
-    with tempfile.TemporaryDirectory() as directory:
-        corpus = synthetic_corpus(Path(directory), vocab_size)
-        order = epoch_batches(corpus, tokens_per_batch, seed=1, epoch=0)[:num_updates]
-        batches = [collate(corpus, pairs) for pairs in order]
-        benchmarks: dict[str, Callable[[], Works]] = {
-            "data": lambda: benchmark_data(corpus, tokens_per_batch),
-            "train": lambda: benchmark_train(config, vocab_size, batches, devices),
-            "decode": lambda: benchmark_decode(config, vocab_size, num_sentences, devices["fp32"]),
-        }
-        for name in names:
-            report[name] = compete(benchmarks[name](), rounds, on_gpu)
-            print_results(name, report[name])
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for name in arguments.names or ["data", "train", "decode"]:
+            print(name)
+            if name == "train":
+                race = race_of(arguments, training, best, directory)
+                precisions = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
+                report[name] = measure_training(
+                    race, arguments.text, precisions, dict(arguments.peer), arguments.rounds
+                )
+                continue
+            if name == "data":
+                works = benchmark_data(directory / "random", vocab_size, training.tokens_per_batch)
+            else:
+                works = benchmark_decode(config, vocab_size, 256 if on_gpu else 48, fp32)
+            report[name] = compete(works, arguments.rounds, on_gpu)
+            print_results(report[name])
     report["peak_rss_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory of the process: {report['peak_rss_megabytes']:,.0f} MB")
     return report
+
+
+def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: Device, directory: Path) -> Race:
+    """Fewer updates of a large model where they take seconds."""
+    config, vocab_size = SHAPES[arguments.shape]
+    device_name = device.torch_device.type
+    warm_up, updates = (2, 6) if device_name == "cpu" and config.d_model >= 512 else (5, 25)
+    return Race(
+        directory=directory / "race",
+        model=config,
+        training=training,
+        vocab_size=vocab_size,
+        warm_up=arguments.warm_up or warm_up,
+        updates=arguments.updates or updates,
+        threads=arguments.threads or os.cpu_count() or 1,
+        device=device_name,
+    )
+
+
+def peer(text: str) -> tuple[str, str]:
+    """NAME=PYTHON as a pair; the path absolute, and a link as it is: a virtual environment's Python is one."""
+    name, _, python = text.partition("=")
+    if name not in PEERS or not Path(python).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: give NAME=PYTHON, NAME of {', '.join(PEERS)}, PYTHON a file")
+    return name, str(Path(python).absolute())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -284,12 +244,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", choices=SHAPES, default="small", help="of the model")
     parser.add_argument("--rounds", metavar="N", type=int, default=3)
     parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0 takes one a core")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write here too, with the seconds of each round")
+    parser.add_argument(
+        "--text", metavar=("SOURCE", "TARGET"), type=Path, nargs=2, default=(), help="to train on; else random words"
+    )
+    parser.add_argument("--peer", metavar="NAME=PYTHON", type=peer, action="append", default=[], help=" ".join(PEERS))
+    parser.add_argument("--warm-up", metavar="N", type=int, default=0, help="untimed updates; 0 chooses by the shape")
+    parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed ones, likewise")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write here too, with all of each round")
     arguments = parser.parse_args(argv)
-    names = arguments.names or ["data", "train", "decode"]
-    if not {*names} <= {"data", "train", "decode"} or arguments.rounds < 1 or arguments.threads < 0:
-        parser.error("name data, train or decode; --rounds is at least 1, --threads at least 0")
-    report = measure(names, arguments.shape, arguments.rounds, arguments.threads)
+    numbers = arguments.threads, arguments.warm_up, arguments.updates
+    if not {*arguments.names} <= {"data", "train", "decode"} or arguments.rounds < 1 or min(numbers) < 0:
+        parser.error("name data, train or decode; --rounds is at least 1, the other numbers at least 0")
+    report = measure(arguments)
     if arguments.json is not None:
         write_json(arguments.json, report)
     return 0

@@ -1,0 +1,25 @@
+"""Run a module of fairseq 0.12 on Python 3.11, which refuses what fairseq and its hydra have: dataclasses as defaults.
+
+PYTHON benchmark_fairseq.py fairseq_cli.train OPTIONS
+"""
+
+import dataclasses
+import runpy
+import sys
+
+get_field = dataclasses._get_field  # type: ignore[attr-defined]
+
+
+def get_field_of_python_310(cls, name, *others):  # type: ignore[no-untyped-def]
+    """3.11 takes what has no hash for mutable, and refuses it as a default."""
+    default = getattr(cls, name, None)
+    default = getattr(default, "default", default)
+    if dataclasses.is_dataclass(default) and type(default).__hash__ is None:
+        type(default).__hash__ = object.__hash__
+    return get_field(cls, name, *others)
+
+
+if __name__ == "__main__":
+    dataclasses._get_field = get_field_of_python_310  # type: ignore[attr-defined]
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,32 @@
+"""How a loop of updates tells its speed to the training benchmark."""
+
+import time
+
+import torch
+
+
+class Pace:
+    """Prints a line after the first update, after the warm-up and after the last one."""
+
+    def __init__(self, warm_up: int, updates: int, device: torch.device) -> None:
+        self.reported = {1, warm_up, warm_up + updates}
+        self.on_gpu = device.type == "cuda"
+        self.update, self.tokens, self.since = 0, 0, time.perf_counter()
+
+    def updated(self, target_tokens: int) -> None:
+        """One more, of so many real target tokens."""
+        self.update += 1
+        self.tokens += target_tokens
+        if self.update not in self.reported:
+            return
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        print(f"update {self.update}: {self.tokens / (now - self.since):.1f} target tokens/s", flush=True)
+        self.tokens, self.since = 0, time.perf_counter()
+
+    def finish(self, first_loss: float) -> None:
+        """Say the rest."""
+        if self.on_gpu:
+            print(f"GPU megabytes: {torch.cuda.max_memory_allocated() / 1e6:.0f}")
+        print(f"first loss: {first_loss:.6f}", flush=True)
