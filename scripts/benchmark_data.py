@@ -5,7 +5,7 @@ B sentences  S source positions  T target positions  V vocabulary
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer_mt.config import CorpusConfig, FilePair, ModelConfig, TokenizerConfig
-from transformer_mt.data.batching import Position, training_batches
+from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.corpus import open_pairs
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
@@ -91,10 +91,10 @@ def nn_transformer_weights(ours: Transformer, config: ModelConfig, vocab_size: i
 def padded_batches(corpus: EncodedCorpus, race: Race) -> list[list[Tensor]]:
     """Source BS, decoder input BT and labels BT of the batches that ours trains on, in order."""
     training = race.training
-    order = training_batches(corpus, training.tokens_per_batch, training.seed, Position())
+    epochs = (epoch_batches(corpus, training.tokens_per_batch, training.seed, epoch) for epoch in count())
     batches = []
-    for batch, _ in islice(order, race.last_update):
-        source_BS, labels_BT = (_padded(side, batch.pairs_B.tolist()) for side in (corpus.source, corpus.target))
+    for pairs in islice(chain.from_iterable(epochs), race.last_update):
+        source_BS, labels_BT = (_padded(side, pairs.tolist()) for side in (corpus.source, corpus.target))
         shifted_BT = labels_BT.roll(1, dims=1)
         decoder_input_BT = shifted_BT.masked_fill(shifted_BT == EOS, PAD)
         decoder_input_BT[:, 0] = BOS

@@ -5,18 +5,21 @@ python benchmark_ours.py DIRECTORY fp32|bf16
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from benchmark_pace import Pace
 
 from transformer_mt.config import ModelConfig, TrainingConfig
-from transformer_mt.data.batching import Position, training_batches
 from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loading import Loader, Position
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.training.optimization import build_optimizer, learning_rate
-from transformer_mt.training.update import batch_loss, one_update, set_learning_rate
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.update import batch_loss, one_update
 from transformer_mt.weights import load_weights
 
 
@@ -25,20 +28,23 @@ def train(directory: Path, precision: str) -> None:
     race = json.loads((directory / "race.json").read_text(encoding="utf-8"))
     settings = TrainingConfig.model_validate(race["training"])
     device = choose_device(race["device"], precision, race["threads"])
-    model = Transformer(ModelConfig.model_validate(race["model"]), race["vocab_size"], race["vocab_size"])
+    config = ModelConfig.model_validate(race["model"])
+    model = Transformer(config, race["vocab_size"], race["vocab_size"])
     load_weights(model, directory / "ours.safetensors")
-    model.to(device.torch_device).train()
-    optimizer = build_optimizer(model, settings)
+    layout = choose_layout(settings, config.attention_dropout, device)
+    learner = new_learner(model.train(), settings, layout, device, Ranks())
     corpus = EncodedCorpus.load(directory / "corpus")
-    batches = training_batches(corpus, settings.tokens_per_batch, settings.seed, Position())
+    loader = Loader(corpus, settings.tokens_per_batch, 0, settings.seed, layout)
+    updates = loader.updates(Position())
     pace = Pace(race["warm_up"], race["updates"], device.torch_device)
     for step in range(1, race["warm_up"] + race["updates"] + 1):
-        batch, _ = next(batches)
-        set_learning_rate(optimizer, learning_rate(step, settings))
-        pace.updated(one_update(model, optimizer, [batch], settings, device).num_labels)
+        batches = [loader.batch(pairs, step, 0) for pairs in next(updates)[0]]
+        update = one_update(learner, batches, learning_rate(step, settings), step, settings, Ranks())
+        pace.updated(update.num_labels)
     load_weights(model, directory / "ours.safetensors")
     fp32 = choose_device(race["device"], "fp32", race["threads"])
-    first, _ = next(training_batches(corpus, settings.tokens_per_batch, settings.seed, Position()))
+    padded = replace(loader, layout="padded")
+    first = padded.batch(padded.order(0)[0], 1, 0)
     with torch.no_grad():
         sums = batch_loss(model.eval(), first.to(fp32.torch_device), settings.label_smoothing, fp32)
     pace.finish(sums.smoothed.item() / first.num_labels)

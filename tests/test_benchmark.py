@@ -20,12 +20,13 @@ from benchmark_trainers import TRAINERS
 from conftest import TINY
 
 from transformer_mt.config import ModelConfig, TrainingConfig
-from transformer_mt.data.batching import Position, training_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.loading import Loader, Position
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
 from transformer_mt.models import dropout
-from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learner import new_learner
 from transformer_mt.training.update import one_update
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -62,15 +63,20 @@ def both(tiny_model):
     return build
 
 
+def our_batches(corpus, race):
+    """Those of the first updates."""
+    loader = Loader(corpus, race.training.tokens_per_batch, 0, race.training.seed)
+    return (loader.batch(update[0], 1, 0) for update, _ in loader.updates(Position()))
+
+
 def losses(ours, peer, corpus, race, rate):
     """Ours before each of our updates, and theirs before each of theirs, on the same batches."""
     settings = race.training
-    our_optimizer, peer_optimizer = build_optimizer(ours, settings), adam(peer)
-    for group in our_optimizer.param_groups + peer_optimizer.param_groups:
+    learner, peer_optimizer = new_learner(ours, settings, "padded", FP32, Ranks()), adam(peer)
+    for group in peer_optimizer.param_groups:
         group["lr"] = rate
-    order = training_batches(corpus, settings.tokens_per_batch, settings.seed, Position())
-    for (batch, _), padded in zip(order, padded_batches(corpus, race), strict=False):
-        update = one_update(ours, our_optimizer, [batch], settings, FP32)
+    for batch, padded in zip(our_batches(corpus, race), padded_batches(corpus, race), strict=False):
+        update = one_update(learner, [batch], rate, 1, settings, Ranks())
         loss = one_plain_update(peer, peer_optimizer, padded, settings.label_smoothing, CPU, "fp32")
         yield update.smoothed / update.num_labels, loss
 
@@ -119,11 +125,10 @@ def test_every_weight_has_its_place_in_marian(both):
 
 def test_peers_see_the_batches_of_ours(corpus, race):
     """Padded: each row the pair's labels, and what is known before each of them."""
-    settings = race.training
-    order = training_batches(corpus, settings.tokens_per_batch, settings.seed, Position())
     padded = padded_batches(corpus, race)
     assert len(padded) == race.last_update
-    for (batch, _), (source_BS, decoder_input_BT, labels_BT) in zip(islice(order, 4), padded, strict=True):
+    batches = islice(our_batches(corpus, race), 4)
+    for batch, (source_BS, decoder_input_BT, labels_BT) in zip(batches, padded, strict=True):
         assert int((labels_BT != PAD).sum()) == batch.num_labels
         for row, pair in enumerate(batch.pairs_B.tolist()):
             for side, ids in ((corpus.source, source_BS[row]), (corpus.target, labels_BT[row])):

@@ -22,12 +22,11 @@ from transformer_mt.data.loading import Layout, Loader
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
+from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
     checkpoint_path,
@@ -38,11 +37,11 @@ from transformer_mt.training.checkpoint import (
     point_best_at,
     saved_steps,
 )
-from transformer_mt.training.distributed import Ranks, all_ranks, shard
+from transformer_mt.training.distributed import Ranks, all_ranks
+from transformer_mt.training.learner import choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
-from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import BatchLoss, Learner, is_out_of_memory
+from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
@@ -129,7 +128,11 @@ def _train(
 ) -> int:
     """Likewise, from the checkpoint at `path` on, or from the beginning."""
     settings, tokenizer = config.training, validation.tokenizer
-    progress = load_progress(path) if path else Progress(layout=_layout(config, device))
+    progress = (
+        load_progress(path)
+        if path
+        else Progress(layout=choose_layout(settings, config.model.attention_dropout, device))
+    )
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
         say(f"{run_dir}: already trained, {progress.step} updates")
@@ -162,16 +165,6 @@ def _train(
     return signum
 
 
-def _layout(config: Config, device: Device) -> Layout:
-    """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
-    settings, on_gpu, is_bf16 = config.training, device.torch_device.type == "cuda", device.dtype == torch.bfloat16
-    if settings.layout == "packed" and on_gpu and not is_bf16:
-        raise ConfigError("training.layout=packed needs training.precision=bf16 on a GPU: its attention knows no fp32")
-    if settings.layout == "auto":
-        return "packed" if on_gpu and is_bf16 and not config.model.attention_dropout else "padded"
-    return settings.layout
-
-
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
     settings, sampler = config.training, None
     if settings.subword_sampling:
@@ -196,12 +189,7 @@ def _build(
     model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     if path is None and settings.initialise_from is not None:
         initialise_from(Path(settings.initialise_from), model, tokenizer.digest)
-    on_gpu = device.torch_device.type == "cuda"
-    compiled = on_gpu and layout == "packed" if settings.compile == "auto" else settings.compile
-    loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
-    if settings.sharding == "full":
-        shard(loss, model.units, ranks, device.torch_device)
-    learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+    learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest)
     return learner
