@@ -119,12 +119,12 @@ class TestChoose:
         assert "model: the moving average, updates 12\n" in capsys.readouterr().out
 
     def test_best_is_the_mean_of_the_best_few_wherever_they_are(self, experiment, tmp_path, capsys):
-        # The rate is so high that it soon gets worse.
+        # The rate is so high that it gets worse now and then.
         settings = ("training.metric=nll", "training.keep_best=3", "training.keep_last=2", "training.peak_lr=0.1")
-        run = train_tiny(experiment, tmp_path, *settings, "training.validate_every=1", "training.warmup_steps=1")
+        run = train_tiny(experiment, tmp_path, *settings, "training.validate_every=1")
         nll = {record["step"]: record["valid_nll"] for record in log_records(run) if "valid_nll" in record}
         best = sorted(nll, key=nll.__getitem__)[:3]
-        assert not set(best) <= set(saved_steps(run)[-2:])
+        assert best != sorted(best) and not set(best) <= set(saved_steps(run)[-2:])
         for wanted, chosen in [(1, best[:1]), (2, best[:2]), (3, best), (5, best)]:
             found = model_of(run, "choose=best", f"checkpoints={wanted}")
             for name, weight in found.items():

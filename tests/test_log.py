@@ -1,8 +1,10 @@
 import io
 import json
 import math
+import os
 import re
 import resource
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -245,13 +247,21 @@ def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
 
 
 def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
+    """Written by a thread, of which a kill leaves nothing."""
     pytest.importorskip("tensorboard")
-    with RunLog(tmp_path, BOARD, progress_at(0), Ranks()) as log:
-        log.update(progress_at(1), update(1))
-        log.update(progress_at(2), update(2))
-        [file] = (tmp_path / "tensorboard").iterdir()
-        written = file.stat().st_size
-    assert written == file.stat().st_size, "nothing was left to be written"
+    killed = f"""if True:
+        import os, pathlib, test_log
+        with test_log.RunLog(pathlib.Path({str(tmp_path)!r}), test_log.BOARD, test_log.Progress(), test_log.Ranks()) as log:
+            for step in (1, 2):
+                log.update(test_log.progress_at(step), test_log.update(step))
+            os._exit(9)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", killed], env=os.environ | {"PYTHONPATH": ":".join(sys.path)}, check=False
+    )
+    assert done.returncode == 9
+    [record] = records(tmp_path)
+    assert board_records(tmp_path).keys() == {(2, name) for name in record if name != "step"}
 
 
 def test_without_tensorboard_asking_for_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
