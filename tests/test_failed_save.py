@@ -32,7 +32,7 @@ def failing(monkeypatch):
             if progress.step in steps:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
             try:
-                real_save(run_dir, learner, progress, *others, **more)
+                return real_save(run_dir, learner, progress, *others, **more)
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
