@@ -75,7 +75,11 @@ def test_what_cannot_be_saved_is_not_the_best_for_the_next_may_be(experiment, tm
 
 def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_path, failing, capsys):
     failing(12)
-    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on"]
+    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on", "training.metric=nll"]
     assert cli.run(train_stage.main, arguments) == 2
-    assert "error: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "error: " in error
     assert saved_steps(tmp_path)[-1] == 10
+    # It would have been the best.
+    assert error.count("the best so far") == 3
+    assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
