@@ -1,6 +1,5 @@
 """What becomes of a run whose checkpoints cannot be saved: no file may be larger than some bytes, as on a full disk."""
 
-import os
 import resource
 
 import pytest
@@ -65,20 +64,22 @@ def test_to_go_on_goes_on(experiment, unbroken, tmp_path, failing, capsys, steps
     assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
 
 
-def test_when_the_best_cannot_be_saved_no_link_names_it(experiment, tmp_path, failing, capsys):
-    # With a vanishing rate the first validation, of update 4, stays the best.
+def test_what_cannot_be_saved_is_not_the_best_for_the_next_may_be(experiment, tmp_path, failing, capsys):
+    # With a vanishing rate the first validation, of update 4, would stay the best.
     failing(4)
     settings = ("training.on_failed_save=go_on", "training.peak_lr=1e-30", "training.validate_every=4")
-    run = train_tiny(experiment, tmp_path, *settings, "training.metric=nll")
-    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [4]
-    assert not os.path.lexists(run / "checkpoints" / "best")
-    train_tiny(experiment, tmp_path, *settings, "training.metric=nll", "training.max_steps=13")  # nor when it goes on
-    assert not os.path.lexists(run / "checkpoints" / "best")
+    run = train_tiny(experiment, tmp_path, *settings, "training.metric=nll", "training.keep_best=2")
+    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [8, 12]
+    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, 8)
 
 
 def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_path, failing, capsys):
     failing(12)
-    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on"]
+    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on", "training.metric=nll"]
     assert cli.run(train_stage.main, arguments) == 2
-    assert "error: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "error: " in error
     assert saved_steps(tmp_path)[-1] == 10
+    # It would have been the best.
+    assert error.count("the best so far") == 3
+    assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)

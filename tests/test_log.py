@@ -250,16 +250,15 @@ def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
     """Written by a thread, of which a kill leaves nothing."""
     pytest.importorskip("tensorboard")
     killed = f"""if True:
-        import os, pathlib, test_log
-        with test_log.RunLog(pathlib.Path({str(tmp_path)!r}), test_log.BOARD, test_log.Progress(), test_log.Ranks()) as log:
-            for step in (1, 2):
-                log.update(test_log.progress_at(step), test_log.update(step))
-            os._exit(9)
+        import os, pathlib
+        from test_log import *
+        RunLog._say = lambda *_: os._exit(9)  # as soon as the record is written
+        log = RunLog(pathlib.Path({str(tmp_path)!r}), BOARD, Progress(), Ranks())
+        for step in (1, 2):
+            log.update(progress_at(step), update(step))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", killed], env=os.environ | {"PYTHONPATH": ":".join(sys.path)}, check=False
-    )
-    assert done.returncode == 9
+    environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", killed], env=environment, check=False).returncode == 9
     [record] = records(tmp_path)
     assert board_records(tmp_path).keys() == {(2, name) for name in record if name != "step"}
 

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from transformer_mt.training import r_drop as module
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.training.r_drop import r_drop
+from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 
@@ -27,7 +28,7 @@ def draw(dtype):
     def normal(*shape):
         return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
 
-    return normal(N, D), normal(N, D), normal(V, D), torch.randint(V, (N,), generator=generator)
+    return normal(N, D), normal(N, D), normal(V, D), torch.randint(PAD + 1, V, (N,), generator=generator)
 
 
 @pytest.fixture
