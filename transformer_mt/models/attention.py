@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.rows import RowMask, attention_over_rows
 from transformer_mt.vocabulary import PAD
 
 
@@ -142,19 +143,23 @@ class MultiHeadAttention(nn.Module):
         query_BHTK: Tensor,
         key_BHSK: Tensor,
         value_BHSK: Tensor,
-        mask: Tensor | Segments,
+        mask: Tensor | Segments | RowMask,
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """What each query reads, heads joined and mapped back to the model width; BTD.
 
-        The weights BHTS are appended to `record`, if there is one. With segments for a mask, queries, keys and
-        values are packed: HNK, and so is the output: ND. Weights are not dropped out then, nor recorded.
+        The weights BHTS are appended to `record`, if there is one. With segments or rows for a mask, queries,
+        keys and values are packed: HNK, and so is the output: ND. Weights are not dropped out then, nor recorded.
         """
-        if isinstance(mask, Segments):
+        if isinstance(mask, Segments | RowMask):
             assert record is None, "packed attention never has its weights at hand"
             assert not (self.training and self.dropout.probability), "dropout of the weights needs padded rows"
             query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_BHTK, key_BHSK, value_BHSK))
-            mixed_BHTK = variable_length_attention(query_NHK, key_MHK, value_MHK, mask).transpose(0, 1)
+            if isinstance(mask, RowMask):
+                mixed_NHK = attention_over_rows(query_NHK, key_MHK, value_MHK, mask)
+            else:
+                mixed_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, mask)
+            mixed_BHTK = mixed_NHK.transpose(0, 1)
         elif query_BHTK.is_cuda and record is None:
             dropout = self.dropout.probability if self.training else 0.0
             mixed_BHTK = F.scaled_dot_product_attention(

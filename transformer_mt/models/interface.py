@@ -10,7 +10,7 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.layout import Packed, Unpadded
 
 
 class DecoderState(ABC):
@@ -29,7 +29,7 @@ class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
 
     @abstractmethod
-    def features(self, source: Tensor | Packed, decoder_input: Tensor | Packed) -> Tensor:
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD, or packed ND.
 
         Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other.

@@ -1,4 +1,4 @@
-"""How sentences lie in a tensor: in padded rows, or packed end to end.
+"""How sentences lie in a tensor: in padded rows, packed end to end, or in rows whose padding is left out.
 
 Linear layers, norms and dropout do not care; position encodings and attention ask here.
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from transformer_mt.models import rows
 from transformer_mt.models.attention import Segments, causal_mask, padding_mask
+from transformer_mt.models.rows import RowMask, Rows
+from transformer_mt.vocabulary import PAD
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Padded:
         """Each word may see itself and what is before it; TT."""
         return causal_mask(self.tokens.shape[1], self.tokens.device)
 
-    def across(self, source: "Padded | Packed") -> Tensor:
+    def across(self, source: "Layout") -> Tensor:
         """Each word may see all of the source sentence; B11S."""
         assert isinstance(source, Padded), "source and target lie in one way"
         return source.everywhere()
@@ -69,15 +72,48 @@ class Packed:
         """Each word may see itself and what is before it."""
         return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=True)
 
-    def across(self, source: "Padded | Packed") -> Segments:
+    def across(self, source: "Layout") -> Segments:
         """Each word may see all of the source sentence."""
         assert isinstance(source, Packed), "source and target lie in one way"
         return Segments(self.offsets, source.offsets, self.max_length, source.max_length, causal=False)
 
 
-Layout = Padded | Packed
+@dataclass(frozen=True)
+class Unpadded:
+    """Padded rows without their padding, end to end; attention alone puts it back. For training on CPUs."""
+
+    tokens: Tensor
+    """int64 N."""
+    rows: Rows
+
+    def encodings(self, positions_TD: Tensor) -> Tensor:
+        """What is added to the embeddings; ND."""
+        length = self.rows.padding_BT.shape[1]
+        assert length <= len(positions_TD), "longer than model.max_positions"
+        return positions_TD[self.rows.place_N % length]
+
+    def everywhere(self) -> RowMask:
+        """Each word may see all of its sentence."""
+        return rows.everywhere(self.rows, self.rows)
+
+    def backwards(self) -> RowMask:
+        """Each word may see itself and what is before it."""
+        return rows.backwards(self.rows)
+
+    def across(self, source: "Layout") -> RowMask:
+        """Each word may see all of the source sentence."""
+        assert isinstance(source, Unpadded), "source and target lie in one way"
+        return rows.everywhere(self.rows, source.rows)
 
 
-def laid_out(sentences: Tensor | Packed) -> Layout:
+def unpadded(tokens_BT: Tensor) -> Unpadded:
+    """Without the padding of these rows."""
+    return Unpadded(tokens_BT[tokens_BT != PAD], Rows.of(tokens_BT))
+
+
+Layout = Padded | Packed | Unpadded
+
+
+def laid_out(sentences: "Tensor | Packed | Unpadded") -> Layout:
     """Ids alone, BT, are padded rows."""
-    return sentences if isinstance(sentences, Packed) else Padded(sentences)
+    return Padded(sentences) if isinstance(sentences, Tensor) else sentences

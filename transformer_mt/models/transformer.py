@@ -17,8 +17,9 @@ from transformer_mt.config import ModelConfig
 from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Layout, Packed, Padded, laid_out
+from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
 from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.rows import RowMask
 
 SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
 
@@ -65,7 +66,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor | Segments, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Tensor | Segments | RowMask, record: list[Tensor] | None = None) -> Tensor:
         def self_attention(x_BSD: Tensor) -> Tensor:
             return self.attention.attend(*self.attention.project(x_BSD), mask, record)
 
@@ -80,7 +81,7 @@ class Memory:
 
     key_BHSK: Tensor
     value_BHSK: Tensor
-    mask: Tensor | Segments
+    mask: Tensor | Segments | RowMask
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        mask: Tensor | Segments,
+        mask: Tensor | Segments | RowMask,
         memory: Memory,
         cache: Cache | None = None,
         self_record: list[Tensor] | None = None,
@@ -217,7 +218,7 @@ class Transformer(Seq2Seq):
         self.positions_TD: Tensor
         self.register_buffer("positions_TD", sinusoidal(config.max_positions, config.d_model), persistent=False)
 
-    def features(self, source: Tensor | Packed, decoder_input: Tensor | Packed) -> Tensor:
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         sources, targets = laid_out(source), laid_out(decoder_input)
         return self._decode(targets, self._encode(sources), sources)
 

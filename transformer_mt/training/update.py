@@ -16,6 +16,7 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.device import Device
 from transformer_mt.errors import TrainingError
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.layout import unpadded
 from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.vocabulary import PAD
 
@@ -54,11 +55,11 @@ def one_update(
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of a batch's real target tokens; PAD has none."""
+    target = unpadded(batch.decoder_input_BT)
     with device.autocast():
-        features_BTD = model.features(batch.source_BS, batch.decoder_input_BT)
-    real_BT = batch.labels_BT != PAD
-    features_ND = features_BTD[real_BT].to(device.dtype)
-    return label_smoothed(features_ND, model.output_VD, batch.labels_BT[real_BT], smoothing)
+        features_ND = model.features(unpadded(batch.source_BS), target).to(device.dtype)
+    labels_N = batch.labels_BT[batch.decoder_input_BT != PAD]
+    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
