@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.linear import Linear, linear
 from transformer_mt.models.rows import RowMask, attention_over_rows
 from transformer_mt.vocabulary import PAD
 
@@ -106,8 +107,8 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.num_heads = d_model, num_heads
         self.dropout = Dropout(dropout)
         # Rows: queries, keys, values. One matrix, so that self-attention is one product.
-        self.in_projection = nn.Linear(d_model, 3 * d_model)
-        self.out_projection = nn.Linear(d_model, d_model)
+        self.in_projection = Linear(d_model, 3 * d_model)
+        self.out_projection = Linear(d_model, d_model)
         for block_DD in self.in_projection.weight.chunk(3):
             nn.init.xavier_uniform_(block_DD)
         nn.init.xavier_uniform_(self.out_projection.weight)
@@ -122,11 +123,11 @@ class MultiHeadAttention(nn.Module):
     def project_query(self, x_BTD: Tensor) -> Tensor:
         """Queries alone; BHTK."""
         rows = slice(self.d_model)
-        return self._split_heads(F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
+        return self._split_heads(linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
 
     def project_memory(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values alone; each BHSK."""
-        return self.split_memory(F.linear(memory_BSD, *self.memory_projection()))
+        return self.split_memory(linear(memory_BSD, *self.memory_projection()))
 
     def memory_projection(self) -> tuple[Tensor, Tensor]:
         """The weight and the bias that keys and values are made with."""
@@ -184,5 +185,5 @@ def project_memories(attentions: Sequence[MultiHeadAttention], memory: Tensor) -
     CPUs are 5 to 20 % slower at it than at one product after the other.
     """
     weights, biases = zip(*(attention.memory_projection() for attention in attentions), strict=True)
-    parts = F.linear(memory, torch.cat(weights), torch.cat(biases)).chunk(len(attentions), dim=-1)
+    parts = linear(memory, torch.cat(weights), torch.cat(biases)).chunk(len(attentions), dim=-1)
     return [attention.split_memory(part) for attention, part in zip(attentions, parts, strict=True)]

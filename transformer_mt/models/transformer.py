@@ -18,6 +18,7 @@ from transformer_mt.models.attention import MultiHeadAttention, Segments, paddin
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
+from transformer_mt.models.linear import Linear
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.rows import RowMask
 
@@ -46,14 +47,14 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(config.d_model, config.ffn_dim)
-        self.outer = nn.Linear(config.ffn_dim, config.d_model)
+        self.inner = Linear(config.d_model, config.ffn_dim)
+        self.outer = Linear(config.ffn_dim, config.d_model)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD)))
+        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD), inplace=True))
         return output_BTD
 
 
