@@ -35,10 +35,11 @@ class Residual(nn.Module):
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        # In bf16 only products are bf16. A sum of two types is slow on CPUs: hence the type is changed before it.
         if self.pre_norm:
-            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD)))
+            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD))).to(x_BTD.dtype)
         else:
-            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)))
+            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)).to(x_BTD.dtype))
         return y_BTD
 
 
