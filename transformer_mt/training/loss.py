@@ -15,8 +15,10 @@ from torch.nn import functional as F
 
 from transformer_mt.vocabulary import PAD
 
-CHUNK_LOGITS = 16_000_000  # so many logits at a time: 64 MB in fp32
-CHUNK_LOGITS_CUDA = 128_000_000  # 256 MB in bf16: fewer launches, and fewer passes over the output's gradient
+# So many tokens at a time. Fewer logits stay nearer to the processor; fewer chunks each add to the whole gradient
+# of the output matrix, VD, which is no less than the logits where a chunk has D tokens.
+CHUNK_TOKENS, CHUNK_TOKENS_CUDA = 512, 4096
+CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # at most: 64 MB in fp32, 256 MB in bf16
 
 
 class LossSums(NamedTuple):
@@ -40,8 +42,9 @@ def label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smo
     """
     if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
         features_ND, output_VD = features_ND.detach(), output_VD.detach()
-    chunk = max(1, (CHUNK_LOGITS_CUDA if features_ND.is_cuda else CHUNK_LOGITS) // len(output_VD))
+    chunk = min(CHUNK_TOKENS, max(1, CHUNK_LOGITS // len(output_VD)))
     if features_ND.is_cuda:
+        chunk = min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD)))
         features_ND, labels_N = in_whole_chunks(features_ND, labels_N, chunk)
     smoothed, nll = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         features_ND, output_VD, labels_N, smoothing, chunk
