@@ -32,8 +32,14 @@ class Seq2Seq(nn.Module, ABC):
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD, or packed ND.
 
-        Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other.
+        Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other; or
+        both unpadded, if the model takes that.
         """
+
+    @property
+    def takes_unpadded(self) -> bool:
+        """Whether `features` can leave out the padding of rows."""
+        return False
 
     @property
     @abstractmethod

@@ -200,7 +200,7 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
-        self.d_model = config.d_model
+        self.d_model, self.attention_dropout = config.d_model, config.attention_dropout
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -223,6 +223,10 @@ class Transformer(Seq2Seq):
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         sources, targets = laid_out(source), laid_out(decoder_input)
         return self._decode(targets, self._encode(sources), sources)
+
+    @property
+    def takes_unpadded(self) -> bool:
+        return self.attention_dropout == 0.0
 
     @property
     def output_VD(self) -> Tensor:

@@ -55,11 +55,14 @@ def one_update(
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of a batch's real target tokens; PAD has none."""
-    target = unpadded(batch.decoder_input_BT)
+    source_BS, decoder_input_BT = batch.source_BS, batch.decoder_input_BT
+    real_BT = decoder_input_BT != PAD
     with device.autocast():
-        features_ND = model.features(unpadded(batch.source_BS), target).to(device.dtype)
-    labels_N = batch.labels_BT[batch.decoder_input_BT != PAD]
-    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
+        if device.torch_device.type == "cpu" and model.takes_unpadded:
+            features_ND = model.features(unpadded(source_BS), unpadded(decoder_input_BT))
+        else:
+            features_ND = model.features(source_BS, decoder_input_BT)[real_BT]
+    return label_smoothed(features_ND.to(device.dtype), model.output_VD, batch.labels_BT[real_BT], smoothing)
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:

@@ -1,0 +1,130 @@
+"""Attention over rows is the plain formula for each sentence alone, and a model without padding the padded one."""
+
+import pytest
+import torch
+
+from transformer_mt.models import rows
+from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product
+from transformer_mt.models.layout import unpadded
+from transformer_mt.models.rows import Rows, attention_over_rows
+from transformer_mt.vocabulary import PAD
+
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
+both_masks = pytest.mark.parametrize("causal", [False, True])
+
+H, K = 3, 4
+
+
+def randn(*shape, seed=2):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def plain(inputs, queries_BT, keys_BS, mask):
+    """Each sentence in turn, without padding; NHK."""
+    query_NHK, key_MHK, value_MHK = inputs
+    mixed = []
+    places = [(tokens_BT != PAD).sum(dim=1).tolist() for tokens_BT in (queries_BT, keys_BS)]
+    queries, keys = query_NHK.split(places[0]), zip(key_MHK.split(places[1]), value_MHK.split(places[1]), strict=True)
+    for query_THK, (key_SHK, value_SHK) in zip(queries, keys, strict=True):
+        seen_TS = mask(len(query_THK), len(key_SHK))
+        heads = (x.transpose(0, 1) for x in (query_THK, key_SHK, value_SHK))
+        mixed.append(scaled_dot_product(*heads, seen_TS)[0].transpose(0, 1))
+    return torch.cat(mixed)
+
+
+def of_self(sources):
+    """Ids BT, whose Rows are those of queries and keys; queries, keys and values."""
+    tokens_BT = sources(5, 7)
+    N = int((tokens_BT != PAD).sum())
+    return tokens_BT, tuple(randn(N, H, K, seed=seed) for seed in (2, 3, 4))
+
+
+def test_rows_are_found_again(sources):
+    tokens_BT = sources(5, 7)
+    here = Rows.of(tokens_BT)
+    tokens_N = tokens_BT[tokens_BT != PAD]
+    assert torch.equal(tokens_BT.flatten()[here.place_N], tokens_N)
+    assert torch.equal(tokens_N[here.place_BT].masked_fill(here.padding_BT, PAD), tokens_BT)
+    x_NHK = randn(len(tokens_N), H, K)
+    spread_HBTK = here.spread(x_NHK)
+    assert spread_HBTK.shape == (H, *tokens_BT.shape, K)
+    assert torch.equal(spread_HBTK.movedim(0, 2)[tokens_BT != PAD], x_NHK)
+    assert torch.equal(here.gather(spread_HBTK), x_NHK)
+
+
+@both_masks
+def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, sources):
+    tokens_BT, inputs = of_self(sources)
+    here = Rows.of(tokens_BT)
+    assert here.padding_BT.any()
+    ours_NHK = attention_over_rows(*inputs, rows.backwards(here) if causal else rows.everywhere(here, here))
+
+    def mask(length, _):
+        return causal_mask(length, tokens_BT.device) if causal else torch.ones(length, length, dtype=torch.bool)
+
+    theirs_NHK = plain(inputs, tokens_BT, tokens_BT, mask)
+    torch.testing.assert_close(ours_NHK, theirs_NHK)
+    upstream_NHK = randn(*ours_NHK.shape, seed=5)
+    ours, theirs = (torch.autograd.grad(mixed, inputs, upstream_NHK) for mixed in (ours_NHK, theirs_NHK))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_queries_of_other_lengths_than_their_keys(sources, decoder_inputs):
+    source_BS, target_BT = sources(5, 7), decoder_inputs(5, 9)
+    N, M = (int((tokens != PAD).sum()) for tokens in (target_BT, source_BS))
+    inputs = randn(N, H, K), randn(M, H, K, seed=3), randn(M, H, K, seed=4)
+    ours_NHK = attention_over_rows(*inputs, rows.everywhere(Rows.of(target_BT), Rows.of(source_BS)))
+    theirs_NHK = plain(inputs, target_BT, source_BS, lambda T, S: torch.ones(T, S, dtype=torch.bool))
+    torch.testing.assert_close(ours_NHK, theirs_NHK)
+    upstream_NHK = randn(N, H, K, seed=5)
+    ours, theirs = (torch.autograd.grad(mixed, inputs, upstream_NHK) for mixed in (ours_NHK, theirs_NHK))
+    torch.testing.assert_close(ours, theirs)
+
+
+@both_masks
+def test_chunks_of_one_matrix_will_do_for_inputs(causal, sources):
+    """As projections are: apart from each other in memory."""
+    tokens_BT, inputs = of_self(sources)
+    mask = rows.backwards(Rows.of(tokens_BT)) if causal else rows.everywhere(Rows.of(tokens_BT), Rows.of(tokens_BT))
+    chunks = torch.cat([x.flatten(1) for x in inputs], dim=1).unflatten(1, (3, H, K)).unbind(1)
+    assert not chunks[1].is_contiguous()
+    assert torch.equal(attention_over_rows(*chunks, mask), attention_over_rows(*inputs, mask))
+
+
+def test_half_precision_comes_close(sources):
+    tokens_BT, inputs = of_self(sources)
+    here = Rows.of(tokens_BT)
+    exact_NHK = attention_over_rows(*inputs, rows.everywhere(here, here))
+    half = [x.detach().bfloat16().requires_grad_() for x in inputs]
+    half_NHK = attention_over_rows(*half, rows.everywhere(here, here))
+    assert half_NHK.dtype == torch.bfloat16
+    assert (half_NHK - exact_NHK).norm() < 0.02 * exact_NHK.norm()
+    for ours, theirs in zip(
+        torch.autograd.grad(half_NHK.sum(), half), torch.autograd.grad(exact_NHK.sum(), inputs), strict=True
+    ):
+        assert (ours - theirs).norm() < 0.03 * theirs.norm() + 0.01
+
+
+@both_norms
+@all_ties
+def test_a_model_without_padding_is_the_padded_one_forward_and_backward(
+    norm, ties, tiny_model, sources, decoder_inputs
+):
+    model = tiny_model(norm=norm, tied_embeddings=ties)
+    source_BS, decoder_input_BT = sources(6, 9), decoder_inputs(6, 7)
+    padded_ND = model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
+    ours_ND = model.features(unpadded(source_BS), unpadded(decoder_input_BT))
+    torch.testing.assert_close(ours_ND, padded_ND)
+    weights_ND = randn(*padded_ND.shape, seed=1).detach()
+    trained = [p for name, p in model.named_parameters() if name != "output_embedding.weight"]
+    theirs = torch.autograd.grad((padded_ND * weights_ND).sum(), trained)
+    torch.testing.assert_close(torch.autograd.grad((ours_ND * weights_ND).sum(), trained), theirs)
+
+
+def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
+    tokens_BT = sources(5, 7)
+    here = Rows.of(tokens_BT)
+    assert torch.equal(rows.everywhere(here, here).bias == 0, padding_mask(tokens_BT)[:, 0])
+    assert torch.equal(rows.backwards(here).bias == 0, causal_mask(7, tokens_BT.device))
