@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from transformer_mt.data.batching import Batch
+from transformer_mt.device import choose_device
 from transformer_mt.models import rows
 from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product
 from transformer_mt.models.layout import unpadded
 from transformer_mt.models.rows import Rows, attention_over_rows
+from transformer_mt.training.update import batch_loss
 from transformer_mt.vocabulary import PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -128,3 +131,16 @@ def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
     here = Rows.of(tokens_BT)
     assert torch.equal(rows.everywhere(here, here).bias == 0, padding_mask(tokens_BT)[:, 0])
     assert torch.equal(rows.backwards(here).bias == 0, causal_mask(7, tokens_BT.device))
+
+
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.3])
+def test_training_leaves_padding_out_unless_attention_weights_are_dropped_out(
+    attention_dropout, tiny_model, sources, decoder_inputs, monkeypatch
+):
+    model, seen = tiny_model(attention_dropout=attention_dropout).float().train(), []
+    features = model.features
+    monkeypatch.setattr(model, "features", lambda *sides: seen.append(sides) or features(*sides))
+    source_BS, target_BT = sources(5, 7), decoder_inputs(5, 6)
+    batch = Batch(source_BS, target_BT, target_BT, torch.arange(5), int((target_BT != PAD).sum()))
+    assert batch_loss(model, batch, 0.1, choose_device("cpu", "fp32")).nll > 0
+    assert [isinstance(side, torch.Tensor) for side in seen[0]] == [attention_dropout > 0] * 2
