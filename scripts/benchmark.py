@@ -17,7 +17,7 @@ and with the settings of `choose_device`; that both find the same words is check
 A peer other than nn.Transformer is measured if --peer names the Python of its environment, made on Python
 3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
 
-    huggingface  pip install torch numpy transformers
+    huggingface  pip install torch numpy transformers==5.23.0
     joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
     eole         pip install torch eole==0.6.4 aiohttp
     sockeye      pip install torch "numpy<2" pyyaml tensorboard sacrebleu portalocker
@@ -192,46 +192,45 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "rounds": arguments.rounds,
     }
     print(*(f"{key}: {value}" for key, value in report.items()), sep="\n")
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
+    with tempfile.TemporaryDirectory() as directory:
         for name in arguments.names or ["data", "train", "decode"]:
             print(name)
             if name == "train":
-                race = race_of(arguments, training, best, directory)
+                race = race_of(arguments, training, best.torch_device.type, Path(directory) / "race")
                 precisions = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
-                report[name] = measure_training(
-                    race, arguments.text, precisions, dict(arguments.peer), arguments.rounds
-                )
-                continue
-            if name == "data":
-                works = benchmark_data(directory / "random", vocab_size, training.tokens_per_batch)
+                pythons = dict(arguments.peer)
+                report[name] = measure_training(race, arguments.text, precisions, pythons, arguments.rounds)
             else:
-                works = benchmark_decode(config, vocab_size, 256 if on_gpu else 48, fp32)
-            report[name] = compete(works, arguments.rounds, on_gpu)
-            print_results(report[name])
+                works = (
+                    benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
+                    if name == "data"
+                    else benchmark_decode(config, vocab_size, 256 if on_gpu else 48, fp32)
+                )
+                report[name] = compete(works, arguments.rounds, on_gpu)
+                print_results(report[name])
     report["peak_rss_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory of this process: {report['peak_rss_megabytes']:,.0f} MB")
     return report
 
 
-def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: Device, directory: Path) -> Race:
-    """Fewer updates of a large model where they take seconds."""
+def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str, directory: Path) -> Race:
+    """With fewer updates where each takes seconds."""
     config, vocab_size = SHAPES[arguments.shape]
-    device_name = device.torch_device.type
-    warm_up, updates = (2, 6) if device_name == "cpu" and config.d_model >= 512 else (5, 25)
+    warm_up, updates = (2, 6) if device == "cpu" and config.d_model >= 512 else (5, 25)
     return Race(
-        directory=directory / "race",
+        directory=directory,
         model=config,
         training=training,
         vocab_size=vocab_size,
         warm_up=arguments.warm_up or warm_up,
         updates=arguments.updates or updates,
         threads=arguments.threads or os.cpu_count() or 1,
-        device=device_name,
+        device=device,
     )
 
 
-def peer(text: str) -> tuple[str, str]:
-    """NAME=PYTHON as a pair; the path absolute, and a link as it is: a virtual environment's Python is one."""
+def named_python(text: str) -> tuple[str, str]:
+    """NAME=PYTHON as a pair; the path absolute, but a link stays one: the Python of a virtual environment is."""
     name, _, python = text.partition("=")
     if name not in PEERS or not Path(python).is_file():
         raise argparse.ArgumentTypeError(f"{text}: give NAME=PYTHON, NAME of {', '.join(PEERS)}, PYTHON a file")
@@ -247,7 +246,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--text", metavar=("SOURCE", "TARGET"), type=Path, nargs=2, default=(), help="to train on; else random words"
     )
-    parser.add_argument("--peer", metavar="NAME=PYTHON", type=peer, action="append", default=[], help=" ".join(PEERS))
+    parser.add_argument(
+        "--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=", ".join(PEERS)
+    )
     parser.add_argument("--warm-up", metavar="N", type=int, default=0, help="untimed updates; 0 chooses by the shape")
     parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed ones, likewise")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write here too, with all of each round")

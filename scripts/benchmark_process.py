@@ -88,7 +88,7 @@ def run(contender: Contender, race: Race) -> Result:
     environment.pop("PYTHONPATH", None)
     if contender.pythonpath is not None:
         environment["PYTHONPATH"] = contender.pythonpath
-    began, lines, kilobytes = time.perf_counter(), [], 0
+    began, lines, kibibytes = time.perf_counter(), [], 0
     with subprocess.Popen(
         contender.command,
         cwd=race.directory,
@@ -100,21 +100,21 @@ def run(contender: Contender, race: Race) -> Result:
     ) as process:
         for line in process.stdout or ():
             lines.append((time.perf_counter() - began, line.rstrip()))
-            kilobytes = max(kilobytes, _peak_kilobytes(process.pid))
+            kibibytes = max(kibibytes, _peak_kibibytes(process.pid))
     try:
         if process.returncode:
             raise ValueError(f"it ended with status {process.returncode}")
-        return read_log(contender, lines, race, kilobytes)
+        return read_log(contender, lines, race, kibibytes)
     except ValueError as error:
         tail = "\n  ".join(line for _, line in lines[-TAIL:])
         raise PeerError(f"{contender.title}: {error}. What it printed last:\n  {tail}") from None
 
 
-def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Race, kilobytes: int) -> Result:
+def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Race, kibibytes: int) -> Result:
     """What the lines of a run say, each after the seconds at which it came. Raises ValueError if they lack updates."""
     imported = next((at for at, line in lines if contender.started.search(line)), None)
     found = [(at, contender.progress.search(line)) for at, line in lines]
-    reports = [(at, int(match["update"]), float(match["speed"].replace(",", ""))) for at, match in found if match]
+    reports = [(at, int(match["update"]), float(match["speed"])) for at, match in found if match]
     # What a speed is of: the seconds since the line before.
     timed = [(now[0] - before[0], now[2]) for before, now in pairwise(reports) if now[1] > race.warm_up]
     if imported is None or not timed or reports[-1][1] < race.last_update:
@@ -122,7 +122,7 @@ def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Rac
     facts = dict(match.groups() for _, line in lines if (match := FACT.match(line)))
     return Result(
         tokens_per_second=sum(seconds * speed for seconds, speed in timed) / sum(seconds for seconds, _ in timed),
-        megabytes=kilobytes / 1000,
+        megabytes=kibibytes * 1.024e-3,
         gpu_megabytes=float(facts["GPU megabytes"]) if "GPU megabytes" in facts else None,
         seconds_to_first_update=reports[0][0],
         seconds_after_imports=reports[0][0] - imported,
@@ -130,7 +130,7 @@ def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Rac
     )
 
 
-def _peak_kilobytes(pid: int) -> int:
+def _peak_kibibytes(pid: int) -> int:
     """The most that the process has held so far; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")

@@ -43,6 +43,7 @@ def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -
     own_path = os.pathsep.join(path for path in sys.path if path)
     ours, plain = str(SCRIPTS / "benchmark_ours.py"), str(SCRIPTS / "benchmark_plain.py")
     contenders = []
+    command: tuple[str, ...]
     for precision in precisions:
         words = str(race.directory), precision
         command = sys.executable, ours, *words

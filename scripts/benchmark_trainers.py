@@ -2,7 +2,8 @@
 
 What of each log is a speed in real target tokens, with the end of sentence and without padding, as ours is:
 fairseq's wps, the second number of eole's tok/s, JoeyNMT's Tokens per Sec. Sockeye's tok/sec counts padded
-source positions, and real target tokens by benchmark_sockeye.py.
+source positions, and real target tokens by benchmark_sockeye.py; its first update, of which it says nothing,
+is the second.
 """
 
 import json
