@@ -19,6 +19,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import choose_device
 from transformer_mt.training.checkpoint import Tensors
 from transformer_mt.training.distributed import Ranks, all_ranks
+from transformer_mt.training.learner import choose_layout
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import one_update
@@ -44,7 +45,8 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     config = load_config(experiment, job.overrides)
     settings, data_dir = config.training, Path(config.data_dir)
     device = choose_device("cpu", "fp32", 1)
-    progress = Progress(layout=train._layout(config, device), tokens_per_batch=settings.tokens_per_batch)
+    layout = choose_layout(settings, config.model.attention_dropout, device)
+    progress = Progress(layout=layout, tokens_per_batch=settings.tokens_per_batch)
     tokenizer = Tokenizer.load(data_dir)
     learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
     if job.only_validate:
