@@ -76,7 +76,7 @@ def save(
             if progress.best_steps[:1] == [progress.step]:
                 point_best_at(run_dir, progress.step)
             prune(run_dir, progress, settings)
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:
             failure = str(error)
     failure = ranks.from_first(failure)
     if failure and may_fail and settings.on_failed_save == "go_on":

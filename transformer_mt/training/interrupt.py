@@ -1,4 +1,4 @@
-"""The first signal finishes the update; the second stops at once."""
+"""The first signal finishes the update; a second Ctrl-C stops at once."""
 
 import os
 import signal
@@ -15,17 +15,19 @@ PASSED_ON = 5.0  # seconds in which torchrun sends its processes what the termin
 
 @contextmanager
 def finish_the_update_first(ranks: Ranks) -> Iterator[Callable[[], int]]:
-    """Turn the first SIGINT or SIGTERM into a question to be asked between updates; let the second through.
+    """Turn the first SIGINT or SIGTERM into a question to be asked between updates; let a second SIGINT through.
 
     The question's answer is the number of the signal, or 0, and the same on every rank that asks, whichever of
-    them got it. A second signal raises KeyboardInterrupt.
+    them got it. A second SIGINT raises KeyboardInterrupt. A SIGTERM is often sent twice, by a scheduler and by
+    what it has started: to stop at once there is SIGKILL, which does no harm.
     """
     received: list[int] = []
     first = 0.0
 
     def ask(signum: int, frame: FrameType | None) -> None:
         nonlocal first
-        if received and (ranks.size == 1 or time.monotonic() > first + PASSED_ON):
+        is_passed_on = ranks.size > 1 and time.monotonic() < first + PASSED_ON
+        if received and signum == signal.SIGINT and not is_passed_on:
             raise KeyboardInterrupt
         if received:
             return

@@ -125,10 +125,11 @@ class RunLog:
         )
 
     def _write(self, record: dict[str, float | int | bool]) -> None:
+        finite = {key: number if math.isfinite(number) else None for key, number in record.items()}  # JSON has no NaN
         size = self._path.stat().st_size if self._path.exists() else 0
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(finite) + "\n")
         except OSError as error:
             os.truncate(self._path, size)  # half a line may have had room
             message = f"{self._path}: cannot be written ({error.strerror})"

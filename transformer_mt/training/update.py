@@ -3,7 +3,6 @@
 B sentences  T target positions  N real target tokens  D model width
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -124,7 +123,7 @@ def one_update(
     """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
 
     `batches` are this rank's; each rank has as many. Dropout is drawn anew for each micro-batch, from the seed,
-    the step and its number: the same on any number of ranks. If loss or gradient are not finite, nothing moves.
+    the step and its number: the same on any number of ranks. If loss or gradient are not finite, no weight moves.
     """
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
@@ -133,7 +132,10 @@ def one_update(
     parameters = list(loss.parameters())
     ranks.sum_gradients(parameters)
     smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, sums.nll.new_tensor(splits)]))
-    gradient_norm = whole(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf))
+    norm = nn.utils.get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
+    if settings.clip_norm:
+        nn.utils.clip_grads_with_norm_(parameters, settings.clip_norm, norm)
+    gradient_norm = whole(norm)
     is_finite = torch.isfinite(gradient_norm + smoothed)
     # The fused optimizer's own way to leave everything as it is, without the host having to wait for the answer.
     for group in optimizer.param_groups:
