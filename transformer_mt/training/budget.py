@@ -20,7 +20,7 @@ SHARE = 0.8  # of the memory that there is: the rest is for the fragments betwee
 def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> int:
     """The largest budget of a micro-batch that fits on every rank, at most an update's.
 
-    Doubles the budget until half of the memory is taken, and goes on in a straight line from there. Raises
+    Doubles the budget as long as the next doubling will fit, and goes on in a straight line from there. Raises
     TrainingError if the longest pair alone does not fit.
     """
     # Adam keeps two numbers a weight, from the first update on.
@@ -28,18 +28,18 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
     # Ranks agree after each try, for each of them has to make as many.
     room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device) - states))
     smallest = budget = loader.smallest_budget
-    before, peak = 0, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
-    while peak < room // 2 and budget < loader.tokens_per_update:
-        budget *= 2
-        before, peak = peak, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
-    if peak > room and budget == smallest:
+    before = peak = ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    if peak > room:
         raise TrainingError(
             f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
             "anew), model.d_model, model.ffn_dim or the number of layers"
         )
+    while budget < loader.tokens_per_update and peak + 2 * (peak - before) <= room:
+        budget *= 2
+        before, peak = peak, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
     if peak > room:
         budget //= 2
-    elif peak > before > 0:
+    elif peak > before:
         budget += (room - peak) * (budget // 2) // (peak - before)
     return max(smallest, min(budget, loader.tokens_per_update))
 

@@ -131,7 +131,7 @@ def one_update(
     sums, splits = _accumulate_gradients(loss, batches, num_labels, step, settings.seed, ranks)
     parameters = list(loss.parameters())
     ranks.sum_gradients(parameters)
-    smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, sums.nll.new_tensor(splits)]))
+    smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, torch.full_like(sums.nll, splits)]))
     norm = nn.utils.get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
     if settings.clip_norm:
         nn.utils.clip_grads_with_norm_(parameters, settings.clip_norm, norm)

@@ -1,0 +1,85 @@
+"""training.tokens_per_batch=auto: as many positions as fit into memory, found in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny import ROOT, new_learner, prepared_experiment, train_tiny
+
+from transformer_mt import train as train_stage
+from transformer_mt.config import load_config
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loading import Loader
+from transformer_mt.errors import TrainingError
+from transformer_mt.training import budget
+from transformer_mt.training.distributed import Ranks
+
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
+
+
+def found_in(megabytes, experiment):
+    """The budget that a machine of so much memory takes, and the most that a batch of it then takes of that."""
+    script = f"""
+import json
+from dataclasses import replace
+from pathlib import Path
+from tiny import new_learner
+from transformer_mt.config import load_config
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loading import Loader
+from transformer_mt.device import choose_device
+from transformer_mt.training import budget
+from transformer_mt.training.distributed import Ranks
+config = load_config({str(experiment)!r}, ["model.d_model=256", "model.ffn_dim=1024", "model.encoder_layers=4"])
+choose_device("cpu", "fp32", 1)
+learner = new_learner(config, vocab_size=20_000)
+corpus = EncodedCorpus.load(Path({str(experiment.parent / "data" / "train")!r}))
+loader = Loader(corpus, 0, 100_000_000, 1)
+budget._memory = lambda device: {megabytes * MEGABYTE}
+found = budget.largest_tokens_per_batch(learner.loss, loader, Ranks())
+taken = budget._peak(learner.loss, replace(loader, tokens_per_batch=found))
+print(json.dumps([found, taken, loader.smallest_budget]))
+"""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_the_budget_fills_most_of_the_memory_and_not_more(experiment):
+    """A few hundred MB are Python's and PyTorch's own; the rest grows with the budget."""
+    found, taken, smallest = found_in(900, experiment)
+    assert smallest < found < 100_000_000
+    assert 0.6 * 900 * MEGABYTE < taken < 900 * MEGABYTE
+
+
+def test_no_more_than_an_update_is_taken(experiment):
+    run = train_tiny(
+        experiment, Path(experiment.parent / "auto"), "training.tokens_per_batch=auto", "training.max_steps=2"
+    )
+    state = json.loads((run / "checkpoints" / "step-00000002" / "state.json").read_text())
+    assert state["progress"]["tokens_per_batch"] == load_config(experiment).training.tokens_per_update == 700
+
+
+def test_a_run_keeps_the_budget_that_it_began_with(experiment, tmp_path, monkeypatch):
+    arguments = ("training.tokens_per_batch=auto", "training.tokens_per_update=300")
+    run = train_tiny(experiment, tmp_path, *arguments, "training.max_steps=2")
+    monkeypatch.setattr(train_stage, "largest_tokens_per_batch", None)  # whoever asks again, fails
+    train_tiny(experiment, run, *arguments, "training.max_steps=4")
+    state = json.loads((run / "checkpoints" / "step-00000004" / "state.json").read_text())
+    assert state["progress"]["tokens_per_batch"] == 300
+
+
+def test_where_the_longest_pair_does_not_fit_the_keys_to_lower_are_named(experiment, monkeypatch):
+    monkeypatch.setattr(budget, "_memory", lambda device: 10 * MEGABYTE)
+    loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 0, 700, 1)
+    with pytest.raises(TrainingError, match=r"longest pair, of \d+ pieces.*corpus.max_length.*model.d_model"):
+        budget.largest_tokens_per_batch(new_learner(load_config(experiment)).loss, loader, Ranks())
