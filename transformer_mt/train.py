@@ -108,7 +108,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 validation = _load_validation(data_dir, tokenizer, config)
                 path = _take(run_dir, config, held) if ranks.is_first else None
             return _train(config, corpus, validation, run_dir, ranks.from_first(path), device, ranks)
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise RankError(

@@ -170,6 +170,8 @@ def _accumulate_gradients(
     while True:
         sums, failed = _backward_over(loss, waiting, num_labels, step, seed, ranks)
         if failed is None:
+            if splits:
+                loss.device.give_back()
             return sums, splits
         if is_sharded(loss) or len(waiting[failed].pairs_B) < 2:
             raise RankError(_out_of_memory(waiting[failed], is_sharded(loss)))
@@ -192,7 +194,7 @@ def _backward_over(
         try:
             sums = loss(batch)
             (sums.smoothed * scale).backward()
-        except RuntimeError as error:  # of which OutOfMemoryError is one
+        except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is one of the first
             if not is_out_of_memory(error):
                 raise
             if ONEDNN_REFUSES in str(error):
@@ -203,10 +205,10 @@ def _backward_over(
     return LossSums(smoothed, nll), None
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """Whether a device or the host has no more to give; on the CPU PyTorch has no type for it, and oneDNN no word."""
     words = ("can't allocate memory", "bad_alloc", ONEDNN_REFUSES)
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(word in str(error) for word in words)
 
 
 def _draw(*numbers: int) -> int:
