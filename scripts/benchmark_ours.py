@@ -31,7 +31,7 @@ def train(directory: Path, precision: str) -> None:
     config = ModelConfig.model_validate(race["model"])
     model = Transformer(config, race["vocab_size"], race["vocab_size"])
     load_weights(model, directory / "ours.safetensors")
-    layout = choose_layout(settings, config.attention_dropout, device)
+    layout = choose_layout(settings, config, device)
     learner = new_learner(model.train(), settings, layout, device, Ranks())
     corpus = EncodedCorpus.load(directory / "corpus")
     loader = Loader(corpus, settings.tokens_per_batch, 0, settings.seed, layout)

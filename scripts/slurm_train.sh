@@ -5,7 +5,7 @@
 #
 # Memory, CPUs, partition and account are options of sbatch, likewise. PYTHON names another interpreter than
 # .venv/bin/python. data_dir and run_dir have to lie where all nodes see them. Five minutes before the time limit
-# training saves, and the job goes back into the queue, to go on from there.
+# training saves, and the job goes back into the queue, to go on from there: torchrun leaves it 30 seconds for that.
 
 #SBATCH --job-name transformer-mt
 #SBATCH --ntasks-per-node 1

@@ -45,7 +45,7 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     config = load_config(experiment, job.overrides)
     settings, data_dir = config.training, Path(config.data_dir)
     device = choose_device("cpu", "fp32", 1)
-    layout = choose_layout(settings, config.model.attention_dropout, device)
+    layout = choose_layout(settings, config.model, device)
     progress = Progress(layout=layout, tokens_per_batch=settings.tokens_per_batch)
     tokenizer = Tokenizer.load(data_dir)
     learner = train._build(config, tokenizer, None, progress.layout, device, ranks)

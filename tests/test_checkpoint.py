@@ -327,3 +327,15 @@ def test_pruning_leaves_whole_checkpoints_when_newer_ones_are_damaged(tmp_path):
     prune(tmp_path, Progress(step=9), TrainingConfig(save_every=2, keep_last=1))
     assert newest_whole_checkpoint(tmp_path)[0] == checkpoint_path(tmp_path, 9)
     assert saved_steps(tmp_path) == [8, 9, 10]
+
+
+def test_what_a_network_keeps_of_a_deleted_checkpoint_is_none_and_goes_the_next_time(tmp_path, monkeypatch):
+    for step in (2, 4, 6):
+        saved(tmp_path, Progress(step=step))
+    settings = TrainingConfig(save_every=2, keep_last=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda path, ignore_errors: None)  # a file is still read there
+        prune(tmp_path, Progress(step=6), settings)
+    assert saved_steps(tmp_path) == [6]
+    prune(tmp_path, Progress(step=6), settings)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]

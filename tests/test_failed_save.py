@@ -83,3 +83,11 @@ def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_pat
     # It would have been the best.
     assert error.count("the best so far") == 3
     assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
+
+
+def test_while_a_better_one_cannot_be_saved_the_best_stays_the_best(experiment, tmp_path, failing):
+    failing(8)
+    run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.metric=nll")
+    progress = checkpoint.load_progress(checkpoint_path(run, 10))
+    assert (progress.best_steps, progress.validations_since_best) == ([4], 0)
+    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [12]

@@ -1,13 +1,20 @@
 """What the micro-batches of each update are: within their bounds, in one order, to be taken up anywhere."""
 
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import MakeCorpus, lognormal
+import torch
+from corpora import MakeCorpus, lognormal, sentence_of
+from tiny import demo_pairs
 
+from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.batching import Pairs, collate, epoch_batches
-from transformer_mt.data.loading import Loader, Position, split_evenly
+from transformer_mt.data.loading import Layout, Loader, Position, split_evenly
+from transformer_mt.data.sampling import SubwordSampler
+from transformer_mt.data.tokenizer import Tokenizer
 
 TOKENS_PER_BATCH = 300
 
@@ -121,3 +128,87 @@ class TestSplitEvenly:
         parts = split_evenly(batches, num_ranks)
         assert sorted(map(len, parts)) == [0] * empty + [1] * (num_ranks - empty)
         assert sorted(np.concatenate(parts).tolist()) == list(range(sum(sizes)))
+
+
+def sampler_for(tmp_path: Path, alpha: float) -> SubwordSampler:
+    """Of pieces learnt from the demo corpus, in which any ids of `make_corpus` are some text."""
+    sources, targets = zip(*demo_pairs(300), strict=True)
+    return SubwordSampler(Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=500)), "bpe", alpha)
+
+
+class TestPacked:
+    """The same of sentences that lie end to end."""
+
+    def loader(self, make_corpus: MakeCorpus, count: int = 2000) -> Loader:
+        return Loader(make_corpus(*lognormal(count, seed=2), vocab_size=500), 1500, 0, seed=1, layout="packed")
+
+    def test_every_pair_once_an_epoch(self, make_corpus: MakeCorpus) -> None:
+        loader = self.loader(make_corpus)
+        assert sorted(np.concatenate(loader.order(0)).tolist()) == list(range(2000))
+
+    def test_parts_and_halves_hold_the_same_sentences_in_fewer_rows_of_few_shapes(
+        self, make_corpus: MakeCorpus
+    ) -> None:
+        loader, shapes = self.loader(make_corpus), set()
+        for pairs in loader.order(0)[:8]:
+            whole = loader.batch(pairs, 1, 0)
+            for num_ranks in (2, 4, 8):
+                parts = [loader.batch(part, 1, 0) for part in split_evenly([pairs], num_ranks)]
+                assert sum(part.num_labels for part in parts) == whole.num_labels
+                assert sum(part.num_positions for part in parts) < 2 * whole.num_positions
+                shapes |= {part.num_positions for part in parts}
+            halves = whole.halves()
+            assert [half.pairs_B.tolist() for half in halves] == [pairs[0::2].tolist(), pairs[1::2].tolist()]
+            assert all(half.num_positions < 0.7 * whole.num_positions for half in halves)
+            for half in halves:
+                for pair, labels in zip(half.pairs_B.tolist(), sentences(half.labels_N, half.target_offsets)):  # noqa: B905
+                    assert labels == sentence_of(loader.corpus, "target", pair)
+                for pair, source in zip(half.pairs_B.tolist(), sentences(half.source_N, half.source_offsets)):  # noqa: B905
+                    assert source == sentence_of(loader.corpus, "source", pair)
+            shapes |= {half.num_positions for half in halves}
+        assert len(shapes) <= 4
+
+    def test_a_part_of_no_pairs_is_of_dummies_alone(self, make_corpus: MakeCorpus) -> None:
+        loader = self.loader(make_corpus)
+        batch = loader.batch(np.empty(0, np.int64), 1, 0)
+        assert (batch.num_labels, int(batch.labels_N.sum())) == (0, 0)
+
+    @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+    @pytest.mark.parametrize("tokens_per_batch", [0, 1500])
+    def test_sampled_pieces_have_room(
+        self, make_corpus: MakeCorpus, tmp_path: Path, alpha: float, tokens_per_batch: int
+    ) -> None:
+        """Also where there is hardly room for the longest pair."""
+        plain = self.loader(make_corpus, 400)
+        loader = replace(
+            plain,
+            tokens_per_batch=tokens_per_batch or plain.smallest_budget,
+            sampler=sampler_for(tmp_path, alpha),
+        )
+        order = loader.order(0)
+        assert sorted(np.concatenate(order).tolist()) == list(range(400))
+        for number, pairs in enumerate(order[:20]):
+            assert loader.batch(pairs, 3, number).pairs_B.tolist() == pairs.tolist()
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_sampled_pieces_are_a_function_of_seed_update_and_number(
+    make_corpus: MakeCorpus, tmp_path: Path, layout: Layout
+) -> None:
+    corpus = make_corpus(*lognormal(300, seed=2), vocab_size=500)
+    loader = Loader(corpus, 1500, 0, seed=1, layout=layout, sampler=sampler_for(tmp_path, 0.5))
+    pairs = loader.order(0)[0]
+
+    def tokens(loader: Loader, step: int, number: int) -> list[int]:
+        batch = loader.batch(pairs, step, number)
+        return (batch.source_BS if layout == "padded" else batch.source_N).flatten().tolist()
+
+    first = tokens(loader, 1, 0)
+    assert tokens(replace(loader, sampler=sampler_for(tmp_path, 0.5)), 1, 0) == first
+    for other in (tokens(loader, 2, 0), tokens(loader, 1, 1), tokens(replace(loader, seed=2), 1, 0)):
+        assert other != first
+
+
+def sentences(ids_N: torch.Tensor, offsets: torch.Tensor) -> list[list[int]]:
+    bounds = offsets.tolist()
+    return [ids_N[start:end].tolist() for start, end in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""Sampled pieces spell the same text, are drawn as the papers say, and depend on seed, epoch and batch alone."""
+"""Sampled pieces spell the same text, are drawn as the papers say, and depend on seed, step and batch alone."""
 
 import json
 import os
@@ -65,9 +65,9 @@ def both(corpus: EncodedCorpus) -> list[list[int]]:
     return sentences(corpus.source) + sentences(corpus.target)
 
 
-def draw(sampler, corpus, pairs=None, seed=1, epoch=0, batch=0, **room):
+def draw(sampler, corpus, pairs=None, seed=1, step=0, batch=0, **room):
     pairs = np.arange(len(corpus)) if pairs is None else pairs
-    return sampler.sampled(corpus, pairs, seed=seed, epoch=epoch, batch=batch, **UNLIMITED | room)
+    return sampler.sampled(corpus, pairs, seed=seed, step=step, batch=batch, **UNLIMITED | room)
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -75,7 +75,7 @@ def draw(sampler, corpus, pairs=None, seed=1, epoch=0, batch=0, **room):
 def test_the_text_does_not_change(tmp_path, algorithm, joint, alpha):
     tokenizer, corpus = prepared(tmp_path, algorithm, joint, more=ODD)
     sampler = SubwordSampler(tokenizer, algorithm, alpha)
-    sampled = draw(sampler, corpus, epoch=3)
+    sampled = draw(sampler, corpus, step=3)
     for processor, before, after in [
         (tokenizer.source, corpus.source, sampled.source),
         (tokenizer.target, corpus.target, sampled.target),
@@ -133,12 +133,12 @@ def test_another_process_draws_the_same(directory, tokenizer, corpus, algorithm)
         from test_sampling import SubwordSampler, Tokenizer, EncodedCorpus, both, draw
         directory = Path(sys.argv[1])
         sampler = SubwordSampler(Tokenizer.load(directory), sys.argv[2], 0.3)
-        print(json.dumps(both(draw(sampler, EncodedCorpus.load(directory / "train"), seed=5, epoch=6, batch=7))))
+        print(json.dumps(both(draw(sampler, EncodedCorpus.load(directory / "train"), seed=5, step=6, batch=7))))
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "PYTHONHASHSEED": "9"}
     command = [sys.executable, "-c", script, str(directory), algorithm]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    ours = both(draw(SubwordSampler(tokenizer, algorithm, 0.3), corpus, seed=5, epoch=6, batch=7))
+    ours = both(draw(SubwordSampler(tokenizer, algorithm, 0.3), corpus, seed=5, step=6, batch=7))
     assert json.loads(found.stdout) == ours
 
 

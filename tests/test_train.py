@@ -35,7 +35,7 @@ def run(trained, tmp_path):
 
 def test_a_run_is_complete_in_itself(trained, experiment):
     names = {path.name for path in trained.iterdir()}
-    assert names == {"config.yaml", "log.jsonl", "checkpoints", "tokenizer.model"}
+    assert names == {"config.yaml", "log.jsonl", "checkpoints", "tokenizer.model", "lock"}
     assert load_config(trained / "config.yaml").training == load_config(experiment).training
     assert "adam_beta2" in yaml.safe_load((trained / "config.yaml").read_text())["training"], "defaults written out"
 
@@ -168,7 +168,7 @@ def test_a_start_that_failed_does_not_bind_the_next(experiment, tmp_path, capsys
 
 
 def test_two_trainings_of_one_run_are_refused(experiment, tmp_path, capsys):
-    descriptor = os.open(tmp_path, os.O_RDONLY)
+    descriptor = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", capsys=capsys)
     os.close(descriptor)

@@ -134,7 +134,8 @@ class TrainingConfig(Section):
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     layout: Literal["auto", "padded", "packed"] = "auto"
-    """A sentence a row, or sentences end to end without padding. auto: packed on CUDA with bf16, else padded."""
+    """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16
+    and without model.attention_dropout; else padded."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
@@ -157,7 +158,7 @@ class TrainingConfig(Section):
     max_bad_updates: PositiveInt = 10
     """An update whose loss or gradient is not finite moves nothing; after so many in a row training stops."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Of the exponential moving average of the weights, which is then validated too; 0 keeps none."""
+    """Of the exponential moving average of the weights, which is then validated in their place; 0 keeps none."""
     r_drop: NonNegativeFloat = 0.0
     """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
     initialise_from: str | None = None

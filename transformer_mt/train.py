@@ -22,7 +22,7 @@ from transformer_mt.data.loading import Layout, Loader
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
+from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.interface import Seq2Seq
@@ -38,7 +38,7 @@ from transformer_mt.training.checkpoint import (
     saved_steps,
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
-from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, is_out_of_memory
@@ -128,11 +128,10 @@ def _train(
 ) -> int:
     """Likewise, from the checkpoint at `path` on, or from the beginning."""
     settings, tokenizer = config.training, validation.tokenizer
-    progress = (
-        load_progress(path)
-        if path
-        else Progress(layout=choose_layout(settings, config.model.attention_dropout, device))
-    )
+    with ranks.together():
+        layout = choose_layout(settings, config.model, device)
+        progress = load_progress(path) if path else Progress(layout=layout)
+        check_layout(progress.layout, config.model, device)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
         say(f"{run_dir}: already trained, {progress.step} updates")
@@ -197,6 +196,8 @@ def _build(
 
 def _choose_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     """Each rank of a machine has a GPU of its own."""
+    if ranks.size > 1 and settings.device.startswith("cuda:"):
+        raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
     own = ranks.size > 1 and settings.device in ("auto", "cuda") and torch.cuda.is_available()
     name = f"cuda:{ranks.local_rank}" if own else settings.device
     return choose_device(name, settings.precision, settings.num_threads)
@@ -283,7 +284,8 @@ def _may_change(key: str, config: Config) -> bool:
 def _alone(run_dir: Path) -> Iterator[None]:
     """Hold the run's directory. Raises CheckpointError if another process trains in it."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(run_dir, os.O_RDONLY)
+    # A file that is written to: on a directory or a file that is only read, a network's file system locks nothing.
+    descriptor = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

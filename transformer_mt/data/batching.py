@@ -123,10 +123,10 @@ def sentence_lengths(text: EncodedText, pairs: Pairs) -> NDArray[np.int64]:
 def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Ids of these sentences, PAD on the right; and True where they are not PAD."""
     starts_B, lengths_B = text.offsets[pairs], sentence_lengths(text, pairs)
-    positions_L = np.arange(lengths_B.max())
-    real_BL = positions_L < lengths_B[:, None]
-    where_BL = np.where(real_BL, starts_B[:, None] + positions_L, 0)
-    return np.where(real_BL, text.ids[where_BL].astype(np.int64), PAD), real_BL
+    positions_T = np.arange(lengths_B.max())
+    real_BT = positions_T < lengths_B[:, None]
+    where_BT = np.where(real_BT, starts_B[:, None] + positions_T, 0)
+    return np.where(real_BT, text.ids[where_BT].astype(np.int64), PAD), real_BT
 
 
 def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:

@@ -1,7 +1,7 @@
 """What training reads: the micro-batches of each update, in an order that does not depend on who makes them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Literal
@@ -68,17 +68,22 @@ class Loader:
         if self.sampler is not None and len(pairs):
             longest, total = self._room(len(pairs))
             corpus = self.sampler.sampled(
-                corpus, pairs, seed=self.seed, epoch=step, batch=number, longest=longest, total=total
+                corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
             )
             rows = np.arange(len(pairs))
-        batch = collate_packed(corpus, rows, self._shape) if self.layout == "packed" else collate(corpus, rows)
-        return batch.of_pairs(pairs)
+        if self.layout == "padded":
+            return collate(corpus, rows).of_pairs(pairs)
+        sizes = (int(sentence_lengths(side, rows).sum()) for side in (corpus.source, corpus.target))
+        return collate_packed(corpus, rows, self._shape.for_part(*sizes, len(rows))).of_pairs(pairs)
 
     @property
     def smallest_budget(self) -> int:
         """The least `tokens_per_batch` that has room for the longest pair; beside packed ones lie dummies."""
-        longest = max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
-        return longest + 2 if self.layout == "packed" else longest
+        return self._longest + 2 if self.layout == "packed" else self._longest
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
 
     @cached_property
     def _shape(self) -> PackedShape:
@@ -93,9 +98,12 @@ class Loader:
     @cached_property
     def _shape_to_fill(self) -> PackedShape:
         """With less room where sampled pieces will be more."""
-        unfilled = self.tokens_per_batch - self._budget_to_fill
         shape = self._shape
-        return replace(shape, source_rows=shape.source_rows - unfilled, target_rows=shape.target_rows - unfilled)
+        rows = (
+            max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
+            for size in (shape.source_rows, shape.target_rows)
+        )
+        return PackedShape(*rows, shape.max_pairs, shape.max_length)
 
     def _room(self, num_pairs: int) -> tuple[int, int]:
         """Pieces that a sentence may have, and that all of a side may have together."""

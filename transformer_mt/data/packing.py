@@ -48,6 +48,22 @@ class PackedShape:
         """Tokens that target sentences may have together."""
         return self.target_rows - self.num_dummies
 
+    def for_part(self, num_source: int, num_target: int, num_pairs: int) -> "PackedShape":
+        """For a part of a batch, of so many tokens: one of few shapes, an eighth, a quarter or a half of this.
+
+        A sixteenth larger than that, for parts are not of equal length; this one where that is too little.
+        """
+        for parts in (8, 4, 2):
+            source_rows, target_rows = (
+                _round_up(rows * 17 // (16 * parts) + self.max_length, 128)
+                for rows in (self.source_rows, self.target_rows)
+            )
+            shape = PackedShape(source_rows, target_rows, -(-self.max_pairs // parts) + 16, self.max_length)
+            has_room = num_source <= shape.source_room and num_target <= shape.target_room
+            if has_room and num_pairs <= shape.max_pairs and source_rows < self.source_rows:
+                return shape
+        return self
+
 
 @dataclass(frozen=True)
 class PackedBatch:
@@ -66,7 +82,7 @@ class PackedBatch:
     target_positions_N: Tensor
     labels_N: Tensor
     """int64: the target."""
-    max_length: int
+    shape: PackedShape
     pairs_B: Tensor
     """int64: which pairs of the corpus these are; always on the CPU."""
     num_labels: int
@@ -94,17 +110,21 @@ class PackedBatch:
         """The same ids, said to be of these pairs of the corpus."""
         return replace(self, pairs_B=torch.from_numpy(pairs))
 
+    @property
+    def max_length(self) -> int:
+        """No sentence and no dummy is longer."""
+        return self.shape.max_length
+
     def halves(self) -> "tuple[PackedBatch, PackedBatch]":
-        """The same pairs in two batches, every other in each, in as few rows as they need."""
+        """The same pairs in two batches, every other in each, in about half of the rows."""
         return self._every_other(0), self._every_other(1)
 
     def _every_other(self, first: int) -> "PackedBatch":
         pairs_B = self.pairs_B.numpy()
         source = _every_other_sentence(self.source_N, self.source_offsets, len(pairs_B), first)
         target = _every_other_sentence(self.labels_N, self.target_offsets, len(pairs_B), first)
-        spare = 1 + -(-max(len(source.ids), len(target.ids)) // self.max_length)  # no less than the dummies need
         pairs = pairs_B[first::2]
-        shape = PackedShape(len(source.ids) + spare, len(target.ids) + spare, len(pairs), self.max_length)
+        shape = self.shape.for_part(len(source.ids), len(target.ids), len(pairs))
         return collate_packed(EncodedCorpus(source, target), np.arange(len(pairs)), shape).of_pairs(pairs)
 
 
@@ -163,7 +183,7 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
         target_offsets=torch.from_numpy(target_offsets),
         target_positions_N=torch.from_numpy(target_positions_N),
         labels_N=torch.from_numpy(labels_N),
-        max_length=shape.max_length,
+        shape=shape,
         pairs_B=torch.from_numpy(pairs),
         num_labels=num_labels,
     )

@@ -2,7 +2,7 @@
 
 BPE-dropout (Provilkov et al. 2020) for bpe, subword regularisation (Kudo 2018) for unigram. What sentencepiece
 0.2.3 itself samples differs from process to process, whatever the seed, so that a run that is taken up again
-would see other pieces. Here they are a pure function of seed, epoch and batch.
+would see other pieces. Here they are a pure function of seed, update and batch.
 
 No piece reaches over a space: words are sampled one by one, from the letters of their pieces. Bytes stay bytes.
 So the text cannot change.
@@ -57,7 +57,7 @@ class SubwordSampler:
         pairs: NDArray[np.int64],
         *,
         seed: int,
-        epoch: int,
+        step: int,
         batch: int,
         longest: int,
         total: int,
@@ -67,7 +67,7 @@ class SubwordSampler:
         A sentence that would have more than `longest` pieces, or bring its side over `total`, keeps the pieces
         that it has in the corpus; what the others draw does not depend on that.
         """
-        random = Random(f"{seed} {epoch} {batch}")  # seeded by a hash of this text, the same in every process
+        random = Random(f"{seed} {step} {batch}")  # seeded by a hash of this text, the same in every process
         source = self._source.sampled(corpus.source, pairs, longest, total, random)
         return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total, random))
 
@@ -78,7 +78,7 @@ class SubwordSampler:
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
         unlimited = 2**62
-        grown = self.sampled(corpus, pairs, seed=0, epoch=0, batch=0, longest=unlimited, total=unlimited)
+        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=unlimited, total=unlimited)
         growth, longest = 1.0, 1
         for before, after in ((corpus.source, grown.source), (corpus.target, grown.target)):
             lengths = np.diff(before.offsets)

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from transformer_mt.data.loading import Loader
-from transformer_mt.errors import TrainingError
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.update import BatchLoss, is_out_of_memory
+from transformer_mt.errors import RankError, TrainingError
+from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
+from transformer_mt.training.update import OUT_OF_MEMORY_SHARDED, BatchLoss, is_out_of_memory
 
 SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
 
@@ -24,9 +24,9 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
     TrainingError if the longest pair alone does not fit.
     """
     # Adam keeps two numbers a weight, from the first update on.
-    states = 2 * sum(weight.numel() * weight.element_size() for weight in loss.parameters())
+    states = 2 * sum(shard_of(weight).numel() * weight.element_size() for weight in loss.parameters())
     # Ranks agree after each try, for each of them has to make as many.
-    room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device) - states))
+    room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device, ranks) - states))
     smallest = budget = loader.smallest_budget
     before = peak = ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
     if peak > room:
@@ -52,11 +52,13 @@ def _peak(loss: BatchLoss, loader: Loader) -> int:
         torch.cuda.reset_peak_memory_stats(device)
     try:
         for pairs in (max(batches, key=lambda pairs: -len(pairs)), max(batches, key=len)):
-            sums = loss(loader.batch(pairs, 0, 0))
+            sums = loss(loader.batch(pairs, 0, 0), compiled=False)  # each try has a shape of its own
             sums.smoothed.backward()
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
+        if is_sharded(loss):
+            raise RankError(OUT_OF_MEMORY_SHARDED) from None
         return 2**62
     finally:
         loss.zero_grad(set_to_none=True)
@@ -66,14 +68,14 @@ def _peak(loss: BatchLoss, loader: Loader) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _memory(device: torch.device) -> int:
-    """Bytes that this process has or can get: of the GPU, or of the host within the limit of its control group."""
+def _memory(device: torch.device, ranks: Ranks) -> int:
+    """Bytes that this process has or can get: of its GPU, or its part of the host's, within a control group's limit."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     available = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     memory = int(available[1]) * 1024 if available else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(memory, int(limit)) if limit.isdigit() else memory
+    return (min(memory, int(limit)) if limit.isdigit() else memory) // ranks.local_size
 
 
 def _text(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -44,15 +44,15 @@ class Tensors:
     training: dict[str, Tensor]
 
     @classmethod
-    def of(cls, learner: Learner) -> "Tensors":
-        """Every rank has to ask."""
-        training: dict[str, Tensor] = {}
-        for name, parameter in learner.model.named_parameters():
-            for key, value in learner.optimizer.state[parameter].items():
-                training[f"optimizer.{key}.{name}"] = whole(value)
-        for name, average in learner.average.averages.items():
-            training[f"average.{name}"] = whole(average)
-        return cls({name: whole(weight) for name, weight in model_weights(learner.model).items()}, training)
+    def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
+        """Every rank has to ask, and the first alone is given them."""
+        training = {
+            f"optimizer.{key}.{name}": value
+            for name, parameter in learner.model.named_parameters()
+            for key, value in learner.optimizer.state[parameter].items()
+        }
+        training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
+        return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
 
 
 def save(
@@ -63,13 +63,14 @@ def save(
     settings: TrainingConfig,
     ranks: Ranks,
     may_fail: bool,
+    former: Progress,
 ) -> Progress:
     """Save a checkpoint, let `best` name the best one, delete those that need not stay.
 
-    Returns the progress, in which no checkpoint is the best that could not be written. Raises CheckpointError
-    on every rank if this one cannot, unless it may fail and training is to go on.
+    Returns the progress; if the checkpoint could not be written, the best ones are those of `former`. Raises
+    CheckpointError on every rank then, unless it may fail and training is to go on.
     """
-    tensors, failure = Tensors.of(learner), ""
+    tensors, failure = Tensors.of(learner, ranks), ""
     if ranks.is_first:
         try:
             save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
@@ -82,7 +83,7 @@ def save(
     if failure and may_fail and settings.on_failed_save == "go_on":
         if ranks.is_first:
             print(f"warning: {failure}", file=sys.stderr)
-        return replace(progress, best=tuple(entry for entry in progress.best if entry[1] != progress.step))
+        return replace(progress, best=former.best, validations_since_best=former.validations_since_best)
     if failure:
         raise CheckpointError(failure)
     return progress
@@ -123,6 +124,8 @@ def load_progress(path: Path) -> Progress:
         values = json.loads((path / STATE).read_text())["progress"]
         best = tuple((metric, step) for metric, step in values["best"])
         return Progress(**{**values, "position": Position(**values["position"]), "best": best})
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read here ({error.strerror}); every rank reads the run_dir") from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(
             f"{path} was written by another version of this program; go on with that one, or choose another run_dir"
@@ -219,7 +222,10 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
-            shutil.rmtree(checkpoint_path(run_dir, step))
+            path = checkpoint_path(run_dir, step)
+            os.replace(path, path.with_name(path.name + ".old"))  # so that no half of it passes for a checkpoint
+    for old in (run_dir / "checkpoints").glob("step-*.old"):
+        shutil.rmtree(old, ignore_errors=True)  # where a file is still read over a network, the next time
 
 
 def point_best_at(run_dir: Path, step: int) -> None:
@@ -243,6 +249,16 @@ def moving_average(path: Path) -> dict[str, Tensor]:
     """The moving average of the weights that a checkpoint holds."""
     found = read_weights(path / TRAINING)
     return {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
+
+
+def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+    """One after the other, and on the CPU: a device of a sharded run need not have room for all."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        together = whole(tensor)
+        if ranks.is_first:
+            found[name] = together.cpu() if together is not tensor else tensor
+    return found
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:

@@ -34,6 +34,8 @@ class Ranks:
     size: int = 1
     local_rank: int = 0
     """Among those on this machine: the number of its GPU."""
+    local_size: int = 1
+    """How many are on this machine."""
 
     @property
     def is_first(self) -> bool:
@@ -119,21 +121,22 @@ def all_ranks() -> Iterator[Ranks]:
         yield Ranks()
         return
     rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if local_rank < torch.cuda.device_count():  # training on the CPU needs none
         torch.cuda.set_device(local_rank)
     # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
     try:
-        yield Ranks(rank, size, local_rank)
+        yield Ranks(rank, size, local_rank, local_size)
     except RuntimeError as error:
         if not _is_of_the_connection(error):
             raise
+        reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
-            f"rank {rank}: another rank is gone ({str(error).splitlines()[0].split('. ')[0]}). Its own message says "
+            f"rank {rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
             "why, if it was not killed; the same command goes on from the newest checkpoint"
         ) from None
-    finally:
-        dist.destroy_process_group()
+    dist.destroy_process_group()  # not after an error: it would wait for ranks that may be gone
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
@@ -165,6 +168,11 @@ def whole_parameters(model: nn.Module) -> Iterator[None]:
 def is_sharded(model: nn.Module) -> bool:
     """Whether `shard` was called on it."""
     return isinstance(model, FSDPModule)
+
+
+def shard_of(tensor: Tensor) -> Tensor:
+    """This rank's part of it."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_mt.config import TrainingConfig
+from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.loading import Layout
 from transformer_mt.device import Device
 from transformer_mt.errors import ConfigError
@@ -13,21 +13,51 @@ from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.update import BatchLoss, Learner
 
 
-def choose_layout(settings: TrainingConfig, attention_dropout: float, device: Device) -> Layout:
+def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> Layout:
     """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
-    on_gpu, is_bf16 = device.torch_device.type == "cuda", device.dtype == torch.bfloat16
-    if settings.layout == "packed" and on_gpu and not is_bf16:
-        raise ConfigError("training.layout=packed needs training.precision=bf16 on a GPU: its attention knows no fp32")
+    fault = _packed_fault(model, device)
+    if settings.layout == "packed" and fault:
+        raise ConfigError(f"training.layout=packed {fault}")
     if settings.layout == "auto":
-        return "packed" if on_gpu and is_bf16 and not attention_dropout else "padded"
+        return "padded" if fault or device.torch_device.type == "cpu" else "packed"
     return settings.layout
 
 
+def check_layout(layout: Layout, model: ModelConfig, device: Device) -> None:
+    """Raises ConfigError if a run that began with this layout cannot go on on this device."""
+    fault = _packed_fault(model, device)
+    if layout == "packed" and fault:
+        raise ConfigError(f"this run began with packed sentences, and training.layout=packed {fault}")
+
+
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device: Device, ranks: Ranks) -> Learner:
-    """The model on the device, sharded and compiled as the settings say, with its optimizer."""
+    """The model on the device, sharded and compiled as the settings say, with its optimizer.
+
+    Raises ConfigError for what cannot be compiled.
+    """
+    is_sharded = settings.sharding == "full" and ranks.size > 1
+    if settings.compile is True and (layout == "padded" or is_sharded):
+        raise ConfigError(
+            "training.compile=true needs training.layout=packed, since padded batches are of many shapes, and "
+            "training.sharding=none"
+        )
     on_gpu = device.torch_device.type == "cuda"
-    compiled = on_gpu and layout == "packed" if settings.compile == "auto" else settings.compile
+    compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
     loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
-    if settings.sharding == "full":
+    if is_sharded:
         shard(loss, model.units, ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+
+
+def _packed_fault(model: ModelConfig, device: Device) -> str:
+    """Why sentences cannot be packed; empty if they can."""
+    if model.attention_dropout:
+        return "has no model.attention_dropout"
+    if device.torch_device.type == "cpu":
+        return ""
+    width = model.d_model // model.num_heads
+    if device.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device.torch_device) < (8, 0):
+        return "needs training.precision=bf16 and a GPU of compute capability 8.0: its attention knows no fp32"
+    if width % 8 or width > 256:
+        return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
+    return ""

@@ -131,7 +131,8 @@ class RunLog:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(finite) + "\n")
         except OSError as error:
-            os.truncate(self._path, size)  # half a line may have had room
+            if self._path.exists():
+                os.truncate(self._path, size)  # half a line may have had room
             message = f"{self._path}: cannot be written ({error.strerror})"
             if not self._may_fail:
                 raise TrainingError(f"{message}: make room on the disk and run the same command again") from None

@@ -37,7 +37,7 @@ def train(
     checkpoint holds, and the number of that signal or 0.
     """
     learner.loss.train()
-    updates = loader.updates(progress.position)
+    updates, digest = loader.updates(progress.position), validation.tokenizer.digest
     mishaps = Mishaps(settings.max_bad_updates, lines_of, ranks)
     with finish_the_update_first(ranks) as stop_signal, RunLog(run_dir, settings, progress, ranks) as log:
         while not is_trained(progress, settings):
@@ -59,6 +59,9 @@ def train(
             progress = mishaps.counted(progress, update, now=to_validate or to_save or step % settings.log_every == 0)
             log.update(progress, update)
 
+            former = progress
+            if to_validate and signum:  # which may leave less time than a validation takes
+                progress = save(run_dir, learner, progress, digest, settings, ranks, False, former)
             if to_validate:
                 scores = validate(learner, validation, settings, ranks)
                 progress = compare_with_best(progress, scores, settings)
@@ -66,9 +69,8 @@ def train(
 
             is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
             if to_save or is_best or is_last:
-                digest = validation.tokenizer.digest
                 may_fail = not (is_last or signum)
-                progress = save(run_dir, learner, progress, digest, settings, ranks, may_fail)
+                progress = save(run_dir, learner, progress, digest, settings, ranks, may_fail, former)
             if signum:
                 return progress, signum
     return progress, 0

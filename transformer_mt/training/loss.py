@@ -125,7 +125,7 @@ class _ChunkedCrossEntropy(Function):
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left right, in full precision."""
+    """total += left right, the sum in the precision of the total."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
     else:

@@ -24,6 +24,11 @@ from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
 
+OUT_OF_MEMORY_SHARDED = (
+    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
+    "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
+)
+
 Ids = Tensor | Packed | Unpadded
 Features = Callable[[Ids, Ids], Tensor]
 
@@ -57,9 +62,9 @@ class BatchLoss(nn.Module):
         self.model, self.smoothing, self.r_drop, self.device = model, settings.label_smoothing, settings.r_drop, device
         self.compiled: Features | None = torch.compile(model.features, dynamic=False) if compiled else None
 
-    def forward(self, batch: Batch | PackedBatch) -> LossSums:
+    def forward(self, batch: Batch | PackedBatch, compiled: bool = True) -> LossSums:
         batch = batch.to(self.device.torch_device)
-        features = self.compiled or self.model.features
+        features = self.compiled if self.compiled and compiled else self.model.features
         features_ND, labels_N = real_features(self.model, features, batch, self.device)
         if not self.r_drop:
             return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing)
@@ -123,7 +128,8 @@ def one_update(
     """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
 
     `batches` are this rank's; each rank has as many. Dropout is drawn anew for each micro-batch, from the seed,
-    the step and its number: the same on any number of ranks. If loss or gradient are not finite, no weight moves.
+    the step and its number: the same on any number of ranks that need not split one. If loss or gradient are not
+    finite, no weight moves.
     """
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
@@ -173,8 +179,10 @@ def _accumulate_gradients(
             if splits:
                 loss.device.give_back()
             return sums, splits
-        if is_sharded(loss) or len(waiting[failed].pairs_B) < 2:
-            raise RankError(_out_of_memory(waiting[failed], is_sharded(loss)))
+        if is_sharded(loss):
+            raise RankError(OUT_OF_MEMORY_SHARDED)
+        if len(waiting[failed].pairs_B) < 2:
+            raise RankError(_out_of_memory(waiting[failed]))
         loss.zero_grad(set_to_none=True)
         loss.device.give_back()
         waiting[failed : failed + 1] = waiting[failed].halves()
@@ -216,12 +224,7 @@ def _draw(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-def _out_of_memory(batch: Batch | PackedBatch, is_sharded: bool) -> str:
-    if is_sharded:
-        return (
-            "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
-            "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
-        )
+def _out_of_memory(batch: Batch | PackedBatch) -> str:
     return (
         f"out of memory with a single pair, of {batch.num_labels} target pieces: "
         "lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "

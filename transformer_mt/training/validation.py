@@ -81,6 +81,8 @@ def _validate_share(
         tokens += batch.num_labels
 
         wanted_B = batch.pairs_B < num_decoded
+        if not wanted_B.any():
+            continue
         source_BS = batch.source_BS[wanted_B]
         limits = max_lengths(source_BS, validation.max_extra_length, validation.max_positions)
         with device.autocast():
