@@ -85,7 +85,7 @@ def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_pat
     assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
 
 
-def test_while_a_better_one_cannot_be_saved_the_best_stays_the_best(experiment, tmp_path, failing):
+def test_while_a_better_one_cannot_be_saved_the_best_stays_the_best(experiment, tmp_path, failing, capsys):
     failing(8)
     run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.metric=nll")
     progress = checkpoint.load_progress(checkpoint_path(run, 10))

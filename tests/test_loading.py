@@ -140,7 +140,7 @@ class TestPacked:
     """The same of sentences that lie end to end."""
 
     def loader(self, make_corpus: MakeCorpus, count: int = 2000) -> Loader:
-        return Loader(make_corpus(*lognormal(count, seed=2), vocab_size=500), 1500, 0, seed=1, layout="packed")
+        return Loader(make_corpus(*lognormal(count, seed=2), vocab_size=500), 6000, 0, seed=1, layout="packed")
 
     def test_every_pair_once_an_epoch(self, make_corpus: MakeCorpus) -> None:
         loader = self.loader(make_corpus)
@@ -150,7 +150,7 @@ class TestPacked:
         self, make_corpus: MakeCorpus
     ) -> None:
         loader, shapes = self.loader(make_corpus), set()
-        for pairs in loader.order(0)[:8]:
+        for pairs in loader.order(0)[:3]:
             whole = loader.batch(pairs, 1, 0)
             for num_ranks in (2, 4, 8):
                 parts = [loader.batch(part, 1, 0) for part in split_evenly([pairs], num_ranks)]
@@ -174,7 +174,7 @@ class TestPacked:
         assert (batch.num_labels, int(batch.labels_N.sum())) == (0, 0)
 
     @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
-    @pytest.mark.parametrize("tokens_per_batch", [0, 1500])
+    @pytest.mark.parametrize("tokens_per_batch", [0, 6000])
     def test_sampled_pieces_have_room(
         self, make_corpus: MakeCorpus, tmp_path: Path, alpha: float, tokens_per_batch: int
     ) -> None:

@@ -73,8 +73,9 @@ class Loader:
             rows = np.arange(len(pairs))
         if self.layout == "padded":
             return collate(corpus, rows).of_pairs(pairs)
-        sizes = (int(sentence_lengths(side, rows).sum()) for side in (corpus.source, corpus.target))
-        return collate_packed(corpus, rows, self._shape.for_part(*sizes, len(rows))).of_pairs(pairs)
+        num_source, num_target = (int(sentence_lengths(side, rows).sum()) for side in (corpus.source, corpus.target))
+        shape = self._shape.for_part(num_source, num_target, len(rows))
+        return collate_packed(corpus, rows, shape).of_pairs(pairs)
 
     @property
     def smallest_budget(self) -> int:
@@ -99,11 +100,11 @@ class Loader:
     def _shape_to_fill(self) -> PackedShape:
         """With less room where sampled pieces will be more."""
         shape = self._shape
-        rows = (
+        source_rows, target_rows = (
             max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
             for size in (shape.source_rows, shape.target_rows)
         )
-        return PackedShape(*rows, shape.max_pairs, shape.max_length)
+        return PackedShape(source_rows, target_rows, shape.max_pairs, shape.max_length)
 
     def _room(self, num_pairs: int) -> tuple[int, int]:
         """Pieces that a sentence may have, and that all of a side may have together."""

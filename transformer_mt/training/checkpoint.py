@@ -218,12 +218,17 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
 
     Later ones are damaged, for the run has gone on from before them; it will write them anew.
     """
+    _forget_old(run_dir)
     scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             path = checkpoint_path(run_dir, step)
             os.replace(path, path.with_name(path.name + ".old"))  # so that no half of it passes for a checkpoint
+    _forget_old(run_dir)
+
+
+def _forget_old(run_dir: Path) -> None:
     for old in (run_dir / "checkpoints").glob("step-*.old"):
         shutil.rmtree(old, ignore_errors=True)  # where a file is still read over a network, the next time
 
