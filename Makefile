@@ -3,6 +3,7 @@
 CONFIG ?= configs/demo_en_de.yaml
 SET ?=
 DECODING ?=
+BENCH ?=
 PYTHON ?= python3
 VENV ?= .venv
 
@@ -33,6 +34,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "SET: settings as key=value, separated by spaces. DECODING: those of translate and evaluate, as beam_size=5."
+	@echo "BENCH: what to measure beside what, as \"train --shape base --peer fairseq=PYTHON\"; see scripts/benchmark.py."
 	@echo "VENV= (empty): run with PYTHON as it is, install nothing."
 
 setup: $(READY)  ## make the environment VENV with the tested versions, unless it is there
@@ -89,7 +91,7 @@ schema: $(READY)  ## write configs/schema.json, by which editors complete and ch
 	$(PY) -c "from transformer_mt.config import json_schema; print(json_schema(), end='')" > configs/schema.json
 
 bench: $(READY)  ## measure the speed of training and decoding on this machine
-	$(PY) scripts/benchmark.py
+	$(PY) scripts/benchmark.py $(BENCH)
 
 clean:  ## remove caches and build outputs; data/ and runs/ stay
 	rm -rf build dist *.egg-info .coverage htmlcov .mypy_cache .pytest_cache .ruff_cache
