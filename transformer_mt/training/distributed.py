@@ -126,9 +126,14 @@ def all_ranks() -> Iterator[Ranks]:
         torch.cuda.set_device(local_rank)
     # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+    may_wait = True
     try:
         yield Ranks(rank, size, local_rank, local_size)
+    except RankError:
+        may_wait = False
+        raise
     except RuntimeError as error:
+        may_wait = False
         if not _is_of_the_connection(error):
             raise
         reason = str(error).splitlines()[0].split(". ")[0]
@@ -136,7 +141,9 @@ def all_ranks() -> Iterator[Ranks]:
             f"rank {rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
             "why, if it was not killed; the same command goes on from the newest checkpoint"
         ) from None
-    dist.destroy_process_group()  # not after an error: it would wait for ranks that may be gone
+    finally:
+        if may_wait or not torch.cuda.is_available():  # NCCL would wait for what ranks that are gone have to send
+            dist.destroy_process_group()
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
