@@ -86,7 +86,7 @@ def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokeni
 
 
 def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Path]:
-    """The checkpoints to average, all whole: the best alone, or the newest that were saved on schedule.
+    """The checkpoints to average, all whole: the best, or the newest that were saved on schedule.
 
     Others are there because a run was stopped, and would make its model depend on when that was.
     """

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from transformer_mt.data.batching import Batch, Pairs, collate, epoch_batches, sentence_lengths
-from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 from transformer_mt.data.sampling import SubwordSampler
 
@@ -77,6 +77,10 @@ class Loader:
         shape = self._shape.for_part(num_source, num_target, len(rows))
         return collate_packed(corpus, rows, shape).of_pairs(pairs)
 
+    def attention_scores(self, pairs: Pairs) -> int:
+        """How many a head has in these pairs' padded rows, on the longer side."""
+        return len(pairs) * max(int(sentence_lengths(side, pairs).max()) ** 2 for side in self._sides)
+
     @property
     def smallest_budget(self) -> int:
         """The least `tokens_per_batch` that has room for the longest pair; beside packed ones lie dummies."""
@@ -84,7 +88,11 @@ class Loader:
 
     @cached_property
     def _longest(self) -> int:
-        return max(int(np.diff(side.offsets).max()) for side in (self.corpus.source, self.corpus.target))
+        return max(int(np.diff(side.offsets).max()) for side in self._sides)
+
+    @property
+    def _sides(self) -> tuple[EncodedText, EncodedText]:
+        return self.corpus.source, self.corpus.target
 
     @cached_property
     def _shape(self) -> PackedShape:

@@ -14,6 +14,7 @@ from transformer_mt.errors import RankError, TrainingError
 from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
 from transformer_mt.training.update import OUT_OF_MEMORY_SHARDED, BatchLoss, is_out_of_memory
 
+SAMPLE = 1000  # micro-batches, shuffled, among which the largest is looked for
 SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
 
 
@@ -45,13 +46,13 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
 
 
 def _peak(loss: BatchLoss, loader: Loader) -> int:
-    """The most bytes that a micro-batch takes: that with the longest pairs, or that with the most."""
+    """The most bytes that a micro-batch takes: that with the most attention to compute, or that with the most pairs."""
     device = loss.device.torch_device
-    batches = loader.order(0)
+    batches = loader.order(0)[:SAMPLE]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        for pairs in (max(batches, key=lambda pairs: -len(pairs)), max(batches, key=len)):
+        for pairs in (max(batches, key=loader.attention_scores), max(batches, key=len)):
             sums = loss(loader.batch(pairs, 0, 0), compiled=False)  # each try has a shape of its own
             sums.smoothed.backward()
     except (RuntimeError, MemoryError) as error:
