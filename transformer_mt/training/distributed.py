@@ -5,21 +5,23 @@ update's micro-batches; the gradients are summed before the weights move, so tha
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transformer_mt.errors import RankError, TrainingError, UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
 
@@ -64,7 +66,7 @@ class Ranks:
         """Let each gradient be the sum over all ranks; all in one message. Sharded ones are summed already."""
         if self.size == 1:
             return
-        whole = [parameter for parameter in parameters if not isinstance(parameter, DTensor)]
+        whole = [parameter for parameter in parameters if _sharded(parameter) is None]
         for parameter in whole:
             if parameter.grad is None:  # no work here
                 parameter.grad = torch.zeros_like(parameter)
@@ -151,6 +153,9 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
 
     The parameters of a unit are brought together while it runs, all others of `model` while that does.
     """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     # Nothing here changes the output of a unit in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
@@ -162,37 +167,57 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
 @contextmanager
 def whole_parameters(model: nn.Module) -> Iterator[None]:
     """All parameters together on each rank, for work that does not go through `forward`, such as decoding."""
-    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    sharded = [unit for module in model.modules() if (unit := _unit(module)) is not None]
     for module in sharded:
         module.set_reshard_after_forward(False, recurse=False)  # ranks have unequal work in between
         module.unshard()
     yield
     for module in sharded:
-        module.set_reshard_after_forward(module is not model, recurse=False)  # the default
+        module.set_reshard_after_forward(module is not _unit(model), recurse=False)  # the default
         module.reshard()
 
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether `shard` was called on it."""
-    return isinstance(model, FSDPModule)
+    return _unit(model) is not None
 
 
 def shard_of(tensor: Tensor) -> Tensor:
     """This rank's part of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    sharded = _sharded(tensor)
+    return tensor if sharded is None else sharded.to_local()
 
 
 def whole(tensor: Tensor) -> Tensor:
     """The tensor with all its shards; every rank has to ask for it."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    sharded = _sharded(tensor)
+    return tensor if sharded is None else sharded.full_tensor()
 
 
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A copy of a whole tensor where the parameter is, sharded if that is."""
     copied = tensor.to(parameter.device, copy=True)
-    if isinstance(parameter, DTensor):
-        return distribute_tensor(copied, parameter.device_mesh, parameter.placements)
-    return copied
+    sharded = _sharded(parameter)
+    if sharded is None:
+        return copied
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(copied, sharded.device_mesh, sharded.placements)
+
+
+# Nothing is sharded where these modules have not been imported, which takes almost as long as PyTorch itself.
+
+
+def _sharded(tensor: Tensor) -> "DTensor | None":
+    """It, if `shard` has made it one of several parts."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return tensor if module is not None and isinstance(tensor, module.DTensor) else None
+
+
+def _unit(module: nn.Module) -> "FSDPModule | None":
+    """It, if `shard` was called on it."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return module if fsdp is not None and isinstance(module, fsdp.FSDPModule) else None
 
 
 def _is_of_the_connection(error: RuntimeError) -> bool:
