@@ -1,10 +1,12 @@
 """Tiny models, random sentences and corpora of them, shared by the tests."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tiny import prepared_experiment, train_tiny
 
 from transformer_mt.config import ModelConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
@@ -22,6 +24,24 @@ TINY = {
     "dropout": 0.0,
     "max_positions": 64,
 }
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    """The configuration of a tiny experiment, whose data are prepared."""
+    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
+
+
+@pytest.fixture(scope="module")
+def trained(experiment, tmp_path_factory):
+    """The directory of its run, trained without a break; to be read alone."""
+    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of that, to change."""
+    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
 
 
 @pytest.fixture

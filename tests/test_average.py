@@ -6,25 +6,10 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import prepared_experiment, status_and_error, train_tiny
+from tiny import status_and_error, train_tiny
 
 from transformer_mt import average, prepare
 from transformer_mt.training.checkpoint import checkpoint_path
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def trained(experiment, tmp_path_factory):
-    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
-
-
-@pytest.fixture
-def run(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
 
 
 def test_average_is_the_mean_of_the_newest_on_schedule(run):

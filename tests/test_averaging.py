@@ -3,7 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import assert_same_weights, log_records, prepared_experiment, train_tiny, weights_at
+from tiny import assert_same_weights, log_records, train_tiny, weights_at
 from torch import nn
 
 from transformer_mt import average as average_stage
@@ -14,11 +14,6 @@ from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import checkpoint_path, moving_average, saved_steps
 
 KEPT = ("training.save_every=1", "training.keep_last=99", "averaging.checkpoints=2")
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny import ROOT, new_learner, prepared_experiment, train_tiny
+from tiny import ROOT, new_learner, train_tiny
 
 from transformer_mt import train as train_stage
 from transformer_mt.config import load_config
@@ -18,11 +18,6 @@ from transformer_mt.training import budget
 from transformer_mt.training.distributed import Ranks
 
 MEGABYTE = 2**20
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
 def found_with(megabytes, experiment):

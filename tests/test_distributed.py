@@ -11,7 +11,7 @@ import torch
 from processes import ended, kill, records, said, start_ranks, start_torchrun, training, wait_until
 from rank_worker import Job, results
 from safetensors.torch import load_file
-from tiny import ROOT, prepared_experiment, train_tiny
+from tiny import ROOT, train_tiny
 
 from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
 from transformer_mt.training.distributed import Ranks
@@ -43,11 +43,6 @@ RUN = [
     "training.validate_every=20",
     "training.keep_last=100",
 ]
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")

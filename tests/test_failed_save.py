@@ -3,22 +3,12 @@
 import resource
 
 import pytest
-from tiny import assert_same_weights, prepared_experiment, train_tiny, weights_at
+from tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import cli
 from transformer_mt import train as train_stage
 from transformer_mt.training import checkpoint, loop
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def unbroken(experiment, tmp_path_factory):
-    return train_tiny(experiment, tmp_path_factory.mktemp("unbroken"))
 
 
 @pytest.fixture
@@ -41,19 +31,19 @@ def failing(monkeypatch):
 
 
 def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(
-    experiment, unbroken, tmp_path, failing, capsys
+    experiment, trained, tmp_path, failing, capsys
 ):
     failing(6)
     assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
     assert "step-00000006: cannot be saved" in capsys.readouterr().err
     assert saved_steps(tmp_path)[-1] == 4
     failing()
-    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(unbroken, 12))
-    assert saved_steps(tmp_path) == saved_steps(unbroken)
+    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
+    assert saved_steps(tmp_path) == saved_steps(trained)
 
 
 @pytest.mark.parametrize("steps", [(6,), (2, 4, 6, 8, 10)])
-def test_to_go_on_goes_on(experiment, unbroken, tmp_path, failing, capsys, steps):
+def test_to_go_on_goes_on(experiment, trained, tmp_path, failing, capsys, steps):
     failing(*steps)
     run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.keep_last=9")
     error = capsys.readouterr().err
@@ -61,7 +51,7 @@ def test_to_go_on_goes_on(experiment, unbroken, tmp_path, failing, capsys, steps
         warning = f"warning: {checkpoint_path(run, step)}: cannot be saved"
         assert error.count(warning) == (step in steps)
     assert saved_steps(run) == [step for step in range(2, 13, 2) if step not in steps]
-    assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
 
 
 def test_what_cannot_be_saved_is_not_the_best_for_the_next_may_be(experiment, tmp_path, failing, capsys):

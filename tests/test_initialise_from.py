@@ -6,27 +6,12 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import assert_same_weights, prepared_experiment, status_and_error, train_tiny, weights_at
+from tiny import assert_same_weights, status_and_error, train_tiny, weights_at
 
 from transformer_mt import average, prepare, train
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 STILL = ("training.max_steps=1", "training.peak_lr=1e-30")  # one update that moves next to nothing
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def trained(experiment, tmp_path_factory):
-    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
-
-
-@pytest.fixture
-def run(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
 
 
 def first_weights(experiment, run_dir, path, *overrides):

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import assert_same_weights, log_records, prepared_experiment, train_tiny, weights_at
+from tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.config import load_config
@@ -23,21 +23,11 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.validation import ValidationScores
 
 
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def unbroken(experiment, tmp_path_factory):
-    return train_tiny(experiment, tmp_path_factory.mktemp("unbroken"))
-
-
-def test_same_seed_same_weights_and_another_seed_others(experiment, unbroken, tmp_path):
+def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):
     again = train_tiny(experiment, tmp_path / "again")
-    assert_same_weights(weights_at(again, 12), weights_at(unbroken, 12))
+    assert_same_weights(weights_at(again, 12), weights_at(trained, 12))
     other = weights_at(train_tiny(experiment, tmp_path / "other", "training.seed=2"), 12)
-    assert any(not torch.equal(weight, other[name]) for name, weight in weights_at(unbroken, 12).items())
+    assert any(not torch.equal(weight, other[name]) for name, weight in weights_at(trained, 12).items())
 
 
 def test_the_seed_alone_draws_the_first_weights(experiment, tmp_path):
@@ -53,15 +43,15 @@ def test_the_seed_alone_draws_the_first_weights(experiment, tmp_path):
 
 
 @pytest.mark.parametrize("stop", [1, 5, 11])
-def test_stopped_and_taken_up_is_unbroken_bit_for_bit(experiment, unbroken, tmp_path, stop):
+def test_stopped_and_taken_up_is_unbroken_bit_for_bit(experiment, trained, tmp_path, stop):
     train_tiny(experiment, tmp_path / "run", f"training.max_steps={stop}")
     run = train_tiny(experiment, tmp_path / "run")
-    assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
-    optimizers = (load_file(checkpoint_path(each, 12) / "training.safetensors") for each in (run, unbroken))
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
+    optimizers = (load_file(checkpoint_path(each, 12) / "training.safetensors") for each in (run, trained))
     assert_same_weights(*optimizers)
 
 
-def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run(experiment, unbroken, tmp_path):
+def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run(experiment, trained, tmp_path):
     run = train_tiny(experiment, tmp_path / "run")
     for step in saved_steps(run)[-2:]:
         os.rename(checkpoint_path(run, step), tmp_path / f"lost-{step}")
@@ -74,12 +64,12 @@ def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run
         timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
         return [{key: value for key, value in record.items() if key not in timed} for record in records]
 
-    assert numbers(run) == numbers(unbroken)
+    assert numbers(run) == numbers(trained)
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
-    experiment, unbroken, tmp_path, monkeypatch, capsys, signum, status
+    experiment, trained, tmp_path, monkeypatch, capsys, signum, status
 ):
     real_update, updates = loop.one_update, []
 
@@ -98,10 +88,10 @@ def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert f"-m transformer_mt.train {arguments[0]} {arguments[1]}" in capsys.readouterr().out
     assert signal.getsignal(signum) == handler
     assert train_stage.main(arguments) == 0
-    assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(unbroken, 12))
+    assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
 
 
-def test_second_signal_stops_at_once_and_loses_nothing(experiment, unbroken, tmp_path, monkeypatch):
+def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
     real_update, updates = loop.one_update, []
 
     def update_during_which_two_signals_come(*arguments):
@@ -116,7 +106,7 @@ def test_second_signal_stops_at_once_and_loses_nothing(experiment, unbroken, tmp
         train_tiny(experiment, tmp_path / "run")
     assert saved_steps(tmp_path / "run")[-1] == 4
     run = train_tiny(experiment, tmp_path / "run")
-    assert_same_weights(weights_at(run, 12), weights_at(unbroken, 12))
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
 
 
 @pytest.mark.parametrize(("metric", "keep_best", "keep_last"), [("nll", 1, 3), ("chrf", 3, 2), ("bleu", 2, 1)])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from processes import ended, records, said, start, start_ranks, training, wait_until
 from safetensors.torch import load_file
-from tiny import ROOT, prepared_experiment, train_tiny
+from tiny import ROOT, train_tiny
 
 from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
@@ -23,11 +23,6 @@ RUN = [
     "averaging.checkpoints=1",
 ]
 FILES = ["model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"]
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")

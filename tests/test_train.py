@@ -11,26 +11,11 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import prepared_experiment, status_and_error, train_tiny, write_experiment
+from tiny import status_and_error, train_tiny, write_experiment
 
 from transformer_mt import train
 from transformer_mt.config import load_config
 from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint, saved_steps
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def trained(experiment, tmp_path_factory):
-    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
-
-
-@pytest.fixture
-def run(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
 
 
 def test_a_run_is_complete_in_itself(trained, experiment):

@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from tiny import new_learner, prepared_experiment
+from tiny import new_learner
 
 from transformer_mt.config import load_config
 from transformer_mt.data.batching import collate
@@ -15,11 +15,6 @@ from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.update import Learner, one_update
 from transformer_mt.vocabulary import EOS, PAD
-
-
-@pytest.fixture(scope="module")
-def experiment(tmp_path_factory):
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="module")
