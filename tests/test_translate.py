@@ -104,7 +104,7 @@ def test_translation_does_not_depend_on_the_batch(translator):
 
 @pytest.mark.parametrize(("tokens_per_batch", "beam_size"), [(1, 1), (60, 1), (60, 3), (100, 2), (10_000, 4)])
 def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator, tokens_per_batch, beam_size):
-    lengths, real_start = [], translator.model.start
+    lengths, real_start = [], translator.engine.model.start
 
     def start(source_BS, width):
         lengths.append((source_BS != PAD).sum(dim=1).tolist())
@@ -112,7 +112,7 @@ def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator
         assert width == beam_size
         return real_start(source_BS, width)
 
-    monkeypatch.setattr(translator.model, "start", start)
+    monkeypatch.setattr(translator.engine.model, "start", start)
     translator.translate(SENTENCES, DecodingConfig(beam_size=beam_size, tokens_per_batch=tokens_per_batch))
     for batch, following in zip(lengths, [*lengths[1:], None], strict=True):
         assert len(batch) == 1 or len(batch) * max(batch) * beam_size <= tokens_per_batch
@@ -124,9 +124,9 @@ def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator
 def test_a_model_is_loaded_ready_in_full_precision_on_any_processor(monkeypatch, model_dir):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "amx_bf16": True})
     translator = Translator.load(model_dir, "cpu")
-    assert translator.device.torch_device == torch.device("cpu")
-    assert translator.device.dtype == torch.float32
-    assert not translator.model.training
+    assert translator.engine.device.torch_device == torch.device("cpu")
+    assert translator.engine.device.dtype == torch.float32
+    assert not translator.engine.model.training
 
 
 def test_the_device_is_the_one_asked_for(monkeypatch, model_dir, capsys):
@@ -142,11 +142,11 @@ def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     fresh = Transformer(load_config(model_dir / "config.yaml").model, vocab_size, vocab_size)
     with torch.no_grad():
         # Strong opinions, so that hypotheses of all lengths compete, whatever training has made of the model.
-        for name, parameter in translator.model.named_parameters():
+        for name, parameter in translator.engine.model.named_parameters():
             parameter.copy_(1.5 * fresh.get_parameter(name) + 0.1 * torch.randn_like(parameter))
     best, last = [], []
     for ids in translator.tokenizer.encode_source(SENTENCES):
-        [found] = beam_search(translator.model, torch.tensor([ids]), 4, alpha, [len(ids) + 10])
+        [found] = beam_search(translator.engine.model, torch.tensor([ids]), 4, alpha, [len(ids) + 10])
         best.append(translator.tokenizer.decode_target(found[0].tokens))
         last.append(translator.tokenizer.decode_target(found[-1].tokens))
     assert translator.translate(SENTENCES, beam_size=4, length_penalty=alpha) == best != last

@@ -12,6 +12,7 @@ from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.evaluation.metrics import bleu, chrf
@@ -61,11 +62,16 @@ def model(config, validation):
     return model
 
 
+def our_translator(model, validation, config):
+    engine = TorchEngine(model, config.model.max_positions, DEVICE)
+    return Translator(engine, validation.tokenizer, config.decoding)
+
+
 @pytest.fixture(scope="module")
 def translations(model, config, validation, directory):
     """What the model's greedy translator makes of the sources' text."""
     sources = list(read_lines(directory.parent / "valid.en"))
-    translations = Translator(model, validation.tokenizer, config, DEVICE).translate(sources, beam_size=1)
+    translations = our_translator(model, validation, config).translate(sources, beam_size=1)
     assert len(set(translations)) == len(sources) == len(validation.references)
     return translations
 
@@ -126,7 +132,7 @@ def test_only_the_first_sentences_are_translated_but_all_are_scored(
 def test_translations_are_no_longer_than_the_settings_let_them_be(model, validation, config, directory):
     sources = list(read_lines(directory.parent / "valid.en"))
     tight = config.model_copy(update={"decoding": config.decoding.model_copy(update={"max_extra_length": 0})})
-    short = Translator(model, validation.tokenizer, tight, DEVICE).translate(sources, beam_size=1)
+    short = our_translator(model, validation, tight).translate(sources, beam_size=1)
     found = scores(model, replace(validation, references=short, max_extra_length=0), config)
     assert found.bleu == pytest.approx(100)
     assert scores(model, replace(validation, references=short), config).bleu < 100

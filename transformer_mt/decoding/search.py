@@ -9,20 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transformer_mt.decoding.engine import Hypothesis
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.vocabulary import BOS, EOS, PAD
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation that the search found."""
-
-    tokens: list[int]
-    """Without BOS, with its EOS."""
-    log_prob: float
-    """Sum over all its tokens, EOS included, in nats."""
-    score: float
-    """log_prob divided by the length penalty."""
 
 
 def length_penalty(length: int, alpha: float) -> float:

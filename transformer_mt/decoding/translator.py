@@ -1,35 +1,23 @@
-"""Lines in, lines out: the Python API of a trained model.
+"""Lines in, lines out: the Python API of a trained model. Imports no PyTorch before a model is loaded."""
 
-B sentences  S source positions
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import torch
-from torch import Tensor
-
 from transformer_mt.config import Config, DecodingConfig, load_config
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.search import Hypothesis, beam_search, greedy, max_lengths
-from transformer_mt.device import Device, choose_device
+from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.errors import CheckpointError, TranslationError
-from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.transformer import Transformer
-from transformer_mt.vocabulary import PAD
-from transformer_mt.weights import load_weights, read_metadata
 
 
 class Translator:
-    """A model, its tokenizer and a device.
+    """A tokenizer, and an engine that translates its ids.
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The dog sleeps."], beam_size=4)
     """
 
-    def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, config: Config, device: Device) -> None:
-        self.model = model.to(device.torch_device).eval()
-        self.tokenizer, self.config, self.device = tokenizer, config, device
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, decoding: DecodingConfig) -> None:
+        self.engine, self.tokenizer, self.decoding = engine, tokenizer, decoding
 
     @classmethod
     def load(cls, model_dir: str | Path, device: str = "auto") -> Self:
@@ -42,14 +30,7 @@ class Translator:
                 )
         config = load_config(model_dir / "config.yaml")
         tokenizer = Tokenizer.load(model_dir)
-        model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-        load_weights(model, model_dir / "model.safetensors")
-        if read_metadata(model_dir / "model.safetensors").get("tokenizer") != tokenizer.digest:
-            raise CheckpointError(
-                f"{model_dir}: the model was trained with another tokenizer than the one beside it. "
-                "Average the checkpoints of its run again, or copy the whole directory again"
-            )
-        return cls(model, tokenizer, config, choose_device(device, precision="fp32"))
+        return cls(_torch_engine(model_dir, config, tokenizer, device), tokenizer, config.decoding)
 
     def translate(
         self,
@@ -68,55 +49,45 @@ class Translator:
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
-        decoding = decoding or self.config.decoding
+        decoding = decoding or self.decoding
         changes = {"beam_size": beam_size, "length_penalty": length_penalty}
         values = decoding.model_dump() | {key: value for key, value in changes.items() if value is not None}
         decoding = DecodingConfig.model_validate(values)
 
         sources = self._encode(lines, first_line)
         translations = [""] * len(lines)
-        for numbers in _batches(sources, decoding):
-            source_BS = _pad([sources[number] for number in numbers]).to(self.device.torch_device)
-            for number, hypothesis in zip(numbers, self._search(source_BS, decoding), strict=True):
-                translations[number] = self.tokenizer.decode_target(hypothesis.tokens)
+        found = self.engine.translate(list(sources.values()), decoding)
+        for number, hypotheses in zip(sources, found, strict=True):
+            translations[number] = self.tokenizer.decode_target(hypotheses[0].tokens)
         return translations
 
-    def _encode(self, lines: Sequence[str], first_line: int) -> dict[int, list[int]]:
-        """The ids of each line that is not blank, by its number from 0."""
-        encoded = enumerate(self.tokenizer.encode_source(lines))
-        sources = {number: ids for number, ids in encoded if len(ids) > 1}  # a blank line is EOS alone
-        limit = self.config.model.max_positions
-        for number, ids in sources.items():
-            if len(ids) > limit:
+    def _encode(self, lines: Sequence[str], first_line: int) -> dict[int, Sentence]:
+        """Each line that is not blank, by its number from 0."""
+        sources = {}
+        for number, ids in enumerate(self.tokenizer.encode_source(lines)):
+            if len(ids) == 1:  # a blank line is EOS alone
+                continue
+            if len(ids) > self.engine.max_positions:
                 raise TranslationError(
-                    f"line {first_line + number} has {len(ids)} subword pieces, and the model takes at most {limit} "
-                    "(model.max_positions): split the line into sentences"
+                    f"line {first_line + number} has {len(ids)} subword pieces, and the model takes at most "
+                    f"{self.engine.max_positions} (model.max_positions): split the line into sentences"
                 )
+            sources[number] = Sentence(ids, number=first_line + number)
         return sources
 
-    def _search(self, source_BS: Tensor, decoding: DecodingConfig) -> list[Hypothesis]:
-        limits = max_lengths(source_BS, decoding.max_extra_length, self.config.model.max_positions)
-        alpha = decoding.length_penalty
-        with self.device.autocast():
-            if decoding.beam_size == 1:
-                return greedy(self.model, source_BS, limits, alpha)
-            found = beam_search(self.model, source_BS, decoding.beam_size, alpha, limits)
-        return [hypotheses[0] for hypotheses in found]
 
+def _torch_engine(model_dir: Path, config: Config, tokenizer: Tokenizer, device: str) -> Engine:
+    # Here, because they import PyTorch, which takes longer than to translate a page.
+    from transformer_mt.decoding.torch_engine import TorchEngine
+    from transformer_mt.device import choose_device
+    from transformer_mt.models.transformer import Transformer
+    from transformer_mt.weights import load_weights, read_metadata
 
-def _batches(sources: dict[int, list[int]], decoding: DecodingConfig) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, longest first, as many together as the token budget allows."""
-    batch: list[int] = []
-    for number in sorted(sources, key=lambda number: len(sources[number]), reverse=True):
-        longest = len(sources[batch[0]]) if batch else 0
-        if batch and (len(batch) + 1) * longest * decoding.beam_size > decoding.tokens_per_batch:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def _pad(sentences: list[list[int]]) -> Tensor:
-    longest = max(map(len, sentences))
-    return torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])
+    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    load_weights(model, model_dir / "model.safetensors")
+    if read_metadata(model_dir / "model.safetensors").get("tokenizer") != tokenizer.digest:
+        raise CheckpointError(
+            f"{model_dir}: the model was trained with another tokenizer than the one beside it. "
+            "Average the checkpoints of its run again, or copy the whole directory again"
+        )
+    return TorchEngine(model, config.model.max_positions, choose_device(device, precision="fp32"))
