@@ -26,7 +26,7 @@ A peer other than nn.Transformer is measured if --peer names the Python of its e
                      omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
                  PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
 
-omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmark_fairseq.py lets through.
+omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmarks/run_fairseq.py lets through.
 
 B sentences  S source positions  T target positions  D model width  V vocabulary
 """
@@ -45,10 +45,10 @@ from statistics import median
 from typing import Any
 
 import torch
-from benchmark_data import nn_transformer_weights, random_rows
-from benchmark_plain import NnTransformer
-from benchmark_process import Race
-from benchmark_train import PEERS, measure_training
+from benchmarks.data import nn_transformer_weights, random_rows
+from benchmarks.plain import NnTransformer
+from benchmarks.process import Race
+from benchmarks.train import PEERS, measure_training
 from torch import Tensor, nn
 from torch.nn import functional as F
 

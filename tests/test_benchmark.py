@@ -5,14 +5,14 @@ import sys
 from dataclasses import replace
 
 import benchmark
-import benchmark_data
 import numpy as np
 import pytest
 import torch
-from benchmark_data import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
-from benchmark_plain import NnTransformer, adam, marian_weights
-from benchmark_plain import one_update as one_plain_update
-from benchmark_process import PeerError, Race
+from benchmarks import data
+from benchmarks.data import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
+from benchmarks.plain import NnTransformer, adam, marian_weights
+from benchmarks.plain import one_update as one_plain_update
+from benchmarks.process import PeerError, Race
 from conftest import TINY
 
 from transformer_mt.config import ModelConfig, TrainingConfig
@@ -162,7 +162,7 @@ ONCE = ["--shape", "tiny", "--rounds", "1", "--threads", "1", "--warm-up", "1", 
 
 
 def test_prints_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(benchmark_data, "NUM_PAIRS", 500)
+    monkeypatch.setattr(data, "NUM_PAIRS", 500)
     path = tmp_path / "new" / "speed.json"
     assert benchmark.main([*ONCE, "--json", str(path)]) == 0
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -185,8 +185,8 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
         name = "transformer.decoder.layers.0.multihead_attn.out_proj.weight"
         return weights | {name: -2 * weights[name]}
 
-    monkeypatch.setattr(benchmark_data, "NUM_PAIRS", 500)
-    monkeypatch.setattr(benchmark_data, "nn_transformer_weights", changed)
+    monkeypatch.setattr(data, "NUM_PAIRS", 500)
+    monkeypatch.setattr(data, "nn_transformer_weights", changed)
     monkeypatch.setattr(benchmark, "nn_transformer_weights", changed)
     with pytest.raises(PeerError, match=r"nn.Transformer, fp32: the first loss is .* does not compute the same"):
         benchmark.main(["train", *ONCE])
@@ -209,7 +209,7 @@ def test_a_peer_is_a_known_name_and_a_python(capsys, peer):
 
 
 def test_random_words_are_of_both_lengths(monkeypatch):
-    monkeypatch.setattr(benchmark_data, "NUM_PAIRS", 2000)
+    monkeypatch.setattr(data, "NUM_PAIRS", 2000)
     rows = list(random_rows(50))
     sources, targets = zip(*rows, strict=True)
     assert len(rows) == 2000

@@ -4,12 +4,12 @@ import re
 import sys
 from dataclasses import replace
 
-import benchmark_pace
 import pytest
 import torch
-from benchmark_process import Contender, PeerError, Race, Result, read_log, run
-from benchmark_train import IMPORTED, OWN_LOG, check_first_loss, summary
-from benchmark_trainers import TRAINERS
+from benchmarks import pace
+from benchmarks.process import SCRIPTS, Contender, PeerError, Race, Result, read_log, run
+from benchmarks.train import IMPORTED, OWN_LOG, check_first_loss, summary
+from benchmarks.trainers import TRAINERS
 
 from transformer_mt.config import ModelConfig, TrainingConfig
 
@@ -140,12 +140,12 @@ def test_our_own_log_is_understood(race):
 
 def test_pace_is_of_the_updates_since_the_line_before(monkeypatch, capsys):
     now = 0.0
-    monkeypatch.setattr(benchmark_pace.time, "perf_counter", lambda: now)
-    pace = benchmark_pace.Pace(warm_up=2, updates=2, device=torch.device("cpu"))
+    monkeypatch.setattr(pace.time, "perf_counter", lambda: now)
+    of_updates = pace.Pace(warm_up=2, updates=2, device=torch.device("cpu"))
     for target_tokens in (10, 20, 30, 50):
         now += 2.0
-        pace.updated(target_tokens)
-    pace.finish(first_loss=6.5)
+        of_updates.updated(target_tokens)
+    of_updates.finish(first_loss=6.5)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"update {n}: {speed} target tokens/s" for n, speed in ((1, 5.0), (2, 10.0), (4, 20.0))] + [
         "first loss: 6.500000"
@@ -182,7 +182,7 @@ print(f"first loss: {len(words)}")
     assert 300 < result.megabytes < 330
     assert 0 < result.seconds_after_imports < result.seconds_to_first_update
     assert (result.tokens_per_second, result.first_loss) == (10, 3)
-    with pytest.raises(PeerError, match=re.escape(f"\n  1 4294967296  {race.directory}\n")):
+    with pytest.raises(PeerError, match=re.escape(f"\n  1 4294967296 {SCRIPTS} {race.directory}\n")):
         run(python(code + "raise SystemExit(3)"), race)
     own = replace(python(code + "raise SystemExit(3)"), pythonpath="/theirs")
     with pytest.raises(PeerError, match=r"x, fp32: it ended with status 3.*\n  1 4294967296 /theirs "):

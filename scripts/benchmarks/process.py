@@ -12,6 +12,7 @@ from pathlib import Path
 from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.errors import UserError
 
+SCRIPTS = str(Path(__file__).resolve().parent.parent)
 # Else glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**34)}
 FACT = re.compile(r"^(first loss|GPU megabytes): ([\d.]+)$")
@@ -56,8 +57,8 @@ class Contender:
     """A line that is printed when its imports are done."""
     progress: re.Pattern[str]
     """A line whose groups are `update` and `speed`: real target tokens a second since the line before."""
-    pythonpath: str | None = None
-    """None for a Python of its own, which is to find nothing of ours."""
+    pythonpath: str = SCRIPTS
+    """A Python of its own is to find nothing else of ours."""
 
     @property
     def title(self) -> str:
@@ -84,10 +85,7 @@ class Result:
 def run(contender: Contender, race: Race) -> Result:
     """Train until the last update. Raises PeerError if that fails."""
     threads = {name: str(race.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment = os.environ | MALLOC | threads | {"PYTHONUNBUFFERED": "1"}
-    environment.pop("PYTHONPATH", None)
-    if contender.pythonpath is not None:
-        environment["PYTHONPATH"] = contender.pythonpath
+    environment = os.environ | MALLOC | threads | {"PYTHONPATH": contender.pythonpath, "PYTHONUNBUFFERED": "1"}
     began, lines, kibibytes = time.perf_counter(), [], 0
     with subprocess.Popen(
         contender.command,

@@ -2,20 +2,20 @@
 
 What of each log is a speed in real target tokens, with the end of sentence and without padding, as ours is:
 fairseq's wps, the second number of eole's tok/s, JoeyNMT's Tokens per Sec. Sockeye's tok/sec counts padded
-source positions, and real target tokens by benchmark_sockeye.py; its first update, of which it says nothing,
+source positions, and real target tokens by run_sockeye.py; its first update, of which it says nothing,
 is the second.
 """
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmark_process import Contender, PeerError, Race
+from benchmarks.process import SCRIPTS, Contender, PeerError, Race
 
-SCRIPTS = Path(__file__).resolve().parent
 BETAS, LEARNING_RATE = [0.9, 0.98], 1e-4  # of Adam
 FAIRSEQ_LOG = re.compile(r'"wps": "(?P<speed>[\d.]+)".*"num_updates": "(?P<update>\d+)"')
 EOLE_LOG = re.compile(r"Step +(?P<update>\d+)/.*\d+/ *(?P<speed>\d+) tok/s")
@@ -25,16 +25,16 @@ SOCKEYE_LOG = re.compile(r"B=(?P<update>\d+).*tok/sec=(?P<speed>[\d.]+)")
 
 def fairseq(python: str, precision: str, race: Race) -> Contender:
     """0.12: batches of sentences of about one length, as many as the longer side has room for."""
-    runner = str(SCRIPTS / "benchmark_fairseq.py")
+    runner = "benchmarks.run_fairseq"
     dictionary, binary = race.directory / "fairseq.dict", race.directory / "fairseq"
     if not binary.exists():
         dictionary.write_text("".join(f"{piece} 1\n" for piece in _pieces(race)), encoding="utf-8")
         files = ["--trainpref", "train", "--validpref", "valid", "--srcdict", str(dictionary), "--destdir", str(binary)]
         languages = ["--source-lang", "source", "--target-lang", "target", "--joined-dictionary"]
-        _prepare([python, runner, "fairseq_cli.preprocess", *files, *languages], race)
+        _prepare([python, "-m", runner, "fairseq_cli.preprocess", *files, *languages], race)
     flags = ["--share-all-embeddings", "--no-save", "--disable-validation"]
     flags += ["--cpu"] * (race.device == "cpu") + ["--bf16"] * (precision == "bf16")
-    command = python, runner, "fairseq_cli.train", str(binary), *_options(_fairseq_options(race)), *flags
+    command = python, "-m", runner, "fairseq_cli.train", str(binary), *_options(_fairseq_options(race)), *flags
     return Contender("fairseq", precision, command, re.compile(r"\| INFO \| fairseq_cli.train \|"), FAIRSEQ_LOG)
 
 
@@ -205,7 +205,7 @@ def sockeye(python: str, precision: str, race: Race) -> Contender:
     }
     flags = ["--shared-vocab", "--overwrite-output"] + ["--use-cpu"] * (race.device == "cpu")
     words = _options(files | _sockeye_options(race))
-    command = python, str(SCRIPTS / "benchmark_sockeye.py"), *words, *flags
+    command = python, "-m", "benchmarks.run_sockeye", *words, *flags
     return Contender("Sockeye", precision, command, re.compile(r"Sockeye: \d"), SOCKEYE_LOG)
 
 
@@ -252,7 +252,10 @@ def _options(values: Mapping[str, Any]) -> list[str]:
 
 def _prepare(command: list[str], race: Race) -> None:
     """Run what a trainer needs before, untimed. Raises PeerError."""
-    done = subprocess.run(command, cwd=race.directory, capture_output=True, encoding="utf-8", check=False)
+    environment = os.environ | {"PYTHONPATH": SCRIPTS}
+    done = subprocess.run(
+        command, cwd=race.directory, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
     if done.returncode:
         raise PeerError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
 

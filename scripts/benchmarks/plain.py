@@ -1,6 +1,6 @@
 """Train nn.Transformer or Hugging Face's Marian in the loop that one writes by hand, on the batches of ours.
 
-    PYTHON benchmark_plain.py nn.Transformer|Marian DIRECTORY fp32|bf16
+    PYTHON -m benchmarks.plain nn.Transformer|Marian DIRECTORY fp32|bf16
 
 PYTHON needs PyTorch, and for Marian transformers; of transformer_mt it needs nothing.
 Both are made the same function as ours, with its weights: post-norm, ReLU, scaled tied embeddings, its
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_pace import Pace
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from benchmarks.pace import Pace
 
 PAD, BOS, EOS = 0, 2, 3
 Shape = Mapping[str, Any]  # the fields of ModelConfig

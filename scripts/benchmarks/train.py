@@ -9,11 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmark_data import write_race
-from benchmark_process import Contender, PeerError, Race, Result, run
-from benchmark_trainers import BF16_ON_GPU, TRAINERS
+from benchmarks.data import write_race
+from benchmarks.process import Contender, PeerError, Race, Result, run
+from benchmarks.trainers import BF16_ON_GPU, TRAINERS
 
-SCRIPTS = Path(__file__).resolve().parent
 HUGGING_FACE = "huggingface"
 PEERS = [HUGGING_FACE, *TRAINERS]  # that need a Python of their own
 IMPORTED = re.compile("^imported$")
@@ -41,17 +40,16 @@ def measure_training(
 def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -> list[Contender]:
     """Ours, the loops on its batches, and the trainers whose Python is named. Raises PeerError."""
     own_path = os.pathsep.join(path for path in sys.path if path)
-    ours, plain = str(SCRIPTS / "benchmark_ours.py"), str(SCRIPTS / "benchmark_plain.py")
     contenders = []
     command: tuple[str, ...]
     for precision in precisions:
         words = str(race.directory), precision
-        command = sys.executable, ours, *words
+        command = sys.executable, "-m", "benchmarks.ours", *words
         contenders.append(Contender("ours", precision, command, IMPORTED, OWN_LOG, own_path))
-        command = sys.executable, plain, "nn.Transformer", *words
+        command = sys.executable, "-m", "benchmarks.plain", "nn.Transformer", *words
         contenders.append(Contender("nn.Transformer", precision, command, IMPORTED, OWN_LOG, own_path))
         if HUGGING_FACE in pythons:
-            command = pythons[HUGGING_FACE], plain, "Marian", *words
+            command = pythons[HUGGING_FACE], "-m", "benchmarks.plain", "Marian", *words
             contenders.append(Contender("Hugging Face Marian", precision, command, IMPORTED, OWN_LOG))
         for name, trainer in TRAINERS.items():
             if name in pythons and (precision == "fp32" or (race.device == "cuda" and name in BF16_ON_GPU)):

@@ -1,6 +1,6 @@
 """Train ours as `train` does, without validation and checkpoints, for the training benchmark.
 
-python benchmark_ours.py DIRECTORY fp32|bf16
+python -m benchmarks.ours DIRECTORY fp32|bf16
 """
 
 import json
@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from benchmark_pace import Pace
 
+from benchmarks.pace import Pace
 from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Loader, Position

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from benchmark_plain import NnTransformer
-from benchmark_process import Race
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.plain import NnTransformer
+from benchmarks.process import Race
 from transformer_mt.config import CorpusConfig, FilePair, ModelConfig, TokenizerConfig
 from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.corpus import open_pairs

@@ -1,6 +1,6 @@
 """Run a module of fairseq 0.12 on Python 3.11, which refuses what fairseq and its hydra have: dataclasses as defaults.
 
-PYTHON benchmark_fairseq.py fairseq_cli.train OPTIONS
+PYTHON -m benchmarks.run_fairseq fairseq_cli.train OPTIONS
 """
 
 import dataclasses
