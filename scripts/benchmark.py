@@ -2,6 +2,8 @@
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N]
+    python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
+        [--beam 4 …] [--peer NAME=PYTHON …] [--json FILE]
 
 A speed is the median of the rounds; a ratio that of each round's own, since machines drift, its range beside it.
 
@@ -14,10 +16,19 @@ make batches of their own, by their own commands. PyTorch's settings are its def
 decode: the peer is nn.Transformer with the weights of ours, greedy without a cache, in one process with ours
 and with the settings of `choose_device`; that both find the same words is checked.
 
-A peer other than nn.Transformer is measured if --peer names the Python of its environment, made on Python
-3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
+decode --model: a trained model translates a text, greedily and by beams, on the CPU: ours, CTranslate2 and of
+--peer Hugging Face's generate, fairseq and JoeyNMT, with the same weights. Each is a process of its own, as
+above, and translates the whole text with its best size of a batch, after a warm-up; a speed is of the wall clock
+from text to text, for fairseq and JoeyNMT from pieces to pieces. Alone: one sentence at a time, in the mean of
+the first 50. First line: a whole process that is given one line, the disk cache warm. Memory: that of a process
+and its children, what they share counted once. CTranslate2 is what `export` writes, as a translator of one thread
+a core, its best, and as one translator of all, its default. That all find the greedy translations of ours is
+checked; by beams each has a length penalty of its own, the nearest to ours, and BLEU says what it finds.
 
-    huggingface  pip install torch numpy transformers==5.23.0
+A peer other than nn.Transformer and CTranslate2 is measured if --peer names the Python of its environment, made
+on Python 3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
+
+    huggingface  pip install torch numpy transformers==5.23.0 sentencepiece
     joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
     eole         pip install torch eole==0.6.4 aiohttp
     sockeye      pip install torch "numpy<2" pyyaml tensorboard sacrebleu portalocker
@@ -27,8 +38,6 @@ A peer other than nn.Transformer is measured if --peer names the Python of its e
                  PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
 
 omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmarks/run_fairseq.py lets through.
-
-B sentences  S source positions  T target positions  D model width  V vocabulary
 """
 
 import argparse
@@ -39,28 +48,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from benchmarks.data import nn_transformer_weights, random_rows
-from benchmarks.plain import NnTransformer
+from benchmarks.data import random_rows
+from benchmarks.decode import GREEDY, measure_decoding
 from benchmarks.process import Race
+from benchmarks.random_decode import Works, random_decoding
 from benchmarks.train import PEERS, measure_training
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer_mt import cli
 from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
-from transformer_mt.decoding.search import beam_search, greedy, max_lengths
-from transformer_mt.device import Device, choose_device
+from transformer_mt.device import choose_device
 from transformer_mt.evaluate import write_json
-from transformer_mt.models.transformer import Transformer
-from transformer_mt.vocabulary import BOS, EOS, PAD
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.
 SHAPES = {
@@ -70,28 +74,8 @@ SHAPES = {
     "base32k": (ModelConfig(), 32000),
     "big": (ModelConfig(d_model=1024, ffn_dim=4096, num_heads=16), 32000),
 }
-BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_LENGTH = 4, 0.6, 10
 
-Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done
-Works = dict[str, Work]  # by name; the peer of `ours, x` is `peer, x`
 Results = dict[str, dict[str, Any]]
-
-
-@torch.inference_mode()
-def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -> list[list[int]]:
-    """Translations, EOS included, as written by hand: without a cache, each step reads the prefix again."""
-    memory_BSD = peer.encode(source_BS)
-    last_B = torch.tensor(max_length, device=source_BS.device)
-    tokens_BT = torch.full((len(max_length), 1), BOS, device=source_BS.device)
-    for length in range(1, max(max_length) + 1):
-        features_BD = peer.decode(tokens_BT, memory_BSD, source_BS)[:, -1]
-        logits_BV = F.linear(features_BD, peer.embedding.weight)
-        logits_BV[:, [PAD, BOS]] = -torch.inf
-        token_B = logits_BV.argmax(dim=-1).masked_fill(last_B == length, EOS)
-        tokens_BT = torch.cat([tokens_BT, token_B[:, None]], dim=1)
-        if (tokens_BT == EOS).any(dim=1).all():
-            break
-    return [tokens[1 : tokens.index(EOS) + 1] for tokens in tokens_BT.tolist()]
 
 
 def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> Works:
@@ -104,37 +88,6 @@ def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> W
         return {"pairs": sum(len(collate(corpus, pairs).pairs_B) for pairs in order)}
 
     return {"ours": work}
-
-
-def benchmark_decode(config: ModelConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
-    """One batch of random sentences, in fp32 as Translator has it."""
-    torch.manual_seed(1)
-    ours = Transformer(config, vocab_size, vocab_size).to(device.torch_device).eval()
-    # Tied embeddings make a fresh model repeat itself, whatever its source; a last norm of random signs does not.
-    nn.init.normal_(ours.get_parameter(f"decoder.{config.decoder_layers - 1}.around_feed_forward.norm.weight"))
-    peer = NnTransformer(config.model_dump(), vocab_size)
-    peer.load_state_dict(nn_transformer_weights(ours, config, vocab_size))
-    peer.to(device.torch_device).eval()
-    last_B1 = torch.randint(9, 20, (num_sentences, 1))
-    source_BS = torch.randint(EOS + 1, vocab_size, (num_sentences, 20)).scatter(1, last_B1, EOS)
-    source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
-    limits = max_lengths(source_BS, MAX_EXTRA_LENGTH, config.max_positions)
-
-    def our_greedy() -> list[list[int]]:
-        return [hypothesis.tokens for hypothesis in greedy(ours, source_BS, limits)]
-
-    def our_beam() -> list[list[int]]:
-        return [best.tokens for best, *_ in beam_search(ours, source_BS, BEAM_SIZE, LENGTH_PENALTY, limits)]
-
-    def work(search: Callable[[], list[list[int]]]) -> dict[str, int]:
-        found = search()
-        return {"sentences": len(found), "output tokens": sum(map(len, found))}
-
-    their_greedy = partial(peer_greedy, peer, source_BS, limits)
-    assert our_greedy() == their_greedy(), "the peer finds other words"
-    searches: dict[str, Callable[[], list[list[int]]]]
-    searches = {"ours, greedy": our_greedy, "peer, greedy": their_greedy, f"ours, beam {BEAM_SIZE}": our_beam}
-    return {name: partial(work, search) for name, search in searches.items()}
 
 
 def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
@@ -188,14 +141,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {
         "processor": processor(),
         "device": f"{best.description}; torch {torch.__version__}",
-        "model": f"{arguments.shape}: {config}, vocabulary {vocab_size}",
+        "model": str(arguments.model or f"{arguments.shape}: {config}, vocabulary {vocab_size}"),
         "rounds": arguments.rounds,
     }
     print(*(f"{key}: {value}" for key, value in report.items()), sep="\n")
     with tempfile.TemporaryDirectory() as directory:
         for name in arguments.names or ["data", "train", "decode"]:
             print(name)
-            if name == "train":
+            if arguments.model:
+                report[name] = trained_decoding(arguments, Path(directory) / "race")
+            elif name == "train":
                 race = race_of(arguments, training, best.torch_device.type, Path(directory) / "race")
                 precisions = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
                 pythons = dict(arguments.peer)
@@ -204,13 +159,25 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 works = (
                     benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
                     if name == "data"
-                    else benchmark_decode(config, vocab_size, 256 if on_gpu else 48, fp32)
+                    else random_decoding(config, vocab_size, 256 if on_gpu else 48, fp32)
                 )
                 report[name] = compete(works, arguments.rounds, on_gpu)
                 print_results(report[name])
     report["peak_rss_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory of this process: {report['peak_rss_megabytes']:,.0f} MB")
     return report
+
+
+def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    return measure_decoding(
+        arguments.model,
+        arguments.text,
+        directory,
+        dict(arguments.peer),
+        sorted({GREEDY, *arguments.beam}),
+        arguments.threads or os.cpu_count() or 1,
+        arguments.rounds,
+    )
 
 
 def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str, directory: Path) -> Race:
@@ -244,8 +211,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", metavar="N", type=int, default=3)
     parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0 takes one a core")
     parser.add_argument(
-        "--text", metavar=("SOURCE", "TARGET"), type=Path, nargs=2, default=(), help="to train on; else random words"
+        "--text",
+        metavar=("SOURCE", "TARGET"),
+        type=Path,
+        nargs=2,
+        default=(),
+        help="to train on, else random words; with --model a source to translate, and its reference",
     )
+    parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="decode: trained, as runs/<name>/model")
+    parser.add_argument("--beam", metavar="N", type=int, nargs="+", default=[4], help="with --model: widths beside 1")
     parser.add_argument(
         "--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=", ".join(PEERS)
     )
@@ -256,6 +230,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     numbers = arguments.threads, arguments.warm_up, arguments.updates
     if not {*arguments.names} <= {"data", "train", "decode"} or arguments.rounds < 1 or min(numbers) < 0:
         parser.error("name data, train or decode; --rounds is at least 1, the other numbers at least 0")
+    if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
+        parser.error("--model is for decode alone, needs --text SOURCE REFERENCE, and a --beam is at least 1")
     report = measure(arguments)
     if arguments.json is not None:
         write_json(arguments.json, report)

@@ -8,11 +8,12 @@ import benchmark
 import numpy as np
 import pytest
 import torch
-from benchmarks import data
+from benchmarks import data, random_decode
 from benchmarks.data import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
 from benchmarks.plain import NnTransformer, adam, marian_weights
 from benchmarks.plain import one_update as one_plain_update
 from benchmarks.process import PeerError, Race
+from benchmarks.random_decode import peer_greedy
 from conftest import TINY
 
 from transformer_mt.config import ModelConfig, TrainingConfig
@@ -103,7 +104,7 @@ def test_greedy_of_the_peer_is_ours(both, sources):
     limits = max_lengths(source_BS, 5, TINY["max_positions"])
     expected = [hypothesis.tokens for hypothesis in greedy(ours, source_BS, limits)]
     assert len(set(map(tuple, expected))) > 6
-    assert benchmark.peer_greedy(peer, source_BS, limits) == expected
+    assert peer_greedy(peer, source_BS, limits) == expected
 
 
 def test_every_weight_has_its_place_in_marian(both):
@@ -187,7 +188,7 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
 
     monkeypatch.setattr(data, "NUM_PAIRS", 500)
     monkeypatch.setattr(data, "nn_transformer_weights", changed)
-    monkeypatch.setattr(benchmark, "nn_transformer_weights", changed)
+    monkeypatch.setattr(random_decode, "nn_transformer_weights", changed)
     with pytest.raises(PeerError, match=r"nn.Transformer, fp32: the first loss is .* does not compute the same"):
         benchmark.main(["train", *ONCE])
     with pytest.raises(AssertionError):

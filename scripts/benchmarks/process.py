@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,15 +83,24 @@ class Result:
     """Of the first batch without dropout, in nats a target token, if it says so."""
 
 
+def own_path() -> str:
+    """Where this process finds its modules, as PYTHONPATH."""
+    return os.pathsep.join(path for path in sys.path if path)
+
+
+def environment_of(pythonpath: str, threads: int) -> dict[str, str]:
+    """The same for all, but for where they find their modules."""
+    numbers = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    return os.environ | MALLOC | numbers | {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}
+
+
 def run(contender: Contender, race: Race) -> Result:
     """Train until the last update. Raises PeerError if that fails."""
-    threads = {name: str(race.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment = os.environ | MALLOC | threads | {"PYTHONPATH": contender.pythonpath, "PYTHONUNBUFFERED": "1"}
     began, lines, kibibytes = time.perf_counter(), [], 0
     with subprocess.Popen(
         contender.command,
         cwd=race.directory,
-        env=environment,
+        env=environment_of(contender.pythonpath, race.threads),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",

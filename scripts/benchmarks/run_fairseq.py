@@ -19,7 +19,12 @@ def get_field_of_python_310(cls, name, *others):  # type: ignore[no-untyped-def]
     return get_field(cls, name, *others)
 
 
-if __name__ == "__main__":
+def admit_its_dataclasses() -> None:
+    """Before anything of fairseq is imported."""
     dataclasses._get_field = get_field_of_python_310  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    admit_its_dataclasses()
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

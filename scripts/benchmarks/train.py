@@ -1,6 +1,5 @@
 """The training benchmark: ours and its peers, each a process of its own, in turn, on the same text."""
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.data import write_race
-from benchmarks.process import Contender, PeerError, Race, Result, run
+from benchmarks.process import Contender, PeerError, Race, Result, own_path, run
 from benchmarks.trainers import BF16_ON_GPU, TRAINERS
 
 HUGGING_FACE = "huggingface"
@@ -39,15 +38,14 @@ def measure_training(
 
 def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -> list[Contender]:
     """Ours, the loops on its batches, and the trainers whose Python is named. Raises PeerError."""
-    own_path = os.pathsep.join(path for path in sys.path if path)
     contenders = []
     command: tuple[str, ...]
     for precision in precisions:
         words = str(race.directory), precision
         command = sys.executable, "-m", "benchmarks.ours", *words
-        contenders.append(Contender("ours", precision, command, IMPORTED, OWN_LOG, own_path))
+        contenders.append(Contender("ours", precision, command, IMPORTED, OWN_LOG, own_path()))
         command = sys.executable, "-m", "benchmarks.plain", "nn.Transformer", *words
-        contenders.append(Contender("nn.Transformer", precision, command, IMPORTED, OWN_LOG, own_path))
+        contenders.append(Contender("nn.Transformer", precision, command, IMPORTED, OWN_LOG, own_path()))
         if HUGGING_FACE in pythons:
             command = pythons[HUGGING_FACE], "-m", "benchmarks.plain", "Marian", *words
             contenders.append(Contender("Hugging Face Marian", precision, command, IMPORTED, OWN_LOG))

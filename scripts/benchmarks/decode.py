@@ -1,0 +1,238 @@
+"""The decoding benchmark: ours and its peers, with the same weights on the same text, in processes of their own.
+
+All are given text and give text, by tokenizers of their own; fairseq and JoeyNMT pieces, so that theirs is not timed.
+A model is loaded, and some lines are translated, before the clock starts. Before the rounds each contender chooses
+its best size of a batch for each width of the beam, and its greedy translations are compared with ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.decode_process import (
+    Conditions,
+    Outcome,
+    Pass,
+    run_passes,
+    seconds_to_first_line,
+    seconds_to_import_torch,
+)
+from benchmarks.decoders import Decoder, line_up
+from benchmarks.process import PeerError
+from transformer_mt.config import load_config
+from transformer_mt.data.corpus import read_lines
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.evaluation.metrics import Score, check_aligned, score_corpus
+from transformer_mt.vocabulary import EOS
+
+ALONE = 50  # sentences that are translated one by one
+SAME_LINES = 0.97  # of greedy translations; fewer are those of another function
+GREEDY = 1
+
+Report = dict[str, dict[str, Any]]  # of each contender
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What is translated, and what with."""
+
+    source: list[str]
+    reference: list[str]
+    tokenizer: Tokenizer
+    target_language: str
+
+
+@dataclass
+class Record:
+    """What is known of a contender."""
+
+    passes: list[Pass]
+    """One for each width, with the best size of a batch."""
+    lines: list[list[str]]
+    """The translations of each pass."""
+    megabytes: float
+    outcomes: list[list[Outcome]] = field(default_factory=list)
+    """Of each round, those of each pass."""
+    seconds_to_first_line: list[float] = field(default_factory=list)
+    """Of each round."""
+
+
+def measure_decoding(
+    model_dir: Path,
+    text: Sequence[Path],
+    directory: Path,
+    pythons: Mapping[str, str],
+    beams: Sequence[int],
+    threads: int,
+    rounds: int,
+) -> dict[str, Any]:
+    """Print a line a run, then the tables.
+
+    Raises PeerError if a contender fails or translates otherwise than ours, CorpusError or EvaluationError.
+    """
+    texts = _read(model_dir, text)
+    conditions = _conditions(model_dir, texts, directory, threads)
+    job = conditions.job
+    print(
+        f"  {len(texts.source)} sentences of {text[0]}; {threads} threads; length penalty {job['length_penalty']} as "
+        f"((5 + length) / 6) ^ alpha, or {job['length_exponent']:.2f} as length ^ alpha"
+    )
+    records: dict[Decoder, Record] = {}
+    for contender in line_up(model_dir.resolve(), directory, pythons, threads):
+        records[contender] = _record(contender, conditions, texts, beams)
+        check_translations(contender, records[contender], next(iter(records.values())))
+    torch_seconds = compete(records, conditions, texts.source[0], rounds)
+    report = {
+        "import_torch_seconds": torch_seconds,
+        "contenders": summary(records, texts),
+    }
+    print_tables(report)
+    return report
+
+
+def _read(model_dir: Path, text: Sequence[Path]) -> Texts:
+    source, reference = (list(read_lines(path)) for path in text)
+    check_aligned([source, reference], [str(path) for path in text])
+    corpus = load_config(model_dir / "config.yaml").corpus
+    return Texts(source, reference, Tokenizer.load(model_dir), corpus.target_language)
+
+
+def _conditions(model_dir: Path, texts: Texts, directory: Path, threads: int) -> Conditions:
+    """With what all have to know; lengths are penalised as by ours, or nearest to it at the mean length.
+
+    By ours a score is divided by ((5 + length) / 6) ** alpha, by most by length ** exponent: at this length, both
+    grow alike with it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    config, tokenizer = load_config(model_dir / "config.yaml"), texts.tokenizer
+    pieces = [tokenizer.target.id_to_piece(i) for i in range(EOS + 1, tokenizer.target_vocab_size)]
+    cut = [" ".join(map(tokenizer.source.id_to_piece, ids[:-1])) for ids in tokenizer.encode_source(texts.source)]
+    files = {"source.txt": texts.source, "source.pieces": cut, "pieces.txt": pieces}
+    for name, lines in files.items():
+        (directory / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    alpha, length = config.decoding.length_penalty, mean(map(len, tokenizer.encode_target(texts.reference)))
+    job = {
+        "pieces": str(directory / "pieces.txt"),
+        "shape": config.model.model_dump(),
+        "max_extra_length": config.decoding.max_extra_length,
+        "length_penalty": alpha,
+        "length_exponent": alpha * length / (5 + length),
+    }
+    return Conditions(directory, threads, directory / "source.txt", directory / "source.pieces", job)
+
+
+def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Sequence[int]) -> Record:
+    """Its best sizes of a batch, then the translations and the memory with these."""
+    tried = [Pass(beam, size) for beam in beams for size in contender.sizes]
+    outcomes, _ = run_passes(contender, conditions, tried)
+    seconds = dict(zip(tried, (outcome.seconds for outcome in outcomes), strict=True))
+    best = [min((one for one in tried if one.beam == beam), key=seconds.__getitem__) for beam in beams]
+    checked, megabytes = run_passes(contender, conditions, best, watch=True)
+    chosen = ", ".join(f"{one.size} at beam {one.beam}" for one in best)
+    print(f"  {contender.title:26} batches of {chosen}", flush=True)
+    return Record(best, [_text(contender, outcome.lines, texts.tokenizer) for outcome in checked], megabytes)
+
+
+def _text(contender: Decoder, lines: list[str], tokenizer: Tokenizer) -> list[str]:
+    if not contender.reads_pieces:
+        return lines
+    ids = ([tokenizer.target.piece_to_id(piece) for piece in line.split()] for line in lines)
+    return [tokenizer.decode_target(line) for line in ids]
+
+
+def check_translations(contender: Decoder, record: Record, ours: Record) -> None:
+    """Raises PeerError if in fp32 it finds other greedy translations than ours: then another function is timed."""
+    same = _same_lines(record, ours, GREEDY)
+    if contender.precision == "fp32" and same < SAME_LINES:
+        raise PeerError(
+            f"{contender.title}: of its greedy translations {same:.1%} are those of ours, less than {SAME_LINES:.0%}: "
+            "it does not compute the same, and to compare its speed would mean nothing"
+        )
+
+
+def _same_lines(record: Record, ours: Record, beam: int) -> float:
+    """The share of lines that are equal."""
+    found, expected = (r.lines[[one.beam for one in r.passes].index(beam)] for r in (record, ours))
+    return mean(a == b for a, b in zip(found, expected, strict=True))
+
+
+def compete(records: Mapping[Decoder, Record], conditions: Conditions, line: str, rounds: int) -> float:
+    """All in turn, every other round backwards; returns the seconds that ours takes to import PyTorch alone."""
+    importing = []
+    for number in range(rounds):
+        for contender in records if number % 2 == 0 else reversed(records):
+            record = records[contender]
+            outcomes, _ = run_passes(contender, conditions, record.passes, alone=ALONE)
+            last = record.passes[-1]
+            seconds = seconds_to_first_line(contender, conditions, line, last.beam, last.size)
+            speeds = ", ".join(f"{len(outcome.lines) / outcome.seconds:,.1f}" for outcome in outcomes)
+            print(f"  round {number + 1}: {contender.title:26} {speeds} sentences/s", flush=True)
+            record.outcomes.append(outcomes)
+            record.seconds_to_first_line.append(seconds)
+        importing.append(seconds_to_import_torch(next(iter(records)), conditions))
+    return median(importing)
+
+
+def summary(records: Mapping[Decoder, Record], texts: Texts) -> Report:
+    """By title, and there by width: medians over the rounds, and how many times as fast ours was in each round."""
+    first = next(iter(records.values()))
+    ours = {contender.precision: record for contender, record in records.items() if contender.name == "ours"}
+    report: Report = {}
+    for contender, record in records.items():
+        rows = {}
+        for number, one in enumerate(record.passes):
+            outcomes = [outcomes[number] for outcomes in record.outcomes]
+            row = _row(record.lines[number], outcomes, texts)
+            row |= {"batch": one.size, "same_lines": _same_lines(record, first, one.beam)}
+            rival = ours.get(contender.precision)
+            if rival is not None and contender.name != "ours":
+                row |= _ratios([outcomes[number] for outcomes in rival.outcomes], outcomes)
+            rows[one.beam] = row
+        report[contender.title] = {
+            "megabytes": record.megabytes,
+            "seconds_to_first_line": median(record.seconds_to_first_line),
+            "beams": rows,
+        }
+    return report
+
+
+def _row(lines: list[str], outcomes: Sequence[Outcome], texts: Texts) -> dict[str, Any]:
+    """Output tokens are the pieces that ours cuts the translations into."""
+    seconds = median(outcome.seconds for outcome in outcomes)
+    tokens = sum(len(ids) - 1 for ids in texts.tokenizer.encode_target(lines))
+    bleu: Score = score_corpus(lines, [texts.reference], texts.target_language)[0]
+    return {
+        "seconds": [outcome.seconds for outcome in outcomes],
+        "sentences_per_second": len(lines) / seconds,
+        "tokens_per_second": tokens / seconds,
+        "milliseconds_alone": 1000 * median(outcome.seconds_alone or 0.0 for outcome in outcomes),
+        "bleu": bleu.value,
+        "signature": bleu.signature,
+    }
+
+
+def _ratios(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> dict[str, Any]:
+    ratios = [their.seconds / our.seconds for our, their in zip(ours, theirs, strict=True)]
+    return {"ratios": ratios, "ratio": median(ratios)}
+
+
+def print_tables(report: Mapping[str, Any]) -> None:
+    contenders: Report = report["contenders"]
+    for beam in next(iter(contenders.values()))["beams"]:
+        print(f"  {f'beam {beam}' if beam > GREEDY else 'greedy':30} {'sentences':>9} {'output':>9}", end="")
+        print(f"  {'ours is':18} {'alone':>7} {'batch':>6} {'BLEU':>6} {'lines':>6}")
+        print(f"  {'':30} {'/s':>9} {'tokens/s':>9}  {'times as fast':18} {'ms':>7} {'':6} {'':6} {'as ours':>6}")
+        for title, contender in contenders.items():
+            row = contender["beams"][beam]
+            ratio = f"{row['ratio']:.2f} ({min(row['ratios']):.2f}–{max(row['ratios']):.2f})" if "ratio" in row else ""
+            print(
+                f"  {title:30} {row['sentences_per_second']:>9,.1f} {row['tokens_per_second']:>9,.0f}  {ratio:18} "
+                f"{row['milliseconds_alone']:>7.1f} {row['batch']:>6} {row['bleu']:>6.2f} {row['same_lines']:>6.1%}"
+            )
+    print(f"  {'':30} {'s to the first line':>20} {'MB':>8}")
+    for title, contender in contenders.items():
+        print(f"  {title:30} {contender['seconds_to_first_line']:>20.2f} {contender['megabytes']:>8,.0f}")
+    print(f"  {'import torch, alone':30} {report['import_torch_seconds']:>20.2f}")
+    print(f"  {next(iter(contenders.values()))['beams'][GREEDY]['signature']}")

@@ -1,0 +1,18 @@
+"""Ours in the decoding benchmark: text to text by Translator. See decoder.py."""
+
+from benchmarks import decoder
+from transformer_mt.decoding.translator import Translator
+
+
+def load(job: decoder.Job) -> decoder.Translate:
+    translator = Translator.load(job["model"], "cpu")
+
+    def translate(lines: list[str], beam: int, size: int) -> list[str]:
+        decoding = translator.decoding.model_copy(update={"beam_size": beam, "tokens_per_batch": size})
+        return translator.translate(lines, decoding)
+
+    return translate
+
+
+if __name__ == "__main__":
+    decoder.main(load)

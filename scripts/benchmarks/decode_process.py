@@ -1,0 +1,175 @@
+"""How a contender of the decoding benchmark is run: as a process, by what it prints and what it writes."""
+
+import json
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decoders import Decoder
+from benchmarks.process import TAIL, PeerError, environment_of
+
+FACT = re.compile(r"^(pass|alone) (\d+): ([\d.]+)$", re.MULTILINE)
+WATCHED_EVERY = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Once over the text."""
+
+    beam: int
+    """Its width; 1 is greedy."""
+    size: int
+    """Of a batch, in what the contender counts."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of a pass."""
+
+    lines: list[str]
+    seconds: float
+    seconds_alone: float | None
+    """Of a sentence that comes alone, in the mean; if that was asked for."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The same for all contenders."""
+
+    directory: Path
+    """Where jobs, logs and outputs are written."""
+    threads: int
+    text: Path
+    """The source, a sentence a line."""
+    text_in_pieces: Path
+    """Likewise, for those that read pieces: separated by spaces."""
+    job: Mapping[str, Any]
+    """What else each is told."""
+
+
+def run_passes(
+    decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], alone: int = 0, watch: bool = False
+) -> tuple[list[Outcome], float]:
+    """All in one process, with so many sentences alone; and the most megabytes that it held, if they are watched.
+
+    Raises PeerError.
+    """
+    outputs = [conditions.directory / f"output.{number}" for number in range(len(passes))]
+    job = _write_job(decoder, conditions, passes, outputs, alone)
+    command = decoder.python, "-m", f"benchmarks.{decoder.module}", str(job)
+    peak = 0.0
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        with subprocess.Popen(
+            command,
+            cwd=conditions.directory,
+            env=environment_of(decoder.pythonpath, conditions.threads),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            while watch and process.poll() is None:
+                peak = max(peak, megabytes_of_session(process.pid))
+                time.sleep(WATCHED_EVERY)
+        log.seek(0)
+        text = log.read()
+    seconds = {(kind, int(number)): float(value) for kind, number, value in FACT.findall(text)}
+    if process.returncode or len([kind for kind, _ in seconds if kind == "pass"]) < len(passes):
+        raise PeerError(f"{decoder.title}: it ended with status {process.returncode}. {_tail(text)}")
+    outcomes = [
+        Outcome(path.read_text(encoding="utf-8").split("\n")[:-1], seconds["pass", i], seconds.get(("alone", i)))
+        for i, path in enumerate(outputs)
+    ]
+    return outcomes, peak
+
+
+def seconds_to_first_line(decoder: Decoder, conditions: Conditions, line: str, width: int, size: int) -> float:
+    """From the start of a process, which is given one line, to its translation. Raises PeerError."""
+    if decoder.line_command:
+        command: Sequence[str] = (*decoder.line_command, f"beam_size={width}")
+    else:
+        job = _write_job(decoder, conditions, [Pass(width, size)], [conditions.directory / "unused"], 0)
+        command = decoder.python, "-m", f"benchmarks.{decoder.module}", str(job), "line"
+    return _seconds(decoder.title, command, decoder.pythonpath, conditions, line)
+
+
+def seconds_to_import_torch(decoder: Decoder, conditions: Conditions) -> float:
+    """Of the same process, if it did nothing else."""
+    command = decoder.python, "-c", "import torch; print(torch.__version__)"
+    return _seconds("import torch", command, decoder.pythonpath, conditions)
+
+
+def megabytes_of_session(session: int) -> float:
+    """What a process and its children hold; 0 where there is no /proc.
+
+    What they share among them counts once: of their own memory each process has its part (PSS), and mapped files,
+    such as libraries, count as in the process that has most of them.
+    """
+    kibibytes, mapped = 0, 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[3]) != session:
+                continue
+            sizes = _sizes(process / "smaps_rollup") | _sizes(process / "status")
+        except OSError:  # it has ended
+            continue
+        kibibytes += sizes.get("Pss_Anon", 0) + sizes.get("Pss_Shmem", 0)
+        mapped = max(mapped, sizes.get("RssFile", 0))
+    return (kibibytes + mapped) * 1.024e-3
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """By name, in KiB."""
+    found = re.findall(r"^(\w+): +(\d+) kB$", path.read_text(encoding="utf-8").replace("\t", " "), re.MULTILINE)
+    return {name: int(size) for name, size in found}
+
+
+def _write_job(
+    decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], outputs: Sequence[Path], alone: int
+) -> Path:
+    job = {
+        "model": str(decoder.model),
+        "text": str(conditions.text_in_pieces if decoder.reads_pieces else conditions.text),
+        "threads": conditions.threads,
+        "settings": decoder.settings,
+        "passes": [
+            {"beam": one.beam, "size": one.size, "output": str(path)} for one, path in zip(passes, outputs, strict=True)
+        ],
+        "alone": alone,
+    }
+    path = conditions.directory / "job.json"
+    path.write_text(json.dumps(job | dict(conditions.job)), encoding="utf-8")
+    return path
+
+
+def _seconds(title: str, command: Sequence[str], pythonpath: str, conditions: Conditions, line: str = "") -> float:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        began = time.perf_counter()
+        with subprocess.Popen(
+            command,
+            cwd=conditions.directory,
+            env=environment_of(pythonpath, conditions.threads),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            encoding="utf-8",
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None, "they are pipes"
+            process.stdin.write(f"{line}\n")
+            process.stdin.close()
+            first = process.stdout.readline()
+            seconds = time.perf_counter() - began
+            process.stdout.read()
+        log.seek(0)
+        if process.returncode or not first.strip():
+            raise PeerError(f"{title}: no line came, with status {process.returncode}. {_tail(log.read())}")
+    return seconds
+
+
+def _tail(text: str) -> str:
+    return "What it printed last:\n  " + "\n  ".join(text.splitlines()[-TAIL:])
