@@ -83,7 +83,7 @@ def measure_decoding(
     for contender in line_up(model_dir.resolve(), directory, pythons, threads):
         records[contender] = _record(contender, conditions, texts, beams)
         check_translations(contender, records[contender], next(iter(records.values())))
-    torch_seconds = compete(records, conditions, texts.source[0], rounds)
+    torch_seconds = compete(records, conditions, rounds)
     report = {
         "import_torch_seconds": torch_seconds,
         "contenders": summary(records, texts),
@@ -158,7 +158,7 @@ def _same_lines(record: Record, ours: Record, beam: int) -> float:
     return mean(a == b for a, b in zip(found, expected, strict=True))
 
 
-def compete(records: Mapping[Decoder, Record], conditions: Conditions, line: str, rounds: int) -> float:
+def compete(records: Mapping[Decoder, Record], conditions: Conditions, rounds: int) -> float:
     """All in turn, every other round backwards; returns the seconds that ours takes to import PyTorch alone."""
     importing = []
     for number in range(rounds):
@@ -166,7 +166,7 @@ def compete(records: Mapping[Decoder, Record], conditions: Conditions, line: str
             record = records[contender]
             outcomes, _ = run_passes(contender, conditions, record.passes, alone=ALONE)
             last = record.passes[-1]
-            seconds = seconds_to_first_line(contender, conditions, line, last.beam, last.size)
+            seconds = seconds_to_first_line(contender, conditions, last.beam, last.size)
             speeds = ", ".join(f"{len(outcome.lines) / outcome.seconds:,.1f}" for outcome in outcomes)
             print(f"  round {number + 1}: {contender.title:26} {speeds} sentences/s", flush=True)
             record.outcomes.append(outcomes)

@@ -25,13 +25,14 @@ FIRST_ROWS = [BOS, PAD, EOS, UNK]  # the order of its own special pieces
 
 def load(job: decoder.Job) -> decoder.Translate:
     torch.set_num_threads(job["threads"])
+    tell_what_is_masked()
     dictionary = Dictionary()
     for piece in Path(job["pieces"]).read_text(encoding="utf-8").split("\n")[:-1]:
         dictionary.add_symbol(piece)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     model = TransformerModel.build_model(Namespace(**architecture(job["shape"])), task)
     model.load_state_dict(weights(torch.load(Path(job["model"]), weights_only=True), dictionary.pad()))
-    model.eval().prepare_for_inference_(Namespace(beam=1))
+    model.eval().prepare_for_inference_(Namespace(generation=None))
 
     def translate(lines: list[str], beam: int, size: int) -> list[str]:
         generator = SequenceGenerator(
@@ -53,6 +54,12 @@ def load(job: decoder.Job) -> decoder.Translate:
         return found
 
     return translate
+
+
+def tell_what_is_masked() -> None:
+    """Its fused encoder layer does not, and newer versions of PyTorch ask for it: 1, the padding of the source."""
+    fused = torch._transformer_encoder_layer_fwd
+    torch._transformer_encoder_layer_fwd = lambda *arguments: fused(*arguments, 1)  # type: ignore[assignment]
 
 
 def architecture(shape: dict[str, Any]) -> dict[str, Any]:

@@ -88,13 +88,14 @@ def run_passes(
     return outcomes, peak
 
 
-def seconds_to_first_line(decoder: Decoder, conditions: Conditions, line: str, width: int, size: int) -> float:
-    """From the start of a process, which is given one line, to its translation. Raises PeerError."""
+def seconds_to_first_line(decoder: Decoder, conditions: Conditions, width: int, size: int) -> float:
+    """From the start of a process, which is given the first line, to its translation. Raises PeerError."""
     if decoder.line_command:
         command: Sequence[str] = (*decoder.line_command, f"beam_size={width}")
     else:
         job = _write_job(decoder, conditions, [Pass(width, size)], [conditions.directory / "unused"], 0)
         command = decoder.python, "-m", f"benchmarks.{decoder.module}", str(job), "line"
+    line = _text_for(decoder, conditions).read_text(encoding="utf-8").partition("\n")[0]
     return _seconds(decoder.title, command, decoder.pythonpath, conditions, line)
 
 
@@ -129,12 +130,16 @@ def _sizes(path: Path) -> dict[str, int]:
     return {name: int(size) for name, size in found}
 
 
+def _text_for(decoder: Decoder, conditions: Conditions) -> Path:
+    return conditions.text_in_pieces if decoder.reads_pieces else conditions.text
+
+
 def _write_job(
     decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], outputs: Sequence[Path], alone: int
 ) -> Path:
     job = {
         "model": str(decoder.model),
-        "text": str(conditions.text_in_pieces if decoder.reads_pieces else conditions.text),
+        "text": str(_text_for(decoder, conditions)),
         "threads": conditions.threads,
         "settings": decoder.settings,
         "passes": [
