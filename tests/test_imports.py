@@ -119,7 +119,10 @@ def test_every_room_is_known():
     assert {path.parent.name for path in FILES} - {"transformer_mt"} == BELOW.keys()
 
 
-@pytest.mark.parametrize("module", ["transformer_mt", "transformer_mt.config", "transformer_mt.evaluate"])
+@pytest.mark.parametrize(
+    "module",
+    ["transformer_mt", "transformer_mt.config", "transformer_mt.evaluate", "transformer_mt.decoding.lengths"],
+)
 def test_importing_does_not_load_pytorch(module):
     found = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print('torch' in sys.modules)"],
