@@ -10,6 +10,7 @@ STAGES = {
     "train": "token ids become checkpoints",
     "average": "checkpoints become a model",
     "translate": "lines become translations",
+    "score": "pairs become log-probabilities",
     "evaluate": "translations become scores",
 }
 
