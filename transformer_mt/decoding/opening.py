@@ -94,12 +94,14 @@ def _torch_engine(
     # Here, because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
     from transformer_mt.device import choose_device
+    from transformer_mt.models.ensemble import Ensemble
+    from transformer_mt.models.interface import Seq2Seq
     from transformer_mt.models.transformer import Transformer
     from transformer_mt.weights import load_weights, read_metadata
 
-    models = []
+    models: list[Seq2Seq] = []
     for directory, config in zip(directories, configs, strict=True):
-        model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        model: Seq2Seq = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
         load_weights(model, directory / "model.safetensors")
         if read_metadata(directory / "model.safetensors").get("tokenizer") != tokenizer.digest:
             raise CheckpointError(
@@ -107,12 +109,11 @@ def _torch_engine(
                 "Average the checkpoints of its run again, or copy the whole directory again"
             )
         models.append(model)
-    if len(models) > 1:
-        raise TranslationError("several models: not yet")
     if dtype == "fp16" or quantize != "none" or workers:
         raise TranslationError("fp16, int8 and workers: not yet")
+    model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
-    return TorchEngine(models[0], max_positions, choose_device(device, precision=dtype))
+    return TorchEngine(model, max_positions, choose_device(device, precision=dtype))
 
 
 def _ctranslate2_engine(
