@@ -31,7 +31,7 @@ SETTINGS = {"Split", "fingerprint"} | {
     if isinstance(value, type) and issubclass(value, config.Section) and value is not config.Config
 }
 # It reads the configuration that lies in a model's directory.
-READS_A_MODEL = "decoding/translator.py"
+READS_A_MODEL = "decoding/opening.py"
 
 
 def imports(source: str) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def test_the_law_finds_what_breaks_it(file, source):
             "training/x.py",
             "from transformer_mt.config import TrainingConfig, Split\nfrom transformer_mt import __version__",
         ),
-        ("decoding/translator.py", "from transformer_mt.config import Config, load_config"),
+        ("decoding/opening.py", "from transformer_mt.config import Config, load_config"),
         ("models/x.py", "from transformer_mt.models.attention import causal_mask"),
     ],
 )
