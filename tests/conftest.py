@@ -1,6 +1,9 @@
 """Tiny models, random sentences and corpora of them, shared by the tests."""
 
+import io
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +11,10 @@ import pytest
 import torch
 from tiny import prepared_experiment, train_tiny
 
+from transformer_mt import average, cli
 from transformer_mt.config import ModelConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -36,6 +41,41 @@ def experiment(tmp_path_factory):
 def trained(experiment, tmp_path_factory):
     """The directory of its run, trained without a break; to be read alone."""
     return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory):
+    """A model that has left its run, its data and its corpus behind; to be read alone."""
+    directory = tmp_path_factory.mktemp("experiment")
+    longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
+    run = train_tiny(prepared_experiment(directory), directory / "run", *longer, "training.log_every=50")
+    average.main([str(run)])
+    moved = tmp_path_factory.mktemp("elsewhere") / "model"
+    shutil.copytree(run / "model", moved)
+    shutil.rmtree(directory)
+    return moved
+
+
+@pytest.fixture(scope="session")
+def translator(model_dir):
+    return Translator.load(model_dir, device="cpu")
+
+
+@pytest.fixture
+def run_stage(monkeypatch):
+    """A function that gives a stage standard input: its exit status, and what has reached who reads its output."""
+
+    def run(main, content, *arguments):
+        reached = io.BytesIO()  # behind a buffer: gets what was flushed alone
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file, encoding="utf-8"))
+            monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(reached), encoding="utf-8"))
+            status = cli.run(main, [str(argument) for argument in arguments])
+            return status, reached.getvalue()
+
+    return run
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ def test_schema_holds_keys_and_their_meaning():
     assert sections["DecodingConfig"]["properties"]["beam_size"]["default"] == 4
     assert "Vaswani" not in sections["DecodingConfig"]["description"]
     assert "Wu et al." in sections["DecodingConfig"]["properties"]["length_penalty"]["description"]
+    assert sections["DecodingConfig"]["properties"]["length_penalty_form"]["enum"] == ["gnmt", "average", "none"]
 
 
 class TestValues:
@@ -139,6 +140,20 @@ class TestMistakes:
             ("=5", r"=5: is not an override"),
             ("beam_size=four", r"override beam_size=four: decoding\.beam_size is 'four'; .*integer"),
             ("length_penalty=-1", r"override length_penalty=-1: .*greater than or equal to 0"),
+            ("length_penalty_form=wu", r"decoding\.length_penalty_form is 'wu'; .*'gnmt', 'average' or 'none'"),
+            ("coverage_penalty=-1", r"override coverage_penalty=-1: .*greater than or equal to 0"),
+            ("n_best=0", r"override n_best=0: .*greater than 0"),
+            ("min_length=-1", r"override min_length=-1: .*greater than or equal to 0"),
+            ("no_repeat_ngram=-1", r"override no_repeat_ngram=-1: .*greater than or equal to 0"),
+            ("sampling=1", r"decoding\.sampling is 1; .*boolean"),
+            ("temperature=0", r"override temperature=0: .*greater than 0"),
+            ("top_k=-1", r"override top_k=-1: .*greater than or equal to 0"),
+            ("top_p=0", r"override top_p=0: .*greater than 0"),
+            ("top_p=1.1", r"override top_p=1\.1: .*less than or equal to 1"),
+            ("seed=-1", r"override seed=-1: .*greater than or equal to 0"),
+            ("alignment_layer=-1", r"override alignment_layer=-1: .*greater than or equal to 0"),
+            ("n_best=5", r"^override n_best=5: decoding: n_best=5 is more than beam_size=4 finds: set beam_size=5"),
+            ("top_k=5", r"^override top_k=5: decoding: top_k: no effect without sampling; set sampling=true"),
             ("run_dir=[", r"override run_dir=\[: is not YAML"),
         ],
     )
@@ -222,6 +237,12 @@ class TestMistakes:
                 ["training.tokens_per_batch=500", "training.tokens_per_update=499"],
                 "training.tokens_per_update=499 is less than training.tokens_per_batch=500",
             ),
+            (["decoding.temperature=0.5", "decoding.top_p=0.9"], "decoding: temperature, top_p: no effect without"),
+            (
+                ["decoding.sampling=true", "decoding.coverage_penalty=0.2"],
+                "coverage_penalty=0.2 has no effect with sampling",
+            ),
+            (["decoding.alignment_layer=7"], "decoding.alignment_layer=7 is more than model.decoder_layers=6"),
         ],
     )
     def test_impossible_combinations_are_refused(self, load, overrides, message):
@@ -235,6 +256,10 @@ class TestMistakes:
             ["averaging.choose=best", "averaging.checkpoints=9", "training.keep_best=9"],
             ["training.tokens_per_batch=500", "training.tokens_per_update=0"],
             ["training.tokens_per_batch=500", "training.tokens_per_update=500"],
+            ["decoding.n_best=4"],
+            ["decoding.sampling=true", "decoding.n_best=9"],
+            ["decoding.sampling=true", "decoding.temperature=0.5", "decoding.top_k=5", "decoding.top_p=0.9"],
+            ["decoding.alignment_layer=6"],
         ],
     )
     def test_possible_combinations_are_not(self, load, overrides):

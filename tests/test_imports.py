@@ -31,7 +31,7 @@ SETTINGS = {"Split", "fingerprint"} | {
     if isinstance(value, type) and issubclass(value, config.Section) and value is not config.Config
 }
 # It reads the configuration that lies in a model's directory.
-READS_A_MODEL = "decoding/translator.py"
+READS_A_MODEL = "decoding/opening.py"
 
 
 def imports(source: str) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def test_the_law_finds_what_breaks_it(file, source):
             "training/x.py",
             "from transformer_mt.config import TrainingConfig, Split\nfrom transformer_mt import __version__",
         ),
-        ("decoding/translator.py", "from transformer_mt.config import Config, load_config"),
+        ("decoding/opening.py", "from transformer_mt.config import Config, load_config"),
         ("models/x.py", "from transformer_mt.models.attention import causal_mask"),
     ],
 )
@@ -119,7 +119,10 @@ def test_every_room_is_known():
     assert {path.parent.name for path in FILES} - {"transformer_mt"} == BELOW.keys()
 
 
-@pytest.mark.parametrize("module", ["transformer_mt", "transformer_mt.config", "transformer_mt.evaluate"])
+@pytest.mark.parametrize(
+    "module",
+    ["transformer_mt", "transformer_mt.config", "transformer_mt.evaluate", "transformer_mt.decoding.lengths"],
+)
 def test_importing_does_not_load_pytorch(module):
     found = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print('torch' in sys.modules)"],

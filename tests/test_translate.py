@@ -1,55 +1,33 @@
 """The stage translate and its Python API."""
 
 import gzip
-import io
 import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
-from tiny import demo_pairs, prepared_experiment, train_tiny, write_experiment
+from tiny import demo_pairs, write_experiment
 
-from transformer_mt import average, cli, prepare, translate
+from transformer_mt import prepare, translate
 from transformer_mt.config import DecodingConfig, load_config
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.errors import CheckpointError
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import PAD
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    """A model that has left its run, its data and its corpus behind."""
-    directory = tmp_path_factory.mktemp("experiment")
-    longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
-    run = train_tiny(prepared_experiment(directory), directory / "run", *longer, "training.log_every=50")
-    average.main([str(run)])
-    moved = tmp_path_factory.mktemp("elsewhere") / "model"
-    shutil.copytree(run / "model", moved)
-    shutil.rmtree(directory)
-    return moved
-
-
-@pytest.fixture(scope="module")
-def translator(model_dir):
-    return Translator.load(model_dir, device="cpu")
-
-
-def run_translate(monkeypatch, model_dir, content, *arguments):
-    """The exit status, and the bytes that have reached the reader: those that were flushed."""
-    reached = io.BytesIO()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(reached), encoding="utf-8"))
-    status = cli.run(translate.main, [str(model_dir), "--device", "cpu", *arguments])
-    return status, reached.getvalue()
+@pytest.fixture
+def run_translate(run_stage, model_dir):
+    """A function that translates these bytes with these arguments: exit status, and what was written."""
+    return lambda content, *arguments: run_stage(translate.main, content, model_dir, "--device", "cpu", *arguments)
 
 
 SENTENCES = [source for source, _ in demo_pairs(12)]
 
 
-def test_as_many_lines_out_as_in_in_order_empty_for_empty(monkeypatch, model_dir, translator):
+def test_as_many_lines_out_as_in_in_order_empty_for_empty(run_translate, translator):
     long = " ".join(SENTENCES[:8])
     lines = [
         SENTENCES[0],
@@ -62,7 +40,7 @@ def test_as_many_lines_out_as_in_in_order_empty_for_empty(monkeypatch, model_dir
         SENTENCES[1],
     ]
     content = "\r\n".join(lines).encode() + b"\r\n"
-    status, output = run_translate(monkeypatch, model_dir, b"\xef\xbb\xbf" + content)
+    status, output = run_translate(b"\xef\xbb\xbf" + content)
     assert status == 0
     assert output.endswith(b"\n")
     translations = output.decode().split("\n")[:-1]
@@ -73,22 +51,21 @@ def test_as_many_lines_out_as_in_in_order_empty_for_empty(monkeypatch, model_dir
 
 
 @pytest.mark.parametrize(("content", "count"), [(b"", 0), (b"\n", 1), (b"A dog", 1), (b"A dog\n\n", 2), (b"\n\nA", 3)])
-def test_line_ends(monkeypatch, model_dir, content, count):
-    status, output = run_translate(monkeypatch, model_dir, content)
+def test_line_ends(run_translate, content, count):
+    status, output = run_translate(content)
     assert (status, output.count(b"\n")) == (0, count)
 
 
-def test_files_and_gzip(monkeypatch, model_dir, translator, tmp_path):
+def test_files_and_gzip(run_translate, translator, tmp_path):
     with gzip.open(tmp_path / "lines.gz", "wt") as file:
         file.write("\n".join(SENTENCES) + "\n")
     files = ["--input", str(tmp_path / "lines.gz"), "--output", str(tmp_path / "out.txt")]
-    assert run_translate(monkeypatch, model_dir, b"not read", *files) == (0, b"")
+    assert run_translate(b"not read", *files) == (0, b"")
     assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == translator.translate(SENTENCES)
 
 
-def test_blocks_of_lines_are_joined_in_order(monkeypatch, model_dir, translator):
-    monkeypatch.setattr(translate, "BUFFER_LINES", 5)
-    _, output = run_translate(monkeypatch, model_dir, "\n".join(SENTENCES).encode())
+def test_blocks_of_lines_are_joined_in_order(run_translate, monkeypatch, translator):
+    _, output = run_translate("\n".join(SENTENCES).encode(), "--buffer-lines", 5)
     assert output.decode().split("\n")[:-1] == translator.translate(SENTENCES)
 
 
@@ -129,8 +106,8 @@ def test_a_model_is_loaded_ready_in_full_precision_on_any_processor(monkeypatch,
     assert not translator.engine.model.training
 
 
-def test_the_device_is_the_one_asked_for(monkeypatch, model_dir, capsys):
-    assert run_translate(monkeypatch, model_dir, b"A\n", "--device", "tpu9") == (2, b"")
+def test_the_device_is_the_one_asked_for(run_translate, capsys):
+    assert run_translate(b"A\n", "--device", "tpu9") == (2, b"")
     assert "device tpu9 cannot be used" in capsys.readouterr().err
 
 
@@ -153,66 +130,80 @@ def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     assert translator.translate(SENTENCES, beam_size=4, length_penalty=3.0 - alpha) != best
 
 
-def test_settings_reach_the_search(monkeypatch, model_dir, translator):
+def test_settings_reach_the_search(run_translate, translator):
     content = "\n".join(SENTENCES).encode()
-    _, default = run_translate(monkeypatch, model_dir, content)
-    _, greedy = run_translate(monkeypatch, model_dir, content, "beam_size=1")
-    _, short = run_translate(monkeypatch, model_dir, content, "decoding.max_extra_length=0")
-    _, wide = run_translate(monkeypatch, model_dir, content, "beam_size=6", "length_penalty=2")
+    _, default = run_translate(content)
+    _, greedy = run_translate(content, "beam_size=1")
+    _, short = run_translate(content, "decoding.max_extra_length=0")
+    _, wide = run_translate(content, "beam_size=6", "length_penalty=2")
     assert greedy.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=1)
     assert wide.decode().split("\n")[:-1] == translator.translate(SENTENCES, beam_size=6, length_penalty=2.0)
     assert len({default, greedy, short, wide}) == 4
 
 
-def test_an_unknown_setting_is_an_error(monkeypatch, model_dir, capsys):
-    assert run_translate(monkeypatch, model_dir, b"A\n", "beam_sise=2")[0] == 2
+def test_an_unknown_setting_is_an_error(run_translate, capsys):
+    assert run_translate(b"A\n", "beam_sise=2")[0] == 2
     assert "Did you mean 'beam_size'" in capsys.readouterr().err
 
 
-def test_a_line_beyond_the_positions_is_named(monkeypatch, model_dir, translator, capsys):
-    monkeypatch.setattr(translate, "BUFFER_LINES", 2)
-    endless = "dog " * 1100
-    with pytest.raises(TranslationError, match=r"line 2 has \d+ subword pieces, .* at most 1024"):
-        translator.translate(["a", endless])
-    status, output = run_translate(monkeypatch, model_dir, f"a\nb\nc\nd\ne\n{endless}\n".encode())
-    assert status == 2
-    assert output.count(b"\n") == 4, "the blocks before it are not lost"
-    assert "line 6 has" in capsys.readouterr().err
-
-
-def test_a_line_of_all_positions_is_translated(translator):
+def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_warning(
+    run_translate, translator, caplog
+):
     longest = " ".join(["the"] * 1023)
     assert [len(ids) for ids in translator.tokenizer.encode_source([longest, "the " + longest])] == [1024, 1025]
-    assert len(translator.translate([longest, ""], beam_size=1)) == 2
-    with pytest.raises(TranslationError):
-        translator.translate(["the " + longest])
+    fits = run_translate(f"a\n{longest}\n".encode(), "beam_size=1")
+    assert (fits[0], fits[1].count(b"\n"), caplog.messages) == (0, 2, [])
+    longer = run_translate(f"a\nb\nthe {longest}\nc".encode(), "beam_size=1", "--buffer-lines", 2)
+    assert (longer[0], longer[1].count(b"\n")) == (0, 4)
+    [warning] = caplog.messages
+    assert warning.startswith("warning: line 3 has 1,025 subword pieces, and the model takes at most 1,024")
 
 
-def test_invalid_utf8_is_named_by_its_line(monkeypatch, model_dir, capsys):
-    status, _ = run_translate(monkeypatch, model_dir, b"fine\nbr\xf6ken\n")
+def test_invalid_utf8_is_named_by_its_line(run_translate, capsys):
+    status, _ = run_translate(b"fine\nbr\xf6ken\n")
     assert status == 2
     assert "standard input:2: is not UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "tokenizer.model"])
-def test_a_model_without_one_of_its_files_names_it(model_dir, tmp_path, name, capsys, monkeypatch):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_model_without_one_of_its_files_or_with_half_of_one_names_it(
+    run_stage, model_dir, tmp_path, name, damaged, capsys
+):
     broken = shutil.copytree(model_dir, tmp_path / "model")
+    content = (broken / name).read_bytes()
     (broken / name).unlink()
-    assert run_translate(monkeypatch, broken, b"A\n")[0] == 2
-    assert name in capsys.readouterr().err
+    if damaged:
+        (broken / name).write_bytes(content[: len(content) // 2])
+    assert run_stage(translate.main, b"A\n", broken) == (2, b"")
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert name in error
 
 
-def test_damaged_weights_are_named(model_dir, tmp_path):
-    broken = shutil.copytree(model_dir, tmp_path / "model")
-    content = (broken / "model.safetensors").read_bytes()
-    (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read"):
-        Translator.load(broken, "cpu")
+@pytest.mark.parametrize(
+    ("engine", "said"), [("torch", "--engine ctranslate2"), ("ctranslate2", "transformer_mt.export")]
+)
+def test_a_model_of_the_other_engine_is_recognised(run_stage, model_dir, tmp_path, engine, said, capsys):
+    other = shutil.copytree(model_dir, tmp_path / "model")
+    if engine == "torch":
+        (other / "model.safetensors").rename(other / "model.bin")
+    assert run_stage(translate.main, b"A\n", other, "--engine", engine) == (2, b"")
+    error = capsys.readouterr().err
+    assert f"holds no {'model.safetensors' if engine == 'torch' else 'model.bin'}: " in error
+    assert said in error
 
 
-def test_an_input_or_output_that_cannot_be_opened_is_an_error(monkeypatch, model_dir, capsys):
-    assert run_translate(monkeypatch, model_dir, b"", "--input", "/nowhere/lines.txt")[0] == 2
-    assert run_translate(monkeypatch, model_dir, b"", "--output", "/nowhere/lines.txt")[0] == 2
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_what_is_no_model_directory_is_named(run_stage, tmp_path, name, capsys):
+    (tmp_path / "file").touch()
+    assert run_stage(translate.main, b"A\n", tmp_path / name) == (2, b"")
+    assert f"{name}: no such directory" in capsys.readouterr().err
+
+
+def test_an_input_or_output_that_cannot_be_opened_is_an_error(run_translate, capsys):
+    assert run_translate(b"", "--input", "/nowhere/lines.txt")[0] == 2
+    assert run_translate(b"", "--output", "/nowhere/lines.txt")[0] == 2
     assert capsys.readouterr().err.count("error: /nowhere/lines.txt") == 2
 
 
@@ -234,17 +225,17 @@ def test_another_tokenizer_of_the_same_size_is_refused(model_dir, tmp_path):
         Translator.load(changed, "cpu")
 
 
-def test_a_file_may_be_translated_into_itself(monkeypatch, model_dir, translator, tmp_path):
+def test_a_file_may_be_translated_into_itself(run_translate, translator, tmp_path):
     path = tmp_path / "lines"
     path.write_text("\n".join(SENTENCES) + "\n")
-    assert run_translate(monkeypatch, model_dir, b"", "--input", str(path), "--output", str(path))[0] == 0
+    assert run_translate(b"", "--input", str(path), "--output", str(path))[0] == 0
     assert path.read_text().split("\n")[:-1] == translator.translate(SENTENCES)
 
 
-def test_a_failed_translation_leaves_the_output_file_as_it_was(monkeypatch, model_dir, tmp_path):
+def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tmp_path):
     path = tmp_path / "out"
     path.write_text("precious")
-    assert run_translate(monkeypatch, model_dir, b"br\xf6ken\n", "--output", str(path))[0] == 2
+    assert run_translate(b"br\xf6ken\n", "--output", str(path))[0] == 2
     assert path.read_text() == "precious"
 
 

@@ -10,6 +10,8 @@ STAGES = {
     "train": "token ids become checkpoints",
     "average": "checkpoints become a model",
     "translate": "lines become translations",
+    "score": "pairs become log-probabilities",
+    "export": "a model becomes a directory of another program",
     "evaluate": "translations become scores",
 }
 

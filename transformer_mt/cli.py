@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from transformer_mt.errors import UserError
 
@@ -39,6 +40,13 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
             raise
         print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
+
+
+def output() -> BinaryIO:
+    """Standard output, for bytes: its text layer may write other line ends and another encoding than UTF-8."""
+    if sys.stdout is None:
+        raise UserError("standard output is closed: open it, or write to a file")
+    return sys.stdout.buffer
 
 
 def python() -> str:

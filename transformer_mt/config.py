@@ -89,6 +89,10 @@ class ModelConfig(Section):
     decoder_layers: PositiveInt = 6
     d_model: PositiveInt = 512
     ffn_dim: PositiveInt = 2048
+    """Width between the linear maps of a feed-forward layer."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
+    there at the same ffn_dim (Shazeer 2020)."""
     num_heads: PositiveInt = 8
     norm: Literal["post", "pre"] = "post"
     """Layer norm after each residual sum, as in the paper; or before each sub-layer and once at the end."""
@@ -211,15 +215,64 @@ class AveragingConfig(Section):
 
 
 class DecodingConfig(Section):
-    """Search; beam_size 1 is greedy."""
+    """Search; beam_size 1 is greedy. Or sampling."""
 
     beam_size: PositiveInt = 4
+    """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
+    n_best: PositiveInt = 1
+    """Translations of a sentence, best first: at most so many of the beam's; of sampling so many, each drawn
+    independently of the others."""
     length_penalty: NonNegativeFloat = 0.6
-    """alpha in ((5 + length) / 6) ** alpha, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
+    """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
+    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
+    """Of a translation of so many pieces, its end counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
+    average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
+    coverage_penalty: NonNegativeFloat = 0.0
+    """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
+    left source pieces out; 0.2 there. 0 has none."""
     max_extra_length: NonNegativeInt = 50
     """A translation has at most so many pieces more than its source."""
+    min_length: NonNegativeInt = 0
+    """A translation has at least so many pieces, its end not counted; max_extra_length goes first."""
+    no_repeat_ngram: NonNegativeInt = 0
+    """No sequence of so many pieces comes twice in a translation; 0 lets them."""
+    sampling: bool = False
+    """Draw each piece from the model's distribution instead of looking for the most probable translation."""
+    temperature: PositiveFloat = 1.0
+    """Of sampling: logits are divided by it; below 1 probable pieces become more so."""
+    top_k: NonNegativeInt = 0
+    """Of sampling: only so many of the most probable pieces may be drawn; 0 takes all."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
+    may be drawn (nucleus sampling; Holtzman et al. 2020)."""
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    """Of sampling: with the same seed a sentence has the same samples."""
+    alignment_layer: NonNegativeInt = 0
+    """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
+    last but one (Garg et al. 2019), or the only one."""
     tokens_per_batch: PositiveInt = 4096
     """Source positions of a batch, padding included, times the width of the beam."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.sampling:
+            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
+            useless = [key for key, is_given in given.items() if is_given]
+            if useless:
+                raise ValueError(
+                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
+                )
+            if self.n_best > self.beam_size:
+                raise ValueError(
+                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
+                    f"set beam_size={self.n_best}, or sampling=true"
+                )
+        if self.sampling and self.coverage_penalty:
+            raise ValueError(
+                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
+                "set sampling=false, or leave it out"
+            )
+        return self
 
 
 class Config(Section):
@@ -270,6 +323,15 @@ class Config(Section):
             )
         if self.averaging.choose == "moving_average" and not self.training.average_decay:
             raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
+        return self
+
+    @model_validator(mode="after")
+    def _check_decoding(self) -> Self:
+        if self.decoding.alignment_layer > self.model.decoder_layers:
+            raise ValueError(
+                f"decoding.alignment_layer={self.decoding.alignment_layer} is more than "
+                f"model.decoder_layers={self.model.decoder_layers}"
+            )
         return self
 
 

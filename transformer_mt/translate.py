@@ -1,58 +1,134 @@
 """Lines become translations."""
 
+import argparse
+import gzip
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from itertools import islice
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from tqdm import tqdm
-
-from transformer_mt import cli
+from transformer_mt import cli, line_input, model_arguments
 from transformer_mt.config import DecodingConfig, load_config
-from transformer_mt.data.corpus import decode_lines, read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.files import replacing
+from transformer_mt.line_input import LineInput
+from transformer_mt.line_progress import LineProgress
+from transformer_mt.translation_output import OutputForm, output_lines
 
-BUFFER_LINES = 2048  # translated together: sorted by length, they make batches with little padding
+_DESCRIPTION = """\
+Reads lines of text and a model; writes one translation a line, in order. Of a pipe, what has arrived is
+translated; on a terminal, each line as it is typed (Ctrl-D ends). What the result depends on is a setting,
+as beam_size=5, n_best=3 or sampling=true (docs: config.py, DecodingConfig).
+
+A line of output, columns parted by tabs:
+  TRANSLATION                      a blank line's is empty
+  SCORE  TRANSLATION               with --scores: log-probability by length penalty; 0 for a blank line
+  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to so many lines for each of the input, which
+                                   LINE numbers from 1; one for a blank line
+  ...  ALIGNMENT                   with --alignment, the last: SOURCE_WORD-TARGET_WORD, numbered from 0
+                                   (Pharaoh), for each word of the translation
+With --json an object a line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
+as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of its
+block, by lines of the block).
+
+A line longer than the model's positions is translated in parts, with a warning. Exit status: 2 for a mistake
+that a message names, 130 after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
-    parser = cli.parser(
-        "translate",
-        "Reads lines of text and a model; writes one translation a line, in order: as many lines as\n"
-        "there were, an empty one for an empty one. Some thousand lines are read before the first is written.",
-        'echo "The dog sleeps." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5',
+    arguments = _parser().parse_intermixed_args(argv)
+    # First, so that lines arrive while the model is loaded.
+    lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
+    translator = Translator.load(
+        model_arguments.model_dirs(arguments),
+        arguments.device,
+        engine=arguments.engine,
+        dtype=arguments.dtype,
+        quantize=arguments.quantize,
+        workers=arguments.workers,
     )
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
-    parser.add_argument("--input", metavar="FILE", type=Path, help="instead of standard input; may be a .gz")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    arguments = parser.parse_intermixed_args(argv)
-    translator = Translator.load(arguments.model, arguments.device)
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
-    if arguments.input:
-        lines = read_lines(arguments.input)
-    else:
-        lines = decode_lines(sys.stdin.buffer, "standard input")
+    form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
     with ExitStack() as stack:
-        output = stack.enter_context(replacing(arguments.output)) if arguments.output else sys.stdout.buffer
-        for translation in translate_lines(translator, lines, decoding):
-            output.write(translation.encode("utf-8") + b"\n")
+        output = stack.enter_context(_opened(arguments.output))
+        progress = None
+        if lines.is_file and (arguments.output or not sys.stdout.isatty()):
+            progress = stack.enter_context(LineProgress(lines.num_lines))
+        for block in translated(translator, _with_prefixes(lines, arguments.prefix), decoding, form, progress):
+            output.write(block.encode("utf-8"))
             output.flush()
     return 0
 
 
-def translate_lines(translator: Translator, lines: Iterable[str], decoding: DecodingConfig) -> Iterator[str]:
-    """One translation a line, in order, some thousand lines at a time."""
-    lines, done = iter(lines), 0
-    with tqdm(unit=" lines", disable=None) as bar:
-        while block := list(islice(lines, BUFFER_LINES)):
-            yield from translator.translate(block, decoding, first_line=done + 1)
-            done += len(block)
-            bar.update(len(block))
+def translated(
+    translator: Translator,
+    blocks: Iterator[tuple[list[str], list[str] | None]],
+    decoding: DecodingConfig,
+    form: OutputForm,
+    progress: LineProgress | None = None,
+) -> Iterator[str]:
+    """What is written for each block of lines and their prefixes."""
+    done = 0
+    for lines, prefixes in blocks:
+        begun = time.perf_counter()
+        found = translator.translations(
+            lines,
+            decoding,
+            prefixes=prefixes,
+            alignment=form.alignment,
+            first_line=done + 1,
+            progress=progress.more if progress else None,
+        )
+        seconds = (time.perf_counter() - begun) / len(lines)
+        yield "".join(
+            output_lines(translations, number, seconds, form)
+            for number, translations in enumerate(found, start=done + 1)
+        )
+        done += len(lines)
+        if progress is not None:
+            progress.reached(done)  # blank lines were not told of, and parts of long ones were
+
+
+def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[str], list[str] | None]]:
+    if path is None:
+        return ((block, None) for block in lines.blocks)
+    return line_input.beside(lines.blocks, path)
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Standard output; or the file that takes the place of `path` at the end, packed if it ends in .gz."""
+    if path is None:
+        yield cli.output()
+        return
+    with replacing(path) as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile(path.stem, "wb", fileobj=file) as packed:
+            yield packed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.parser(
+        "translate",
+        _DESCRIPTION,
+        'echo "The dog sleeps." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
+        "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
+    )
+    model_arguments.add_arguments(parser)
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
+    parser.add_argument("--input", metavar="FILE", type=Path, help="instead of standard input; may be a .gz")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output; packed if a .gz")
+    parser.add_argument("--prefix", metavar="FILE", type=Path, help="what each translation has to begin with, by line")
+    parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
+    parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
+    parser.add_argument("--json", action="store_true", help="write an object a line")
+    line_input.add_arguments(parser)
+    return parser
 
 
 if __name__ == "__main__":

@@ -3,19 +3,24 @@
 import gzip
 import hashlib
 import io
+import logging
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformer_mt.config import CorpusConfig, Split, fingerprint
 from transformer_mt.errors import CorpusError
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20  # bytes
+_log = logging.getLogger(__name__)
+
+# What to do with bytes that are not UTF-8: name the line and stop, or write U+FFFD in their place.
+InvalidText = Literal["strict", "replace"]
 
 
 @dataclass(frozen=True)
@@ -32,30 +37,35 @@ class SentencePairs:
         return self._begin()
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
     """The lines of a UTF-8 file, unpacked if it ends in .gz, as `decode_lines` gives them.
 
     Raises CorpusError: no such file, or the line that is not UTF-8.
     """
-    with _opened(path) as file:
-        yield from decode_lines(file, str(path))
+    with opened(path) as file:
+        yield from decode_lines(file, str(path), errors)
 
 
-def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:
     """Lines of UTF-8 without their line ends.
 
     Only "\\n" ends a line (U+2028 and its kin do not), carriage returns before it go with it, and so does
-    a byte order mark at the start of the file. Raises CorpusError: `name` and the line that is not UTF-8.
+    a byte order mark at the start of the file. What is not UTF-8 raises CorpusError, which names the line; or it is
+    replaced by U+FFFD, with a warning that names the first such line.
     """
+    warned = False
     for number, raw in enumerate(file, start=1):
-        line = raw.removeprefix(_BOM) if number == 1 else raw
+        line = (raw.removeprefix(_BOM) if number == 1 else raw).removesuffix(b"\n").rstrip(b"\r")
         try:
-            yield line.removesuffix(b"\n").rstrip(b"\r").decode("utf-8")
+            yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{name}:{number}: is not UTF-8 (byte 0x{line[error.start]:02x}); convert it, "
-                "as in `iconv -f LATIN1 -t UTF-8`"
-            ) from None
+            place = f"{name}:{number}: is not UTF-8 (byte 0x{line[error.start]:02x})"
+            if errors == "strict":
+                raise CorpusError(f"{place}; convert it, as in `iconv -f LATIN1 -t UTF-8`") from None
+            if not warned:
+                _log.warning("warning: %s; such bytes are replaced by U+FFFD, here and below", place)
+            warned = True
+            yield line.decode("utf-8", errors="replace")
 
 
 def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
@@ -67,7 +77,7 @@ def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
     if corpus.dataset is not None and isinstance(split, str):
         return _hub_pairs(corpus, split)
     source, target = _files(corpus, split)
-    num_sources, num_targets = _count_lines(source), _count_lines(target)
+    num_sources, num_targets = count_lines(source), count_lines(target)
     if num_sources != num_targets:
         raise CorpusError(
             f"{source} has {num_sources:,} lines, but {target} has {num_targets:,}: line n of one must be "
@@ -103,7 +113,7 @@ def _file(prefix: str, language: str) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """The bytes of a file, unpacked; whatever goes wrong while they are read is a CorpusError."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -113,18 +123,24 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
         raise CorpusError(f"{path}: cannot be read ({reason}); name a text file, or a whole .gz of one") from None
 
 
-def _count_lines(path: Path) -> int:
+def count_lines(path: Path) -> int:
+    """As many as `read_lines` gives; the file is read for it."""
+    with opened(path) as file:
+        return count_lines_left(file)
+
+
+def count_lines_left(file: io.BufferedIOBase) -> int:
+    """From here to the end; the last may lack its newline."""
     count, last = 0, b"\n"
-    with _opened(path) as file:
-        while chunk := file.read(_CHUNK):
-            count += chunk.count(b"\n")
-            last = chunk[-1:]
-    return count + (last != b"\n")  # a last line may lack its newline
+    while chunk := file.read(_CHUNK):
+        count += chunk.count(b"\n")
+        last = chunk[-1:]
+    return count + (last != b"\n")
 
 
 def _file_digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with _opened(path) as file:
+    with opened(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

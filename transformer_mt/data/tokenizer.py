@@ -90,6 +90,22 @@ class Tokenizer:
         text: str = self.target.decode([int(i) for i in ids if i > EOS])
         return _clean(text)
 
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each id as sentencepiece spells it: U+2581 before the first piece of a word, <0x0A> for a byte."""
+        return [self.source.id_to_piece(int(i)) for i in ids]
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Likewise."""
+        return [self.target.id_to_piece(int(i)) for i in ids]
+
+    def target_ids(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of target_pieces. Raises TokenizerError if one is no piece of the vocabulary."""
+        ids = [int(self.target.piece_to_id(piece)) for piece in pieces]
+        for piece, i in zip(pieces, ids, strict=True):
+            if i == UNK and piece != self.target.id_to_piece(UNK):
+                raise TokenizerError(f"{piece!r} is no piece of the target vocabulary; give pieces, not words")
+        return ids
+
     def _models(self) -> list[bytes]:
         processors = [self.source] if self.joint else [self.source, self.target]
         return [processor.serialized_model_proto() for processor in processors]

@@ -1,36 +1,87 @@
 """Lines in, lines out: the Python API of a trained model. Imports no PyTorch before a model is loaded."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
-from transformer_mt.config import Config, DecodingConfig, load_config
+from transformer_mt.config import DecodingConfig
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.engine import Engine, Sentence
-from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.segments import segments
+from transformer_mt.decoding.words import words_of
+from transformer_mt.errors import TranslationError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation of a line."""
+
+    text: str
+    score: float
+    """What translations of a line are ranked by: log_prob by the length penalty (config.DecodingConfig)."""
+    log_prob: float
+    """In nats: the sum over its pieces and its end."""
+    pieces: list[str] = field(default_factory=list)
+    """The subword pieces that the model wrote, without its end."""
+    alignment: list[tuple[int, int]] | None = None
+    """If asked for: a source word, by number from 0, for each target word."""
+
+
+BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A line, or a part of one that is too long."""
+
+    line: int
+    """From 0."""
+    sentence: Sentence
+    words: list[int]
+    """The number in the line of the word that each source piece belongs to."""
 
 
 class Translator:
     """A tokenizer, and an engine that translates its ids.
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The dog sleeps."], beam_size=4)
+
+    A line with more pieces than the model has positions is cut into segments of at most `longest_segment`
+    pieces, if possible at the ends of sentences, with a warning to this module's logger. Their translations are
+    joined by a space, their scores and log-probabilities added, n-best lists joined rank by rank.
     """
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, decoding: DecodingConfig) -> None:
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, decoding: DecodingConfig, longest_segment: int | None = None
+    ) -> None:
         self.engine, self.tokenizer, self.decoding = engine, tokenizer, decoding
+        self.longest_segment = longest_segment or engine.max_positions - 1
 
     @classmethod
-    def load(cls, model_dir: str | Path, device: str = "auto") -> Self:
-        """Read what `average` wrote. Raises CheckpointError naming the file that is missing or damaged."""
-        model_dir = Path(model_dir)
-        for name in ("config.yaml", "model.safetensors"):
-            if not (model_dir / name).is_file():
-                raise CheckpointError(
-                    f"{model_dir} holds no {name}: name the directory of a model, as runs/<name>/model"
-                )
-        config = load_config(model_dir / "config.yaml")
-        tokenizer = Tokenizer.load(model_dir)
-        return cls(_torch_engine(model_dir, config, tokenizer, device), tokenizer, config.decoding)
+    def load(
+        cls,
+        model_dirs: ModelDirs,
+        device: str = "auto",
+        *,
+        engine: EngineName = "torch",
+        dtype: Dtype = "fp32",
+        quantize: Quantization = "none",
+        workers: int = 0,
+    ) -> Self:
+        """A model directory that `average` wrote, or several of one vocabulary: an ensemble.
+
+        Or for the engine ctranslate2 one that `export` wrote. `workers` are processes on a CPU; 0 leaves the
+        choice to the engine. Raises a UserError that names the file that is missing or damaged.
+        """
+        model = open_model(model_dirs, device, engine, dtype, quantize, workers)
+        # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
+        longest = min(model.config.corpus.max_length, model.engine.max_positions) - 1
+        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest))
 
     def translate(
         self,
@@ -39,55 +90,126 @@ class Translator:
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
-        first_line: int = 1,
     ) -> list[str]:
-        """One translation a line, in order; an empty or blank line gives an empty one.
+        """The best translation of each line, in order; an empty or blank line gives an empty one.
 
-        `decoding` is the model's own unless given; the next two go before either. `first_line` is the number
-        that an error gives to lines[0]. Raises TypeError if `lines` is one text, and TranslationError if a line
-        has more pieces than the model has positions: none is translated.
+        As `translations` otherwise.
+        """
+        found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty)
+        return [translations[0].text for translations in found]
+
+    def translations(
+        self,
+        lines: Sequence[str],
+        decoding: DecodingConfig | None = None,
+        *,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int | None = None,
+        prefixes: Sequence[str] | None = None,
+        alignment: bool = False,
+        first_line: int = 1,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Translation]]:
+        """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
+
+        `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
+        translations have to begin with, a text for each line. `first_line` is the number that a warning gives to
+        lines[0]. `progress` is told of how many more segments are done. Raises TypeError if `lines` is one text,
+        ValueError for a setting that is not allowed, TranslationError for a prefix that is too long.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
-        decoding = decoding or self.decoding
-        changes = {"beam_size": beam_size, "length_penalty": length_penalty}
-        values = decoding.model_dump() | {key: value for key, value in changes.items() if value is not None}
-        decoding = DecodingConfig.model_validate(values)
+        changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
+        decoding = _changed(decoding or self.decoding, changes)
+        cut = self._segments(lines, prefixes or [""] * len(lines), first_line)
+        sentences = [segment.sentence for segment in cut]
+        found = self.engine.translate(sentences, decoding, alignment=alignment, progress=progress)
+        parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each segment and each rank
+        for segment, hypotheses in zip(cut, found, strict=True):
+            parts[segment.line].append(
+                [self._translation(hypothesis, segment) for hypothesis in hypotheses[: decoding.n_best]]
+            )
+        # A segment may have fewer translations than another: as many ranks as all have.
+        return [[_joined(rank) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
 
-        sources = self._encode(lines, first_line)
-        translations = [""] * len(lines)
-        found = self.engine.translate(list(sources.values()), decoding)
-        for number, hypotheses in zip(sources, found, strict=True):
-            translations[number] = self.tokenizer.decode_target(hypotheses[0].tokens)
-        return translations
-
-    def _encode(self, lines: Sequence[str], first_line: int) -> dict[int, Sentence]:
-        """Each line that is not blank, by its number from 0."""
-        sources = {}
-        for number, ids in enumerate(self.tokenizer.encode_source(lines)):
-            if len(ids) == 1:  # a blank line is EOS alone
+    def _segments(self, lines: Sequence[str], prefixes: Sequence[str], first_line: int) -> list[_Segment]:
+        """Those of the lines that are not blank, in order; a prefix belongs to the first of its line."""
+        cut = []
+        sources, targets = self.tokenizer.encode_source(lines), self.tokenizer.encode_target(prefixes)
+        for line, ([*ids, end], [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
+            if not ids:
                 continue
-            if len(ids) > self.engine.max_positions:
+            number = first_line + line
+            if len(prefix) >= self.engine.max_positions:
                 raise TranslationError(
-                    f"line {first_line + number} has {len(ids)} subword pieces, and the model takes at most "
-                    f"{self.engine.max_positions} (model.max_positions): split the line into sentences"
+                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation at most "
+                    f"{self.engine.max_positions} (model.max_positions): shorten it"
                 )
-            sources[number] = Sentence(ids, number=first_line + number)
-        return sources
+            pieces = self.tokenizer.source_pieces(ids)
+            words = words_of(pieces)
+            for start, stop in self._cuts(pieces, number):
+                sentence = Sentence([*ids[start:stop], end], [] if start else prefix, number)
+                cut.append(_Segment(line, sentence, words[start:stop]))
+        return cut
 
-
-def _torch_engine(model_dir: Path, config: Config, tokenizer: Tokenizer, device: str) -> Engine:
-    # Here, because they import PyTorch, which takes longer than to translate a page.
-    from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.device import choose_device
-    from transformer_mt.models.transformer import Transformer
-    from transformer_mt.weights import load_weights, read_metadata
-
-    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    load_weights(model, model_dir / "model.safetensors")
-    if read_metadata(model_dir / "model.safetensors").get("tokenizer") != tokenizer.digest:
-        raise CheckpointError(
-            f"{model_dir}: the model was trained with another tokenizer than the one beside it. "
-            "Average the checkpoints of its run again, or copy the whole directory again"
+    def _cuts(self, pieces: list[str], number: int) -> list[tuple[int, int]]:
+        if len(pieces) < self.engine.max_positions:
+            return [(0, len(pieces))]
+        found = list(segments(pieces, self.longest_segment))
+        _log.warning(
+            "warning: line %d has %s subword pieces, and the model takes at most %s (model.max_positions): it is "
+            "translated in %d parts",
+            number,
+            f"{len(pieces) + 1:,}",
+            f"{self.engine.max_positions:,}",
+            len(found),
         )
-    return TorchEngine(model, config.model.max_positions, choose_device(device, precision="fp32"))
+        return found
+
+    def _translation(self, hypothesis: Hypothesis, segment: _Segment) -> Translation:
+        words = hypothesis.tokens[:-1]
+        return Translation(
+            self.tokenizer.decode_target(words),
+            hypothesis.score,
+            hypothesis.log_prob,
+            self.tokenizer.target_pieces(words),
+            None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, segment.words),
+        )
+
+    def _word_pairs(self, tokens: list[int], looked_at: list[int], source_words: list[int]) -> list[tuple[int, int]]:
+        """For each target word, the source word that most of its pieces looked at; of equals, the first."""
+        pairs: list[tuple[int, int]] = []
+        groups: dict[int, list[int]] = {}
+        for index, word in enumerate(words_of(self.tokenizer.target_pieces(tokens))):
+            groups.setdefault(word, []).append(index)
+        for group in groups.values():
+            [(source, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
+            # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
+            num_words = len(self.tokenizer.decode_target([tokens[index] for index in group]).split())
+            pairs += [(source, len(pairs) + extra) for extra in range(num_words)]
+        return pairs
+
+
+def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
+    given = {key: value for key, value in changes.items() if value is not None}
+    return DecodingConfig.model_validate(decoding.model_dump() | given)
+
+
+def _joined(parts: Sequence[Translation]) -> Translation:
+    """The translations of a line's segments as one."""
+    if len(parts) == 1:
+        return parts[0]
+    alignment: list[tuple[int, int]] | None = [] if parts[0].alignment is not None else None
+    num_words = 0
+    for part in parts:
+        if alignment is not None and part.alignment is not None:
+            alignment += [(source, num_words + target) for source, target in part.alignment]
+        num_words += len(part.text.split())
+    return Translation(
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score for part in parts),
+        sum(part.log_prob for part in parts),
+        [piece for part in parts for piece in part.pieces],
+        alignment,
+    )

@@ -1,0 +1,138 @@
+"""Opens model directories: their tokenizer, and an engine for their weights. Imports no PyTorch before it has to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, assert_never
+
+from transformer_mt.config import Config, load_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.engine import Engine
+from transformer_mt.errors import CheckpointError, TranslationError
+
+EngineName = Literal["torch", "ctranslate2"]
+Dtype = Literal["fp32", "bf16", "fp16"]
+Quantization = Literal["none", "int8"]
+# One model, or several of one vocabulary, an ensemble.
+ModelDirs = str | Path | Sequence[str | Path]
+
+_WEIGHTS: dict[EngineName, str] = {"torch": "model.safetensors", "ctranslate2": "model.bin"}
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """What translating and scoring need of a model, or of the models of an ensemble."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    config: Config
+    """Of the first model."""
+
+
+def open_model(
+    model_dirs: ModelDirs, device: str, engine: EngineName, dtype: Dtype, quantize: Quantization, workers: int
+) -> OpenModel:
+    """Read what `average` wrote, or for CTranslate2 what `export` wrote.
+
+    Raises a UserError that names the file that is missing or damaged, the models that do not go together, or
+    what the engine cannot do.
+    """
+    directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
+    if not directories:
+        raise TranslationError("no model directory: name one, or several of one vocabulary")
+    for directory in directories:
+        _check_files(directory, engine)
+    configs = [load_config(directory / "config.yaml") for directory in directories]
+    tokenizer = _common_tokenizer(directories)
+    match engine:
+        case "torch":
+            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers)
+        case "ctranslate2":
+            made = _ctranslate2_engine(directories, configs, device, dtype, quantize, workers)
+        case _:
+            assert_never(engine)
+    return OpenModel(made, tokenizer, configs[0])
+
+
+def _check_files(directory: Path, engine: EngineName) -> None:
+    if not directory.is_dir():
+        raise CheckpointError(f"{directory}: no such directory; name that of a model, as runs/<name>/model")
+    if not (directory / "config.yaml").is_file():
+        raise CheckpointError(f"{directory} holds no config.yaml: name the directory of a model, as runs/<name>/model")
+    if (directory / _WEIGHTS[engine]).is_file():
+        return
+    other: EngineName = "ctranslate2" if engine == "torch" else "torch"
+    if not (directory / _WEIGHTS[other]).is_file():
+        advice = "name the directory of a model, as runs/<name>/model"
+    elif engine == "torch":
+        advice = "it is an export, which the engine ctranslate2 runs (--engine ctranslate2)"
+    else:
+        advice = f"first `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
+    raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
+
+
+def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
+    first, *others = [Tokenizer.load(directory) for directory in directories]
+    for directory, other in zip(directories[1:], others, strict=True):
+        if other.digest != first.digest:
+            raise CheckpointError(
+                f"{directory} has another vocabulary than {directories[0]}: an ensemble's models are trained on "
+                "the same prepared data"
+            )
+    return first
+
+
+def _torch_engine(
+    directories: Sequence[Path],
+    configs: Sequence[Config],
+    tokenizer: Tokenizer,
+    device: str,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+) -> Engine:
+    # Here, because they import PyTorch, which takes longer than to translate a page.
+    from transformer_mt.decoding.torch_engine import TorchEngine
+    from transformer_mt.device import choose_device
+    from transformer_mt.models.ensemble import Ensemble
+    from transformer_mt.models.interface import Seq2Seq
+    from transformer_mt.models.transformer import Transformer
+    from transformer_mt.weights import load_weights, read_metadata
+
+    models: list[Seq2Seq] = []
+    for directory, config in zip(directories, configs, strict=True):
+        model: Seq2Seq = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        load_weights(model, directory / "model.safetensors")
+        if read_metadata(directory / "model.safetensors").get("tokenizer") != tokenizer.digest:
+            raise CheckpointError(
+                f"{directory}: the model was trained with another tokenizer than the one beside it. "
+                "Average the checkpoints of its run again, or copy the whole directory again"
+            )
+        models.append(model)
+    if dtype == "fp16" or quantize != "none" or workers:
+        raise TranslationError("fp16, int8 and workers: not yet")
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    max_positions = min(config.model.max_positions for config in configs)
+    return TorchEngine(model, max_positions, choose_device(device, precision=dtype))
+
+
+def _ctranslate2_engine(
+    directories: Sequence[Path],
+    configs: Sequence[Config],
+    device: str,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+) -> Engine:
+    if len(directories) > 1:
+        raise TranslationError("an ensemble needs the engine torch; name one export alone")
+    from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
+
+    return CTranslate2Engine(
+        directories[0],
+        configs[0].model.max_positions,
+        configs[0].decoding.alignment_layer,
+        device=device,
+        workers=workers,
+        compute_type=compute_type(dtype, quantize),
+    )

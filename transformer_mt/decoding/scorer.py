@@ -1,0 +1,95 @@
+"""How probable a given translation is: the Python API of forced decoding. Imports no PyTorch before a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.errors import TranslationError
+from transformer_mt.vocabulary import EOS
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The log-probability of a target, given its source, in nats."""
+
+    pieces: list[str]
+    """Of the target, the sign of its end the last; none if source and target are blank."""
+    log_probs: list[float]
+    """Of each piece, given the source and the pieces before it."""
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target."""
+        return sum(self.log_probs, start=0.0)
+
+    @property
+    def average(self) -> float:
+        """By piece; 0 if there is none."""
+        return self.log_prob / max(1, len(self.log_probs))
+
+
+class Scorer:
+    """A tokenizer, and an engine that scores its ids.
+
+    >>> Scorer.load("runs/demo_en_de/model").score(["The dog sleeps."], ["Der Hund schläft."])[0].log_prob
+
+    A text is scored by the pieces that the tokenizer cuts it into. A search may have written the same text in
+    others, and reported their probability: `Translation.pieces`, as targets of `score_pieces`, give it again.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+        self.engine, self.tokenizer = engine, tokenizer
+
+    @classmethod
+    def load(
+        cls,
+        model_dirs: ModelDirs,
+        device: str = "auto",
+        *,
+        engine: EngineName = "torch",
+        dtype: Dtype = "fp32",
+        quantize: Quantization = "none",
+        workers: int = 0,
+    ) -> Self:
+        """As Translator.load."""
+        model = open_model(model_dirs, device, engine, dtype, quantize, workers)
+        return cls(model.engine, model.tokenizer)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1) -> list[PairScore]:
+        """The score of each pair, in order.
+
+        A blank source, or a blank target, is scored as the end of a sentence alone; but two blanks are 0, which is
+        what translating a blank line gives. `first_line` is the number that an error gives to the first pair.
+        Raises TypeError if either is one text, ValueError unless there are as many of both, TranslationError if a
+        text has more pieces than the model has positions.
+        """
+        if isinstance(targets, str):
+            raise TypeError("targets is one text; give a list of texts")
+        return self._score(sources, self.tokenizer.encode_target(targets), first_line)
+
+    def score_pieces(
+        self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, first_line: int = 1
+    ) -> list[PairScore]:
+        """Likewise, for targets that are in pieces, without an end. Raises TokenizerError for an unknown piece."""
+        return self._score(sources, [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets], first_line)
+
+    def _score(self, sources: Sequence[str], targets: Sequence[list[int]], first_line: int) -> list[PairScore]:
+        if isinstance(sources, str):
+            raise TypeError("sources is one text; give a list of texts")
+        pairs = list(zip(self.tokenizer.encode_source(sources), targets, strict=True))
+        for number, pair in enumerate(pairs, start=first_line):
+            for side, ids in zip(("source", "target"), pair, strict=True):
+                if len(ids) > self.engine.max_positions:
+                    raise TranslationError(
+                        f"the {side} of line {number} has {len(ids):,} subword pieces, and the model takes at most "
+                        f"{self.engine.max_positions:,} (model.max_positions): split the pair into sentences"
+                    )
+        scores = [PairScore([], []) for _ in pairs]
+        written = [row for row, pair in enumerate(pairs) if max(map(len, pair)) > 1]  # a blank text is EOS alone
+        found = self.engine.score([pairs[row] for row in written])
+        for row, log_probs in zip(written, found, strict=True):
+            scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
+        return scores

@@ -1,0 +1,103 @@
+"""Pairs of sentences become log-probabilities."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from transformer_mt import cli, line_input, model_arguments
+from transformer_mt.decoding.scorer import PairScore, Scorer
+from transformer_mt.errors import CorpusError
+
+_DESCRIPTION = """\
+Reads a model and pairs of sentences: two files aligned by line, or lines SOURCE<tab>TARGET of standard input.
+Writes one line a pair: the log-probability of the target, given the source, as its sum and its mean over subword
+pieces, in nats, parted by a tab; its end is one of the pieces.
+With --json an object a line: line, log_prob, average, and tokens: a list of piece and log_prob.
+
+A pair of two blanks is 0, as translating a blank line gives; one blank is scored as the end of a sentence
+alone. A text is scored by the pieces that the tokenizer cuts it into. `translate --json` reports the
+probability of those that the model wrote, which may be others for the same text: --pieces scores these."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score pairs, line by line."""
+    arguments = _parser().parse_args(argv)
+    pairs = _pairs(arguments)
+    scorer = Scorer.load(
+        model_arguments.model_dirs(arguments),
+        arguments.device,
+        engine=arguments.engine,
+        dtype=arguments.dtype,
+        quantize=arguments.quantize,
+        workers=arguments.workers,
+    )
+    output, done = cli.output(), 0
+    for sources, targets in pairs:
+        if arguments.pieces:
+            scores = scorer.score_pieces(sources, [target.split() for target in targets], first_line=done + 1)
+        else:
+            scores = scorer.score(sources, targets, first_line=done + 1)
+        for number, score in enumerate(scores, start=done + 1):
+            output.write((_object(score, number) if arguments.json else _columns(score)).encode("utf-8"))
+        output.flush()
+        done += len(scores)
+    return 0
+
+
+def _pairs(arguments: argparse.Namespace) -> Iterator[tuple[list[str], list[str]]]:
+    """Blocks of sources, and of their targets."""
+    if arguments.source is None:
+        return _parted(line_input.open_lines(None, arguments.errors, arguments.buffer_lines).blocks)
+    if arguments.target is None:
+        raise CorpusError(f"{arguments.source}: name the file of its translations, too: SOURCE TARGET")
+    lines = line_input.open_lines(arguments.source, arguments.errors, arguments.buffer_lines)
+    return line_input.beside(lines.blocks, arguments.target, arguments.errors)
+
+
+def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
+    done = 0
+    for block in blocks:
+        pairs = [line.split("\t") for line in block]
+        for number, pair in enumerate(pairs, start=done + 1):
+            if len(pair) != 2:
+                raise CorpusError(
+                    f"standard input:{number}: has {len(pair) - 1} tabs instead of one: write SOURCE<tab>TARGET, or "
+                    "name two files"
+                )
+        yield [source for source, _ in pairs], [target for _, target in pairs]
+        done += len(block)
+
+
+def _columns(score: PairScore) -> str:
+    return f"{score.log_prob:.6f}\t{score.average:.6f}\n"
+
+
+def _object(score: PairScore, line: int) -> str:
+    tokens = [
+        {"piece": piece, "log_prob": round(log_prob, 6)}
+        for piece, log_prob in zip(score.pieces, score.log_probs, strict=True)
+    ]
+    sums = {"line": line, "log_prob": round(score.log_prob, 6), "average": round(score.average, 6)}
+    return json.dumps(sums | {"tokens": tokens}, ensure_ascii=False) + "\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.parser(
+        "score",
+        _DESCRIPTION,
+        "python -m transformer_mt.score runs/demo_en_de/model source.txt target.txt\n"
+        "  paste source.txt target.txt | python -m transformer_mt.score runs/demo_en_de/model --json",
+    )
+    model_arguments.add_arguments(parser)
+    parser.add_argument("source", metavar="SOURCE", type=Path, nargs="?", help="sentences, a line each; may be a .gz")
+    parser.add_argument("target", metavar="TARGET", type=Path, nargs="?", help="their translations")
+    parser.add_argument("--pieces", action="store_true", help="targets are subword pieces, parted by spaces")
+    parser.add_argument("--json", action="store_true", help="write an object a line")
+    line_input.add_arguments(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))
