@@ -127,17 +127,23 @@ def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Seq
     """Its best sizes of a batch, then the translations and the memory with these."""
     tried = [Pass(beam, size) for beam in beams for size in contender.sizes]
     outcomes, _ = run_passes(contender, conditions, tried)
-    seconds = dict(zip(tried, (outcome.seconds for outcome in outcomes), strict=True))
-    best = [min((one for one in tried if one.beam == beam), key=seconds.__getitem__) for beam in beams]
+    best = fastest(dict(zip(tried, outcomes, strict=True)))
     checked, megabytes = run_passes(contender, conditions, best, watch=True)
     chosen = ", ".join(f"{one.size} at beam {one.beam}" for one in best)
     print(f"  {contender.title:26} batches of {chosen}", flush=True)
     return Record(best, [_text(contender, outcome.lines, texts.tokenizer) for outcome in checked], megabytes)
 
 
+def fastest(tried: Mapping[Pass, Outcome]) -> list[Pass]:
+    """The best of each width, in order."""
+    widths = sorted({one.beam for one in tried})
+    return [min((one for one in tried if one.beam == beam), key=lambda one: tried[one].seconds) for beam in widths]
+
+
 def _text(contender: Decoder, lines: list[str], tokenizer: Tokenizer) -> list[str]:
+    """Spaces as ours has them: one between words."""
     if not contender.reads_pieces:
-        return lines
+        return [" ".join(line.split()) for line in lines]
     ids = ([tokenizer.target.piece_to_id(piece) for piece in line.split()] for line in lines)
     return [tokenizer.decode_target(line) for line in ids]
 

@@ -5,7 +5,14 @@ from transformer_mt.decoding.translator import Translator
 
 
 def load(job: decoder.Job) -> decoder.Translate:
-    translator = Translator.load(job["model"], "cpu")
+    settings = job["settings"]
+    translator = Translator.load(
+        job["model"],
+        "cpu",
+        engine=settings["engine"],
+        quantize=settings["quantize"],
+        workers=settings["workers"],
+    )
 
     def translate(lines: list[str], beam: int, size: int) -> list[str]:
         decoding = translator.decoding.model_copy(update={"beam_size": beam, "tokens_per_batch": size})

@@ -171,7 +171,7 @@ def _seconds(title: str, command: Sequence[str], pythonpath: str, conditions: Co
             seconds = time.perf_counter() - began
             process.stdout.read()
         log.seek(0)
-        if process.returncode or not first.strip():
+        if process.returncode or not first:
             raise PeerError(f"{title}: no line came, with status {process.returncode}. {_tail(log.read())}")
     return seconds
 

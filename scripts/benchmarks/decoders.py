@@ -48,13 +48,20 @@ class Decoder:
 
 def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], threads: int) -> list[Decoder]:
     """Ours first; the peers if their Python is named, CTranslate2 in any case. Raises PeerError."""
-    contenders = [ours(model_dir)]
-    for precision, compute_type in (("fp32", "float32"), ("int8", "int8")):
-        exported = export(model_dir, directory / f"ctranslate2.{precision}", "ctranslate2", compute_type)
-        contenders += ctranslate2(exported, precision, compute_type, threads)
+    kinds, numbers = {"fp32": "float32", "int8": "int8"}, list(dict.fromkeys((threads, 1)))
+    exported = {
+        precision: export(model_dir, directory / f"ctranslate2.{precision}", "ctranslate2", kind)
+        for precision, kind in kinds.items()
+    }
+    contenders = [
+        *(ours(model_dir, precision, workers, threads) for workers in numbers for precision in kinds),
+        ours_by_ctranslate2(exported["fp32"], threads),
+    ]
+    for precision, kind in kinds.items():
+        contenders += [ctranslate2(exported[precision], precision, kind, n, threads) for n in numbers]
     if "huggingface" in pythons:
-        exported = export(model_dir, directory / "huggingface", "huggingface")
-        contenders.append(Decoder("Hugging Face", "fp32", pythons["huggingface"], "decode_huggingface", exported))
+        model = export(model_dir, directory / "huggingface", "huggingface", "float32")
+        contenders.append(Decoder("Hugging Face", "fp32", pythons["huggingface"], "decode_huggingface", model))
     for name, title in (("fairseq", "fairseq"), ("joeynmt", "JoeyNMT")):
         if name in pythons:
             weights = plain_weights(model_dir, directory)
@@ -62,38 +69,51 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
     return contenders
 
 
-def ours(model_dir: Path) -> Decoder:
+def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder:
+    """As many processes as there are threads; or one."""
+    name = "ours" if workers == threads else f"ours, {workers} worker"
+    settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": workers}
+    return _by_translate(name, precision, model_dir, settings)
+
+
+def ours_by_ctranslate2(exported: Path, threads: int) -> Decoder:
+    """The command of ours without PyTorch."""
+    settings = {"engine": "ctranslate2", "quantize": "none", "workers": threads}
+    return _by_translate("ours by CTranslate2", "fp32", exported, settings)
+
+
+def _by_translate(name: str, precision: str, model: Path, settings: Mapping[str, Any]) -> Decoder:
+    command = sys.executable, "-m", "transformer_mt.translate", str(model), "--device", "cpu"
+    options = (word for option, value in settings.items() for word in (f"--{option}", str(value)))
     return Decoder(
-        "ours",
-        "fp32",
+        name,
+        precision,
         sys.executable,
         "decode_ours",
-        model_dir,
+        model,
+        settings,
         sizes=POSITIONS,
         pythonpath=own_path(),
-        line_command=(sys.executable, "-m", "transformer_mt.translate", str(model_dir)),
+        line_command=(*command, *options),
     )
 
 
-def ctranslate2(exported: Path, precision: str, compute_type: str, threads: int) -> list[Decoder]:
-    """Its best on a CPU, as many translators of one thread as there are cores; and its default, one of them all."""
-    return [
-        Decoder(
-            f"CTranslate2, {translators} × {threads // translators}",
-            precision,
-            sys.executable,
-            "decode_ctranslate2",
-            exported,
-            {"compute_type": compute_type, "translators": translators},
-        )
-        for translators in dict.fromkeys((threads, 1))
-    ]
+def ctranslate2(exported: Path, precision: str, compute_type: str, translators: int, threads: int) -> Decoder:
+    """Its best on a CPU is a translator of one thread on each core; its default, one translator of them all."""
+    return Decoder(
+        f"CTranslate2, {translators} × {threads // translators}",
+        precision,
+        sys.executable,
+        "decode_ctranslate2",
+        exported,
+        {"compute_type": compute_type, "translators": translators},
+    )
 
 
-def export(model_dir: Path, output: Path, kind: str, quantization: str = "") -> Path:
+def export(model_dir: Path, output: Path, format: str, quantization: str) -> Path:
     """By the command of ours. Raises PeerError."""
-    command = [sys.executable, "-m", "transformer_mt.export", str(model_dir), str(output), "--format", kind]
-    command += ["--quantization", quantization] if quantization else []
+    command = [sys.executable, "-m", "transformer_mt.export", str(model_dir), str(output), "--format", format]
+    command += ["--quantization", quantization]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise PeerError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
