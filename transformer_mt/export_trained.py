@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from transformer_mt.config import Config, ModelConfig, load_config
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.vocabulary import EOS
 
 Array = NDArray[np.float32]
 
@@ -49,6 +50,14 @@ def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     """A model directory that is known to be whole, with other defaults of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
     return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
+
+
+def random_sources(trained: Trained, count: int) -> list[list[int]]:
+    """Sentences of 1 to 30 of the source's pieces and EOS, the same each time."""
+    generator = np.random.default_rng(1)
+    size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
+    lengths = generator.integers(1, longest, size=count, endpoint=True)
+    return [[*generator.integers(EOS + 1, size, size=length).tolist(), EOS] for length in lengths]
 
 
 def beyond(model: ModelConfig, held: set[str]) -> str | None:
