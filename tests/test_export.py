@@ -7,7 +7,7 @@ import sys
 import ctranslate2
 import pytest
 from tiny import demo_pairs, status_and_error
-from untrained import tiny_tokenizer, write_untrained
+from untrained import write_untrained
 
 from transformer_mt import export
 from transformer_mt.config import ModelConfig
@@ -17,11 +17,6 @@ from transformer_mt.errors import ExportError
 from transformer_mt.export_trained import beyond, random_sources, read_trained
 
 LINES = [source for source, _ in demo_pairs(30)]
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["joint", "separate"])
-def tokenizer(request):
-    return tiny_tokenizer(joint=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -39,23 +34,32 @@ def files(directory):
 # Exported is ours
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("ties", ["all", "target", "none"])
-def test_scores_are_ours_for_every_architecture(norm, activation, ties, tokenizer, tmp_path):
-    """Positions too: the longest sentences have 30."""
-    if ties == "all" and not tokenizer.joint:
-        pytest.skip("one matrix needs one vocabulary")
-    settings = {"norm": norm, "activation": activation, "tied_embeddings": ties}
-    model_dir = write_untrained(tmp_path / "model", tokenizer, **settings)
-    export.export(model_dir, tmp_path / "exported", "ctranslate2")
+def assert_same_scores(model_dir, exported):
+    """Positions too: the longest sources have 30 pieces."""
+    export.export(model_dir, exported, "ctranslate2")
     ours = Translator.load(model_dir, "cpu")
-    theirs = Translator.load(tmp_path / "exported", "cpu", engine="ctranslate2")
+    theirs = Translator.load(exported, "cpu", engine="ctranslate2")
     sources = random_sources(read_trained(model_dir, []), 8)
     targets = ours.tokenizer.encode_target([target[:30] for _, target in demo_pairs(8)])
     pairs = list(zip(sources, targets, strict=True))
     for our_T, their_T in zip(ours.engine.score(pairs), theirs.engine.score(pairs), strict=True):
         assert their_T == pytest.approx(our_T, abs=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_scores_are_ours_whatever_the_layers(norm, activation, joint_tokenizer, tmp_path):
+    model_dir = write_untrained(tmp_path / "model", joint_tokenizer, norm=norm, activation=activation)
+    assert_same_scores(model_dir, tmp_path / "exported")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("ties", ["all", "target", "none"])
+def test_scores_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer, separate_tokenizer, tmp_path):
+    if ties == "all" and not joint:
+        pytest.skip("one matrix needs one vocabulary")
+    tokenizer = joint_tokenizer if joint else separate_tokenizer
+    assert_same_scores(write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties), tmp_path / "exported")
 
 
 def test_words_are_ours(model_dir, exported):
@@ -108,9 +112,9 @@ def test_the_differences_are_printed(model_dir, tmp_path, capsys):
     assert "compared on 16 random sentences: log-probabilities of a piece differ by at most" in capsys.readouterr().out
 
 
-def test_a_model_that_computes_something_else_is_refused(model_dir, tokenizer, tmp_path):
-    trained = read_trained(write_untrained(tmp_path / "one", tokenizer, tied_embeddings="target"), [])
-    write_untrained(tmp_path / "other", tokenizer, tied_embeddings="target", num_heads=4)
+def test_a_model_that_computes_something_else_is_refused(model_dir, joint_tokenizer, tmp_path):
+    trained = read_trained(write_untrained(tmp_path / "one", joint_tokenizer), [])
+    write_untrained(tmp_path / "other", joint_tokenizer, num_heads=4)
     one, other = (Translator.load(tmp_path / name, "cpu").engine for name in ("one", "other"))
     export.compare(one, one, trained, "float32")
     export.compare(one, other, trained, "int8")
@@ -146,10 +150,10 @@ def test_an_earlier_export_and_an_empty_directory_are_replaced(model_dir, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["exported"]
 
 
-def test_an_export_that_fails_leaves_the_earlier_one(model_dir, tokenizer, tmp_path, capsys):
+def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer, tmp_path, capsys):
     export.export(model_dir, tmp_path / "exported", "ctranslate2")
     before = files(tmp_path / "exported")
-    pre = write_untrained(tmp_path / "pre", tokenizer, tied_embeddings="target", norm="pre")
+    pre = write_untrained(tmp_path / "pre", joint_tokenizer, norm="pre")
     status, error = status_and_error(export.main, pre, tmp_path / "exported", "--format", "huggingface", capsys=capsys)
     assert status == 2
     assert f"{pre} cannot be exported as huggingface: MarianMTModel has its layer norms after" in error

@@ -3,24 +3,13 @@
 from pathlib import Path
 
 import torch
-from tiny import demo_pairs
 
-from transformer_mt.config import Config, TokenizerConfig, dump_config
+from transformer_mt.config import Config, dump_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.weights import model_weights, save_weights
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "-", "valid": "-", "test": {}}
-
-
-def tiny_tokenizer(joint: bool) -> Tokenizer:
-    pairs = demo_pairs(300)
-    # Of two sizes, where there are two.
-    one = Tokenizer.train([s for s, _ in pairs], [t for _, t in pairs], TokenizerConfig(vocab_size=400, joint=joint))
-    if joint:
-        return one
-    other = TokenizerConfig(vocab_size=380, joint=False)
-    return Tokenizer(one.source, Tokenizer.train([s for s, _ in pairs], [t for _, t in pairs], other).target)
 
 
 def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -> Path:

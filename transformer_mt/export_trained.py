@@ -16,9 +16,7 @@ from transformer_mt.vocabulary import EOS
 
 Array = NDArray[np.float32]
 
-# Both are for the defaults of programs that know no limit and no length penalty for each sentence.
-TYPICAL_LENGTH = 25  # pieces
-LONGEST_TRANSLATION = 512  # pieces
+LONGEST_TRANSLATION = 512  # pieces, for programs that know no limit for each sentence
 
 # In evaluation they are the same whatever their value.
 _OF_TRAINING_ALONE = {"dropout", "attention_dropout"}

@@ -21,6 +21,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 # Beam search ends when so many times beam_size hypotheses have ended. With 1 it ends too early for a length penalty:
 # of 300 captions 4 were translated otherwise than by our search, and scored lower; with 1.5 none.
 PATIENCE = 1.5
+TYPICAL_LENGTH = 25  # pieces of a translation, where one length penalty has to stand for all lengths
 SCORED_TOGETHER = 4096  # target positions of a batch of pairs, padding included
 
 
@@ -30,7 +31,8 @@ class CTranslate2Engine(Engine):
     It finds what TorchEngine finds, with these differences. Beam search ends when a number of hypotheses
     have ended, not when no other can overtake the best. While it runs, a log-probability is divided by that power of
     the length which is nearest to the length penalty; the hypotheses found are ranked by the penalty itself.
-    Where one grows beyond its max_extra_length it is cut, and ends there. Samples are others for the same seed.
+    At its greatest length one ends in EOS, whatever else would come: others are not given up for that. Samples
+    are others for the same seed.
     """
 
     def __init__(
@@ -74,19 +76,31 @@ class CTranslate2Engine(Engine):
                 f"alignment_layer={self.alignment_layer}, and holds the attention of that layer alone. Export again "
                 f"with alignment_layer={decoding.alignment_layer}, or use the engine torch"
             )
-        found: list[list[_Found]] = [[] for _ in sentences]
-        for numbers, batch in self._search(sentences, decoding, with_attention):
-            for number, hypotheses in zip(numbers, batch, strict=True):
-                limit = min(len(sentences[number].source) + decoding.max_extra_length, self.max_positions)
-                found[number] = [_ended(hypothesis, limit) for hypothesis in hypotheses]
-            if progress is not None:
-                progress(len(numbers))
-        self._score_again(sentences, found, decoding)
-        return [_ranked(hypotheses, decoding, alignment) for hypotheses in found]
+        translator, workers = self.translator, self.workers
+        if decoding.sampling and sentences:
+            # A thread's generator is seeded once, when it first draws: hence new threads for each call, and one
+            # of them only, or the order in which they draw would matter.
+            self.ctranslate2.set_random_seed((decoding.seed + sentences[0].number) % 2**32)
+            translator, workers = self._open(workers=1), 1
+        search = _Search(self, translator, sentences, search_options(decoding), decoding.max_extra_length)
+        search.options["return_attention"] = with_attention
+        lengths = [len(sentence.source) for sentence in sentences]
+        width = 1 if decoding.sampling else decoding.beam_size
+        budget = min(decoding.tokens_per_batch // width, math.ceil(sum(lengths) / workers))
+        found = search.run(list(_batches(lengths, budget)), progress)
+        if width > 1:
+            # In its batch it could grow longer than it may: it is translated again, alone.
+            too_long = [
+                n for n, hypotheses in found.items() if any(len(h.tokens) > search.limit(n) for h in hypotheses)
+            ]
+            found |= search.run([[number] for number in too_long])
+        ended = [[_ended(h, search.limit(number)) for h in found[number]] for number in range(len(sentences))]
+        self._score_again(sentences, ended, decoding)
+        return [_ranked(hypotheses, decoding, alignment) for hypotheses in ended]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         results = self.translator.score_batch(
-            [self._pieces(source) for source, _ in pairs],
+            [self.pieces(source) for source, _ in pairs],
             [[self.target_pieces[i] for i in target[:-1]] for _, target in pairs],  # it adds EOS
             max_batch_size=SCORED_TOGETHER,
             batch_type="tokens",
@@ -114,48 +128,6 @@ class CTranslate2Engine(Engine):
                 raise TranslationError(f"device={self.device}: {error}; use device cpu") from None
             raise CheckpointError(f"{self.directory}: {error}; export the model again") from None
 
-    def _search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, with_attention: bool
-    ) -> Iterator[tuple[list[int], list[list["_Found"]]]]:
-        """What is found for each batch, with the numbers of its sentences; in the background, batch after batch."""
-        lengths = [len(sentence.source) for sentence in sentences]
-        translator, workers = self.translator, self.workers
-        if decoding.sampling and sentences:
-            # A thread's generator is seeded once, when it first draws: hence new threads for each call, and one
-            # of them only, or the order in which they draw would matter.
-            self.ctranslate2.set_random_seed((decoding.seed + sentences[0].number) % 2**32)
-            translator, workers = self._open(workers=1), 1
-        hypotheses = 1 if decoding.sampling else decoding.beam_size
-        budget = min(decoding.tokens_per_batch // hypotheses, math.ceil(sum(lengths) / workers))
-        pending = []
-        for numbers in _batches(lengths, budget):
-            batch = [sentences[number] for number in numbers]
-            options = search_options(decoding, len(batch[0].source))
-            results = translator.translate_batch(
-                [self._pieces(sentence.source) for sentence in batch],
-                [[self.target_pieces[i] for i in sentence.prefix] for sentence in batch],
-                max_input_length=0,  # none is cut
-                max_decoding_length=min(len(batch[0].source) + decoding.max_extra_length, self.max_positions),
-                return_scores=True,
-                return_end_token=True,
-                return_attention=with_attention,
-                asynchronous=True,
-                **options,
-            )
-            pending.append((numbers, results, options["length_penalty"]))
-        for numbers, results, power in pending:
-            yield numbers, [self._found(result.result(), power) for result in results]
-
-    def _found(self, result: Any, power: float) -> list["_Found"]:
-        """The hypotheses of a TranslationResult whose scores were divided by a power of the length."""
-        found = []
-        for rank, pieces in enumerate(result.hypotheses):
-            tokens = [self.target_ids[piece] for piece in pieces]
-            attention_TS = result.attention[rank] if result.attention else []
-            log_prob = result.scores[rank] * len(tokens) ** power
-            found.append(_Found(tokens, log_prob, attention_TS))
-        return found
-
     def _score_again(
         self, sentences: Sequence[Sentence], found: list[list["_Found"]], decoding: DecodingConfig
     ) -> None:
@@ -174,8 +146,61 @@ class CTranslate2Engine(Engine):
         for (number, rank), log_probs_T in zip(places, scores, strict=True):
             found[number][rank].log_prob = sum(log_probs_T)
 
-    def _pieces(self, source: Sequence[int]) -> list[str]:
-        return [self.source_pieces[i] for i in source[:-1]]  # it adds EOS
+    def pieces(self, source: Sequence[int]) -> list[str]:
+        """What CTranslate2 is given of a source: it adds EOS."""
+        return [self.source_pieces[i] for i in source[:-1]]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What one call of `translate` asks of CTranslate2."""
+
+    engine: CTranslate2Engine
+    translator: Any
+    sentences: Sequence[Sentence]
+    options: dict[str, Any]
+    max_extra_length: int
+
+    def limit(self, number: int) -> int:
+        """How many tokens a translation of a sentence has at most, EOS included."""
+        return min(len(self.sentences[number].source) + self.max_extra_length, self.engine.max_positions)
+
+    def run(
+        self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None
+    ) -> dict[int, list["_Found"]]:
+        """The hypotheses of each sentence of these batches; they may be as long as the longest source allows."""
+        found = {}
+        for numbers, results in [(numbers, self._begin(numbers)) for numbers in batches]:
+            for number, result in zip(numbers, results, strict=True):
+                found[number] = self._found(result.result())
+            if progress is not None:
+                progress(len(numbers))
+        return found
+
+    def _begin(self, numbers: Sequence[int]) -> list[Any]:
+        """Have a batch translated in the background: a promise for each sentence."""
+        batch = [self.sentences[number] for number in numbers]
+        results: list[Any] = self.translator.translate_batch(
+            [self.engine.pieces(sentence.source) for sentence in batch],
+            [[self.engine.target_pieces[i] for i in sentence.prefix] for sentence in batch],
+            max_input_length=0,  # none is cut
+            max_decoding_length=max(self.limit(number) for number in numbers),
+            return_scores=True,
+            return_end_token=True,
+            asynchronous=True,
+            **self.options,
+        )
+        return results
+
+    def _found(self, result: Any) -> list["_Found"]:
+        """The hypotheses of a TranslationResult, whose scores were divided by a power of the length."""
+        found = []
+        for rank, pieces in enumerate(result.hypotheses):
+            tokens = [self.engine.target_ids[piece] for piece in pieces]
+            attention_TS = result.attention[rank] if result.attention else []
+            log_prob = result.scores[rank] * len(tokens) ** self.options["length_penalty"]
+            found.append(_Found(tokens, log_prob, attention_TS))
+        return found
 
 
 @dataclass
@@ -216,8 +241,8 @@ def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none
             return "float16" if quantize == "none" else "int8_float16"
 
 
-def search_options(decoding: DecodingConfig, length: int) -> dict[str, Any]:
-    """Arguments of CTranslate2's `translate_batch`, for sources of about this length."""
+def search_options(decoding: DecodingConfig) -> dict[str, Any]:
+    """Arguments of CTranslate2's `translate_batch`."""
     options = {"min_decoding_length": decoding.min_length, "no_repeat_ngram_size": decoding.no_repeat_ngram}
     if decoding.sampling:
         return options | {
@@ -228,7 +253,7 @@ def search_options(decoding: DecodingConfig, length: int) -> dict[str, Any]:
             "sampling_temperature": decoding.temperature,
             "length_penalty": 0.0,
         }
-    power = power_of_length(decoding, length)
+    power = power_of_length(decoding)
     ranked_anew = power > 0 or decoding.coverage_penalty > 0
     return options | {
         "beam_size": decoding.beam_size,
@@ -238,12 +263,11 @@ def search_options(decoding: DecodingConfig, length: int) -> dict[str, Any]:
     }
 
 
-def power_of_length(decoding: DecodingConfig, length: int) -> float:
+def power_of_length(decoding: DecodingConfig, length: int = TYPICAL_LENGTH) -> float:
     """The power of the length that grows as the length penalty does, at translations of this length."""
-    longer, shorter = (
-        length_penalty(n, decoding.length_penalty, decoding.length_penalty_form) for n in (length + 1, length)
-    )
-    return math.log(longer / shorter) / math.log((length + 1) / length)
+    alpha, form = decoding.length_penalty, decoding.length_penalty_form
+    growth = length_penalty(length + 1, alpha, form) / length_penalty(length, alpha, form)
+    return math.log(growth) / math.log((length + 1) / length)
 
 
 def _vocabularies(directory: Path) -> tuple[list[str], list[str]]:
