@@ -11,7 +11,7 @@ from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.config import Config, DecodingConfig, ModelConfig
-from transformer_mt.decoding.ctranslate2_engine import search_options
+from transformer_mt.decoding.ctranslate2_search import search_options
 from transformer_mt.export_trained import LONGEST_TRANSLATION, Trained, beyond
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.vocabulary import BOS, EOS, UNK

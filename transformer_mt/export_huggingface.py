@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.config import Config, DecodingConfig, ModelConfig
-from transformer_mt.decoding.ctranslate2_engine import power_of_length
+from transformer_mt.decoding.ctranslate2_search import power_of_length
 from transformer_mt.export_trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.files import write_whole
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
