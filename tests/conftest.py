@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import prepared_experiment, train_tiny
+from tiny import demo_pairs, prepared_experiment, train_tiny
 
 from transformer_mt import average, cli
-from transformer_mt.config import ModelConfig
+from transformer_mt.config import ModelConfig, TokenizerConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -59,6 +60,20 @@ def model_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def translator(model_dir):
     return Translator.load(model_dir, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def joint_tokenizer():
+    sources, targets = zip(*demo_pairs(300), strict=True)
+    return Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=400))
+
+
+@pytest.fixture(scope="session")
+def separate_tokenizer(joint_tokenizer):
+    """Of two sizes."""
+    sources, targets = zip(*demo_pairs(300), strict=True)
+    target = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=380, joint=False)).target
+    return Tokenizer(joint_tokenizer.source, target)
 
 
 @pytest.fixture

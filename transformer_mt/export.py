@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, assert_never
 
-import numpy as np
-
 from transformer_mt import cli
 from transformer_mt.config import ModelConfig, dump_config
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
-from transformer_mt.export_trained import Trained, read_trained
+from transformer_mt.export_trained import Trained, random_sources, read_trained
 from transformer_mt.files import replacing_directory, write_whole
-from transformer_mt.vocabulary import EOS
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
@@ -129,7 +126,7 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
 
     Raises ExportError if log-probabilities of fp32 differ by more than LARGEST_DIFFERENCE.
     """
-    sentences = [Sentence(source) for source in random_sources(trained)]
+    sentences = [Sentence(source) for source in random_sources(trained, COMPARED)]
     greedy = trained.config.decoding.model_copy(
         update={"beam_size": 1, "n_best": 1, "sampling": False, "max_extra_length": 10}
     )
@@ -150,14 +147,6 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
             f"the exported model computes something else: a log-probability differs by {difference:.1e}, and "
             f"rounding explains {LARGEST_DIFFERENCE:.0e}; nothing was written. Please report it"
         )
-
-
-def random_sources(trained: Trained) -> list[list[int]]:
-    """Sentences of 1 to 30 of the source's pieces, the same each time."""
-    generator = np.random.default_rng(1)
-    size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
-    lengths = generator.integers(1, longest, size=COMPARED, endpoint=True)
-    return [[*generator.integers(EOS + 1, size, size=length).tolist(), EOS] for length in lengths]
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.config import Config, DecodingConfig, ModelConfig
-from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.export_trained import LONGEST_TRANSLATION, TYPICAL_LENGTH, Trained, beyond
+from transformer_mt.decoding.ctranslate2_search import search_options
+from transformer_mt.export_trained import LONGEST_TRANSLATION, Trained, beyond
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.vocabulary import BOS, EOS, UNK
 
@@ -62,7 +62,7 @@ def alignment_layer(decoding: DecodingConfig, num_layers: int) -> int:
 
 def _options(config: Config) -> dict[str, Any]:
     """Our defaults of decoding as those arguments."""
-    return search_options(config.decoding, TYPICAL_LENGTH) | {
+    return search_options(config.decoding) | {
         "num_hypotheses": config.decoding.n_best,
         "max_input_length": config.model.max_positions - 1,  # EOS comes besides
         "max_decoding_length": min(LONGEST_TRANSLATION, config.model.max_positions),

@@ -17,8 +17,8 @@ from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.config import Config, DecodingConfig, ModelConfig
-from transformer_mt.decoding.ctranslate2_engine import power_of_length
-from transformer_mt.export_trained import LONGEST_TRANSLATION, TYPICAL_LENGTH, Array, Trained, beyond
+from transformer_mt.decoding.ctranslate2_search import power_of_length
+from transformer_mt.export_trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.files import write_whole
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
@@ -146,7 +146,7 @@ def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
     settings = {
         "num_beams": decoding.beam_size,
         "num_return_sequences": decoding.n_best,
-        "length_penalty": power_of_length(decoding, TYPICAL_LENGTH),
+        "length_penalty": power_of_length(decoding),
         "max_length": min(LONGEST_TRANSLATION, max_positions),
         "min_length": decoding.min_length + 1,
         "no_repeat_ngram_size": decoding.no_repeat_ngram,

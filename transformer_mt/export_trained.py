@@ -12,12 +12,11 @@ from safetensors.numpy import load_file
 
 from transformer_mt.config import Config, ModelConfig, load_config
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.vocabulary import EOS
 
 Array = NDArray[np.float32]
 
-# Both are for the defaults of programs that know no limit and no length penalty for each sentence.
-TYPICAL_LENGTH = 25  # pieces
-LONGEST_TRANSLATION = 512  # pieces
+LONGEST_TRANSLATION = 512  # pieces, for programs that know no limit for each sentence
 
 # In evaluation they are the same whatever their value.
 _OF_TRAINING_ALONE = {"dropout", "attention_dropout"}
@@ -49,6 +48,14 @@ def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     """A model directory that is known to be whole, with other defaults of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
     return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
+
+
+def random_sources(trained: Trained, count: int) -> list[list[int]]:
+    """Sentences of 1 to 30 of the source's pieces and EOS, the same each time."""
+    generator = np.random.default_rng(1)
+    size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
+    lengths = generator.integers(1, longest, size=count, endpoint=True)
+    return [[*generator.integers(EOS + 1, size, size=length).tolist(), EOS] for length in lengths]
 
 
 def beyond(model: ModelConfig, held: set[str]) -> str | None:

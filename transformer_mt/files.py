@@ -40,7 +40,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """A new directory beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was."""
+    """A new directory beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was.
+
+    Raises UserError if it cannot be written.
+    """
+    path = Path(os.path.abspath(path))  # so that "." has a name
     partial, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
     try:
         for left in (partial, old):  # by one that was killed
@@ -52,7 +56,9 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); make room, or name another place") from None
+        raise UserError(
+            f"{path}: cannot be written ({error.strerror or error}); make room, or name another place"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

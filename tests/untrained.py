@@ -1,0 +1,39 @@
+"""Model directories of every architecture, untrained."""
+
+from pathlib import Path
+
+import torch
+
+from transformer_mt.config import Config, dump_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.weights import model_weights, save_weights
+
+CORPUS = {"source_language": "en", "target_language": "de", "train": "-", "valid": "-", "test": {}}
+
+
+def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -> Path:
+    """What `average` would write of a model that has not been trained, but moved.
+
+    Fresh biases are 0 and fresh norms 1, which would hide that one is exported in place of another.
+    """
+    sizes = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 16, "ffn_dim": 24, "num_heads": 2}
+    values = {
+        "data_dir": "data",
+        "run_dir": "run",
+        "corpus": CORPUS | {"max_length": 64},
+        "tokenizer": {"joint": tokenizer.joint},
+        "model": sizes | {"max_positions": 64} | settings,
+        "decoding": {"beam_size": 2, "max_extra_length": 10},
+    }
+    config = Config.model_validate(values)
+    torch.manual_seed(1)
+    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    directory.mkdir(parents=True)
+    tokenizer.save(directory)
+    (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    save_weights(model_weights(model), directory / "model.safetensors", {"tokenizer": tokenizer.digest})
+    return directory
