@@ -62,10 +62,11 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
     if "huggingface" in pythons:
         model = export(model_dir, directory / "huggingface", "huggingface", "float32")
         contenders.append(Decoder("Hugging Face", "fp32", pythons["huggingface"], "decode_huggingface", model))
-    for name, title in (("fairseq", "fairseq"), ("joeynmt", "JoeyNMT")):
+    # JoeyNMT reads the prefix again at each step, so that it would try five sizes for ten minutes.
+    for name, title, sizes in (("fairseq", "fairseq", SENTENCES), ("joeynmt", "JoeyNMT", SENTENCES[2::2])):
         if name in pythons:
-            weights = plain_weights(model_dir, directory)
-            contenders.append(Decoder(title, "fp32", pythons[name], f"decode_{name}", weights, reads_pieces=True))
+            weights, module = plain_weights(model_dir, directory), f"decode_{name}"
+            contenders.append(Decoder(title, "fp32", pythons[name], module, weights, sizes=sizes, reads_pieces=True))
     return contenders
 
 
