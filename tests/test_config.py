@@ -146,7 +146,7 @@ class TestMistakes:
             ("min_length=-1", r"override min_length=-1: .*greater than or equal to 0"),
             ("no_repeat_ngram=-1", r"override no_repeat_ngram=-1: .*greater than or equal to 0"),
             ("sampling=1", r"decoding\.sampling is 1; .*boolean"),
-            ("temperature=0", r"override temperature=0: .*greater than 0"),
+            ("temperature=0", r"override temperature=0: .*greater than or equal to"),
             ("top_k=-1", r"override top_k=-1: .*greater than or equal to 0"),
             ("top_p=0", r"override top_p=0: .*greater than 0"),
             ("top_p=1.1", r"override top_p=1\.1: .*less than or equal to 1"),

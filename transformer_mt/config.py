@@ -238,8 +238,9 @@ class DecodingConfig(Section):
     """No sequence of so many pieces comes twice in a translation; 0 lets them."""
     sampling: bool = False
     """Draw each piece from the model's distribution instead of looking for the most probable translation."""
-    temperature: PositiveFloat = 1.0
-    """Of sampling: logits are divided by it; below 1 probable pieces become more so."""
+    temperature: float = Field(default=1.0, ge=1e-6)
+    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 takes the most
+    probable alone."""
     top_k: NonNegativeInt = 0
     """Of sampling: only so many of the most probable pieces may be drawn; 0 takes all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)

@@ -70,8 +70,8 @@ def draw(log_probs_AWV: Tensor, uniform_AW: Tensor, temperature: float, top_k: i
     In the order of probability, a last bit that another batch changes could swap two pieces, and draw the other.
     In fp64, as thousands are summed.
     """
-    gap_AWV = (log_probs_AWV - log_probs_AWV.amax(dim=-1, keepdim=True)).double()  # so that no quotient is infinite
-    probs_AWV = _most_probable((gap_AWV / temperature).softmax(dim=-1), top_k, top_p)
+    probs_AWV = (log_probs_AWV.double() / temperature).softmax(dim=-1)
+    probs_AWV = _most_probable(probs_AWV, top_k, top_p)
     sums_AWV = probs_AWV.cumsum(dim=-1)
     return torch.searchsorted(sums_AWV, uniform_AW[..., None] * sums_AWV[..., -1:], right=True)[..., 0]
 

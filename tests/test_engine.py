@@ -1,0 +1,183 @@
+"""Laws of an engine, whatever the settings of search: against a search with lists, forced decoding, other batches."""
+
+import math
+
+import pytest
+import torch
+
+from transformer_mt.config import DecodingConfig
+from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.torch_engine import TorchEngine
+from transformer_mt.device import choose_device
+from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+
+VOCAB_SIZE = 8
+WORDS = [UNK, *range(EOS + 1, VOCAB_SIZE)]
+MAX_POSITIONS = 12
+PREFIXES = [[4, 5], [], [6], [7, 7, 7, 7], [], [4], [], [5, 6, 5, 6, 5, 6]]
+
+SEARCHES = [
+    {"beam_size": 1},
+    {"beam_size": 1, "no_repeat_ngram": 2, "min_length": 3},
+    {"beam_size": 4, "n_best": 4},
+    {"beam_size": 3, "n_best": 3, "length_penalty_form": "average", "length_penalty": 1.0},
+    {"beam_size": 3, "n_best": 2, "length_penalty_form": "none"},
+    {"beam_size": 4, "n_best": 4, "min_length": 4},
+    {"beam_size": 4, "n_best": 4, "no_repeat_ngram": 1},
+    {"beam_size": 2, "n_best": 2, "no_repeat_ngram": 2, "max_extra_length": 9, "min_length": 9},
+    {"beam_size": 5, "n_best": 5, "no_repeat_ngram": 3, "min_length": 2, "max_extra_length": 0},
+    {"beam_size": 10, "n_best": 10},  # wider than there are words
+]
+SAMPLINGS = [
+    {"sampling": True, "n_best": 3},
+    {"sampling": True, "n_best": 2, "temperature": 2.0, "top_k": 4, "top_p": 0.9, "no_repeat_ngram": 2, "seed": 5},
+]
+
+
+def named(settings):
+    return " ".join(f"{key}={value}" for key, value in settings.items())
+
+
+searches = pytest.mark.parametrize("settings", SEARCHES, ids=named)
+searches_and_samplings = pytest.mark.parametrize("settings", [*SEARCHES, *SAMPLINGS], ids=named)
+prefixes = pytest.mark.parametrize("prefixes", [[[]] * 8, PREFIXES], ids=["free", "prefixes"])
+
+
+@pytest.fixture
+def engines(tiny_model):
+    """Of a model, and of two as one."""
+    device = choose_device("cpu", "fp32")
+    one, other = tiny_model(VOCAB_SIZE, 1), tiny_model(VOCAB_SIZE, 2, norm="pre")
+    return [TorchEngine(model, MAX_POSITIONS, device) for model in (one, Ensemble([one, other]))]
+
+
+@pytest.fixture
+def sentences(sources):
+    """A function that gives eight sentences with these prefixes."""
+
+    def build(prefixes):
+        source_BS = sources(8, 6, VOCAB_SIZE)
+        texts = [source_S[source_S != PAD].tolist() for source_S in source_BS]
+        return [
+            Sentence(text, prefix, number)
+            for number, (text, prefix) in enumerate(zip(texts, prefixes, strict=True), start=100)
+        ]
+
+    return build
+
+
+def pieces_allowed(words, prefix, max_length, decoding):
+    """The pieces that may come after `words`."""
+    length, n = len(words) + 1, decoding.no_repeat_ngram
+    if length == max_length:
+        return {EOS}
+    if length <= len(prefix):
+        return {prefix[length - 1]}
+    held = [words[i : i + n] for i in range(len(words) - n + 1)] if n else []
+    allowed = {word for word in WORDS if [*words, word][-n:] not in held}
+    return allowed if allowed and length <= decoding.min_length else allowed | {EOS}
+
+
+def penalty(length, decoding):
+    alpha = decoding.length_penalty
+    return {"gnmt": ((5 + length) / 6) ** alpha, "average": length**alpha, "none": 1}[decoding.length_penalty_form]
+
+
+def plain_search(model, sentence, decoding):
+    """Beam search of one sentence with lists: (tokens, log-probability, score), best first."""
+    width = decoding.beam_size
+    max_length = min(len(sentence.source) + decoding.max_extra_length, MAX_POSITIONS)
+    living, finished = [([], 0.0)], []
+    for length in range(1, max_length + 1):
+        decoder_input_BT = torch.tensor([[BOS, *words] for words, _ in living])
+        source_BS = torch.tensor([sentence.source]).expand(len(living), -1)
+        log_probs_BV = model(source_BS, decoder_input_BT)[:, -1].log_softmax(dim=-1).tolist()
+        candidates = [
+            ([*words, piece], log_prob + log_probs_V[piece])
+            for (words, log_prob), log_probs_V in zip(living, log_probs_BV, strict=True)
+            for piece in pieces_allowed(words, sentence.prefix, max_length, decoding)
+        ]
+        candidates.sort(key=lambda candidate: candidate[1], reverse=True)
+        ended = [candidate for candidate in candidates[:width] if candidate[0][-1] == EOS]
+        finished += [(words, log_prob, log_prob / penalty(length, decoding)) for words, log_prob in ended]
+        living = [candidate for candidate in candidates if candidate[0][-1] != EOS][:width]
+        best_to_come = living[0][1] / penalty(max_length, decoding) if living else -math.inf
+        if any(score >= best_to_come for _, _, score in finished):
+            break
+    return sorted(finished, key=lambda found: found[2], reverse=True)[: decoding.n_best]
+
+
+@searches
+@prefixes
+@torch.no_grad()
+def test_searches_find_what_one_with_lists_finds(settings, prefixes, engines, sentences):
+    decoding = DecodingConfig(**settings)
+    for engine in engines:
+        found = engine.translate(sentences(prefixes), decoding)
+        for sentence, hypotheses in zip(sentences(prefixes), found, strict=True):
+            expected = plain_search(engine.model, sentence, decoding)
+            assert [hypothesis.tokens for hypothesis in hypotheses] == [words for words, _, _ in expected]
+            for hypothesis, (_, log_prob, score) in zip(hypotheses, expected, strict=True):
+                assert (hypothesis.log_prob, hypothesis.score) == pytest.approx((log_prob, score), rel=1e-5)
+
+
+@searches_and_samplings
+@prefixes
+def test_the_score_of_every_hypothesis_is_that_of_forced_decoding(settings, prefixes, engines, sentences):
+    decoding = DecodingConfig(**settings)
+    for engine in engines:
+        found = engine.translate(sentences(prefixes), decoding)
+        pairs = [
+            (sentence.source, hypothesis)
+            for sentence, hypotheses in zip(sentences(prefixes), found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        forced = engine.score([(source, hypothesis.tokens) for source, hypothesis in pairs])
+        for (_, hypothesis), log_probs in zip(pairs, forced, strict=True):
+            assert len(log_probs) == len(hypothesis.tokens)
+            assert hypothesis.log_prob == pytest.approx(sum(log_probs), rel=1e-5)
+            score = hypothesis.log_prob / penalty(len(hypothesis.tokens), decoding)
+            assert hypothesis.score == pytest.approx(score, rel=1e-9)
+
+
+@searches_and_samplings
+@prefixes
+def test_what_is_found_does_not_depend_on_batch_order_or_neighbours(settings, prefixes, engines, sentences):
+    for engine in engines:
+        together = engine.translate(sentences(prefixes), DecodingConfig(**settings))
+        backwards = engine.translate(sentences(prefixes)[::-1], DecodingConfig(**settings))[::-1]
+        in_parts = engine.translate(sentences(prefixes), DecodingConfig(**settings, tokens_per_batch=60))
+        alone = [engine.translate([sentence], DecodingConfig(**settings))[0] for sentence in sentences(prefixes)]
+        for other in (backwards, in_parts, alone):
+            for hypotheses, same in zip(together, other, strict=True):
+                assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in same]
+                scores = [hypothesis.score for hypothesis in same]
+                assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(scores, rel=1e-5)
+
+
+@searches_and_samplings
+@prefixes
+def test_hypotheses_are_sorted_distinct_and_at_most_n_best(settings, prefixes, engines, sentences):
+    decoding = DecodingConfig(**settings)
+    for engine in engines:
+        for hypotheses in engine.translate(sentences(prefixes), decoding):
+            assert 1 <= len(hypotheses) <= decoding.n_best
+            scores = [hypothesis.score for hypothesis in hypotheses]
+            assert all(map(math.isfinite, scores)) and scores == sorted(scores, reverse=True)
+            # Two samples may be the same.
+            assert decoding.sampling or len({tuple(h.tokens) for h in hypotheses}) == len(hypotheses)
+
+
+def test_each_setting_changes_what_is_found(engines, sentences):
+    """So that the laws here say something."""
+    plain = engines[0].translate(sentences([[]] * 8), DecodingConfig(beam_size=4))
+    for settings in (
+        {"length_penalty_form": "average", "length_penalty": 2.0},
+        {"min_length": 4},
+        {"no_repeat_ngram": 1},
+        {"sampling": True},
+    ):
+        other = engines[0].translate(sentences([[]] * 8), DecodingConfig(beam_size=4, **settings))
+        pairs = zip(plain, other, strict=True)
+        assert sum(one[0].tokens != changed[0].tokens for one, changed in pairs) >= 2, settings
