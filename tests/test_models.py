@@ -10,11 +10,12 @@ from torch.nn import functional as F
 from transformer_mt.config import ModelConfig
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.positions import sinusoidal
-from transformer_mt.models.transformer import SLOTS_GROW_BY, Transformer
+from transformer_mt.models.transformer import SLOTS_GROW_BY, FeedForward, Transformer
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import BOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 
 
@@ -52,6 +53,16 @@ def test_pre_norm_costs_two_more_layer_norms():
     assert sizes[1] - sizes[0] == 2 * 2 * 512
 
 
+def test_gelu_costs_nothing_and_swiglu_a_third_matrix():
+    sizes = {}
+    for activation in ("relu", "gelu", "swiglu"):
+        with torch.device("meta"):
+            feed_forward = FeedForward(ModelConfig(activation=activation, d_model=512, ffn_dim=2048))
+        sizes[activation] = sum(parameter.numel() for parameter in feed_forward.parameters())
+    assert sizes["gelu"] == sizes["relu"]
+    assert sizes["swiglu"] - sizes["relu"] == 512 * 2048 + 2048
+
+
 @all_ties
 def test_tied_embeddings_are_one_matrix_and_others_are_not(tiny_model, ties):
     model = tiny_model(tied_embeddings=ties)
@@ -68,11 +79,12 @@ def test_vocabularies_of_two_sizes_are_possible_unless_they_share_a_matrix(tiny_
         tiny_model(vocab_size=9, source_vocab_size=30, tied_embeddings="all")
 
 
-def test_fresh_feed_forwards_fill_the_bounds_of_xavier_uniform_and_biases_are_zero():
-    model = fresh_model()
+@all_activations
+def test_fresh_feed_forwards_fill_the_bounds_of_xavier_uniform_and_biases_are_zero(activation):
+    model = fresh_model(activation=activation)
     bound = math.sqrt(6 / (64 + 128))
     for layer in (*model.encoder, *model.decoder):
-        for linear in (layer.feed_forward.inner, layer.feed_forward.outer):
+        for linear in layer.feed_forward.children():
             assert 0.99 * bound < linear.weight.abs().max() <= bound
             assert not linear.bias.any()
 
@@ -107,8 +119,9 @@ def test_the_first_loss_of_a_fresh_model_is_near_that_of_even_guessing(norm, tie
 
 @both_norms
 @all_ties
-def test_every_weight_has_a_gradient(norm, ties, tiny_model, sources, decoder_inputs):
-    model = tiny_model(norm=norm, tied_embeddings=ties)
+@all_activations
+def test_every_weight_has_a_gradient(norm, ties, activation, tiny_model, sources, decoder_inputs):
+    model = tiny_model(norm=norm, tied_embeddings=ties, activation=activation)
     labels_BT = sources(4, 6, seed=5)
     with torch.enable_grad():
         logits_BTV = model(sources(4, 5), decoder_inputs(4, 6))
@@ -149,10 +162,13 @@ def embedded(weight_VD, tokens_BT):
 
 @both_norms
 @all_ties
-def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(norm, ties, tiny_model, sources, decoder_inputs):
-    model = tiny_model(norm=norm, tied_embeddings=ties)
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(
+    norm, ties, activation, tiny_model, sources, decoder_inputs
+):
+    model = tiny_model(norm=norm, tied_embeddings=ties, activation=activation)
     source_BS, decoder_input_BT = sources(6, 7), decoder_inputs(6, 8)
-    sizes = {"d_model": 16, "nhead": 2, "dim_feedforward": 24, "dropout": 0.0}
+    sizes = {"d_model": 16, "nhead": 2, "dim_feedforward": 24, "dropout": 0.0, "activation": activation}
     kind = {"batch_first": True, "norm_first": norm == "pre", "dtype": torch.float64}
     padding_BS, future_TT = source_BS == PAD, torch.ones(8, 8, dtype=torch.bool).triu(1)
 
@@ -169,6 +185,19 @@ def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(norm, ties
         x_BTD = theirs(x_BTD, memory_BSD, tgt_mask=future_TT, memory_key_padding_mask=padding_BS)
     expected_BTV = model.decoder_norm(x_BTD) @ model.output_embedding.weight.T
     assert_close(model(source_BS, decoder_input_BT), expected_BTV)
+
+
+def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
+    """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
+    torch.manual_seed(1)
+    feed_forward = FeedForward(ModelConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
+    for parameter in feed_forward.parameters():
+        parameter.normal_()
+    W1, b1, W2, b2, W3, b3 = feed_forward.parameters()
+    x_BTD = torch.randn(2, 3, 4, dtype=torch.float64)
+    gate_BTF = x_BTD @ W1.T + b1
+    expected_BTD = (gate_BTF / (1 + (-gate_BTF).exp()) * (x_BTD @ W3.T + b3)) @ W2.T + b2
+    assert_close(feed_forward(x_BTD), expected_BTD)
 
 
 # What is seen
@@ -189,8 +218,9 @@ def test_padding_of_targets_is_invisible(norm, tiny_model, sources, decoder_inpu
 
 
 @both_norms
-def test_the_future_is_invisible_and_the_past_is_not(norm, tiny_model, sources, decoder_inputs):
-    model, source_BS = tiny_model(norm=norm), sources(6, 5)
+@all_activations
+def test_the_future_is_invisible_and_the_past_is_not(norm, activation, tiny_model, sources, decoder_inputs):
+    model, source_BS = tiny_model(norm=norm, activation=activation), sources(6, 5)
     decoder_input_BT = decoder_inputs(6, 7).masked_fill(decoder_inputs(6, 7) == PAD, 4)
     logits_BTV = model(source_BS, decoder_input_BT)
     for position in range(1, 7):
@@ -214,8 +244,10 @@ def test_every_source_word_is_seen_from_every_target_position(norm, tiny_model, 
 
 
 @both_norms
-def test_rows_are_independent(norm, tiny_model, sources, decoder_inputs):
-    model, source_BS, decoder_input_BT = tiny_model(norm=norm), sources(6, 8), decoder_inputs(6, 7)
+@all_activations
+def test_rows_are_independent(norm, activation, tiny_model, sources, decoder_inputs):
+    model = tiny_model(norm=norm, activation=activation)
+    source_BS, decoder_input_BT = sources(6, 8), decoder_inputs(6, 7)
     logits_BTV = model(source_BS, decoder_input_BT)
     for row in range(6):
         source_1S = source_BS[row : row + 1, : (source_BS[row] != PAD).sum()]
@@ -229,9 +261,10 @@ def test_rows_are_independent(norm, tiny_model, sources, decoder_inputs):
 
 @both_norms
 @all_ties
-def test_stepping_is_teacher_forcing(norm, ties, tiny_model, sources, decoder_inputs):
+@all_activations
+def test_stepping_is_teacher_forcing(norm, ties, activation, tiny_model, sources, decoder_inputs):
     """Also beyond the positions that the cache first has room for, twice."""
-    model = tiny_model(norm=norm, tied_embeddings=ties)
+    model = tiny_model(norm=norm, tied_embeddings=ties, activation=activation)
     source_BS, decoder_input_BT = sources(4, 6), decoder_inputs(4, 2 * SLOTS_GROW_BY + 3)
     state, stepped = model.start(source_BS, width=1), []
     for token_B1 in decoder_input_BT.split(1, dim=1):

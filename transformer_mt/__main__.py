@@ -11,6 +11,7 @@ STAGES = {
     "average": "checkpoints become a model",
     "translate": "lines become translations",
     "score": "pairs become log-probabilities",
+    "export": "a model becomes a directory of another program",
     "evaluate": "translations become scores",
 }
 

@@ -89,6 +89,10 @@ class ModelConfig(Section):
     decoder_layers: PositiveInt = 6
     d_model: PositiveInt = 512
     ffn_dim: PositiveInt = 2048
+    """Width between the linear maps of a feed-forward layer."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
+    there at the same ffn_dim (Shazeer 2020)."""
     num_heads: PositiveInt = 8
     norm: Literal["post", "pre"] = "post"
     """Layer norm after each residual sum, as in the paper; or before each sub-layer and once at the end."""

@@ -35,3 +35,7 @@ class TranslationError(UserError):
 
 class EvaluationError(UserError):
     """Hypotheses and references that cannot be scored."""
+
+
+class ExportError(UserError):
+    """A model that a format cannot hold, or a place where it cannot be written."""

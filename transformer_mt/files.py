@@ -1,6 +1,7 @@
 """Files that are replaced whole or not at all."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,25 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Replace a file by this content, text as UTF-8. Raises UserError if it cannot be written."""
     with replacing(path) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """A new directory beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was."""
+    partial, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
+    try:
+        for left in (partial, old):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        if path.exists():
+            os.replace(path, old)
+        os.replace(partial, path)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); make room, or name another place") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _forget(partial: Path) -> None:

@@ -126,4 +126,13 @@ def _ctranslate2_engine(
 ) -> Engine:
     if len(directories) > 1:
         raise TranslationError("an ensemble needs the engine torch; name one export alone")
-    raise TranslationError(f"{directories[0]}: no engine for {configs[0]}, {device}, {dtype}, {quantize}, {workers}")
+    from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
+
+    return CTranslate2Engine(
+        directories[0],
+        configs[0].model.max_positions,
+        configs[0].decoding.alignment_layer,
+        device=device,
+        workers=workers,
+        compute_type=compute_type(dtype, quantize),
+    )

@@ -8,6 +8,7 @@ Where sentences are packed, their rows are one axis instead of two: x_BTD is ND,
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -44,18 +45,38 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at each position (sec. 3.3)."""
+    """max(0, x W1 + b1) W2 + b2 at each position (sec. 3.3), or what came after it.
+
+    gelu: x Phi(x), exactly, in place of max(0, x) (Hendrycks and Gimpel 2016). swiglu: (silu(x W1 + b1) *
+    (x W3 + b3)) W2 + b2 (Shazeer 2020). Its third matrix makes it half as large again at the same ffn_dim;
+    2/3 of ffn_dim have the parameters of the others.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.activation = config.activation
         self.inner = Linear(config.d_model, config.ffn_dim)
         self.outer = Linear(config.ffn_dim, config.d_model)
-        for linear in (self.inner, self.outer):
+        linears = [self.inner, self.outer]
+        if config.activation == "swiglu":
+            self.factor = Linear(config.d_model, config.ffn_dim)
+            linears.append(self.factor)
+        for linear in linears:
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD), inplace=True))
+        inner_BTF = self.inner(x_BTD)
+        match self.activation:
+            case "relu":
+                inner_BTF = F.relu(inner_BTF, inplace=True)
+            case "gelu":
+                inner_BTF = F.gelu(inner_BTF)
+            case "swiglu":
+                inner_BTF = F.silu(inner_BTF) * self.factor(x_BTD)
+            case _:
+                assert_never(self.activation)
+        output_BTD: Tensor = self.outer(inner_BTF)
         return output_BTD
 
 

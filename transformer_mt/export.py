@@ -1,0 +1,164 @@
+"""A model becomes a directory that another program loads."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, assert_never
+
+import numpy as np
+
+from transformer_mt import cli
+from transformer_mt.config import ModelConfig, dump_config
+from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
+from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import ExportError
+from transformer_mt.export_trained import Trained, read_trained
+from transformer_mt.files import replacing_directory, write_whole
+from transformer_mt.vocabulary import EOS
+
+Format = Literal["ctranslate2", "huggingface"]
+QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
+
+MARK = "export.json"  # in a directory that we have written, and may replace
+COMPARED = 16  # sentences
+LARGEST_DIFFERENCE = 1e-3  # nats, of a token's log-probability in fp32
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write a model in the format of CTranslate2 or of Hugging Face's MarianMTModel."""
+    parser = cli.parser(
+        "export",
+        "Reads a model; writes a directory that holds it in another format, with the tokenizer.\n"
+        "  ctranslate2  is run by `translate --engine ctranslate2`, or by CTranslate2 itself: model.bin, the\n"
+        "               vocabularies, config.json, whose translate_batch are our defaults of decoding, and the\n"
+        "               tokenizer. Its scores and its greedy words are compared with ours before it is kept.\n"
+        "  huggingface  is loaded by transformers' MarianMTModel and MarianTokenizer: post-norm models with ReLU\n"
+        "               or GELU.",
+        "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
+    )
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
+    parser.add_argument("output", metavar="OUTPUT_DIR", type=Path, help="new, empty, or an earlier export")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding: its new defaults")
+    parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
+    parser.add_argument(
+        "--quantization", choices=QUANTIZATIONS, default="float32", help="of the weights, for ctranslate2 (float32)"
+    )
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.format == "huggingface" and arguments.quantization != "float32":
+        raise ExportError("--quantization is of --format ctranslate2 alone; leave it out")
+    export(arguments.model, arguments.output, arguments.format, arguments.quantization, arguments.overrides)
+    return 0
+
+
+def export(
+    model_dir: Path, output_dir: Path, format: Format, quantization: str = "float32", overrides: Sequence[str] = ()
+) -> None:
+    """Write the directory, whole or not at all.
+
+    Raises ExportError if the format cannot hold the model, if what it computes differs from ours, or if the
+    directory holds something else.
+    """
+    check_output(output_dir)
+    translator = Translator.load(model_dir, "cpu")  # finds what is missing or damaged
+    trained = read_trained(model_dir, list(overrides))
+    refuse(trained.config.model, model_dir, format)
+    with replacing_directory(output_dir) as directory:
+        match format:
+            case "ctranslate2":
+                write_ctranslate2(trained, directory, quantization)
+                compare(translator.engine, open_ctranslate2(trained, directory), trained, quantization)
+            case "huggingface":
+                from transformer_mt import export_huggingface
+
+                export_huggingface.write(trained, directory)
+            case _:
+                assert_never(format)
+        mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
+        write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
+    megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
+    print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
+
+
+def check_output(output_dir: Path) -> None:
+    """Raises ExportError if something stands there that is not ours to replace."""
+    if output_dir.is_dir():
+        if (output_dir / MARK).is_file() or not any(output_dir.iterdir()):
+            return
+        raise ExportError(f"{output_dir} is not empty, and no export: name another directory, or delete it")
+    if output_dir.exists():
+        raise ExportError(f"{output_dir} is no directory: name another place")
+
+
+def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:
+    """Raises ExportError with the reason if the format cannot hold the model, or if its package is missing."""
+    match format:
+        case "ctranslate2":
+            import_ctranslate2()
+            from transformer_mt import export_ctranslate2
+
+            reason = export_ctranslate2.refusal(model)
+        case "huggingface":
+            from transformer_mt import export_huggingface
+
+            reason = export_huggingface.refusal(model)
+        case _:
+            assert_never(format)
+    if reason:
+        raise ExportError(f"{model_dir} cannot be exported as {format}: {reason}")
+
+
+def write_ctranslate2(trained: Trained, directory: Path, quantization: str) -> None:
+    """What CTranslate2 reads, and what we do besides."""
+    from transformer_mt import export_ctranslate2  # it imports PyTorch
+
+    export_ctranslate2.write(trained, directory, quantization)
+    trained.tokenizer.save(directory)
+    write_whole(directory / "config.yaml", dump_config(trained.config))
+
+
+def open_ctranslate2(trained: Trained, directory: Path) -> Engine:
+    """The engine that `translate --engine ctranslate2` runs."""
+    config = trained.config
+    return CTranslate2Engine(directory, config.model.max_positions, config.decoding.alignment_layer, device="cpu")
+
+
+def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
+    """Print how far the scores and the greedy words of two engines are apart.
+
+    Raises ExportError if log-probabilities of fp32 differ by more than LARGEST_DIFFERENCE.
+    """
+    sentences = [Sentence(source) for source in random_sources(trained)]
+    greedy = trained.config.decoding.model_copy(
+        update={"beam_size": 1, "n_best": 1, "sampling": False, "max_extra_length": 10}
+    )
+    translations, others = ([found[0].tokens for found in e.translate(sentences, greedy)] for e in (ours, theirs))
+    pairs = [(sentence.source, words) for sentence, words in zip(sentences, translations, strict=True)]
+    difference = max(
+        abs(a - b)
+        for our_T, their_T in zip(ours.score(pairs), theirs.score(pairs), strict=True)
+        for a, b in zip(our_T, their_T, strict=True)
+    )
+    same = sum(a == b for a, b in zip(translations, others, strict=True))
+    print(
+        f"compared on {COMPARED} random sentences: log-probabilities of a piece differ by at most "
+        f"{difference:.1e}; greedy translations are the same for {same}"
+    )
+    if quantization == "float32" and not difference <= LARGEST_DIFFERENCE:
+        raise ExportError(
+            f"the exported model computes something else: a log-probability differs by {difference:.1e}, and "
+            f"rounding explains {LARGEST_DIFFERENCE:.0e}; nothing was written. Please report it"
+        )
+
+
+def random_sources(trained: Trained) -> list[list[int]]:
+    """Sentences of 1 to 30 of the source's pieces, the same each time."""
+    generator = np.random.default_rng(1)
+    size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
+    lengths = generator.integers(1, longest, size=COMPARED, endpoint=True)
+    return [[*generator.integers(EOS + 1, size, size=length).tolist(), EOS] for length in lengths]
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))
