@@ -44,6 +44,7 @@ def test_a_mark_inside_a_word_or_a_quote_ends_no_sentence():
 def test_wide_marks_end_a_sentence_before_any_character_but_a_closing_one():
     assert cut("一二。三四五六", 6) == ["一二。", "三四五六"]
     assert cut("一二。」三四五六", 7) == ["一二。」", "三四五六"]
+    assert cut("一。二。」三", 5) == ["一。", "二。」三"]
     assert cut("一!二三四五六", 6) == ["一!二三四", "五六"]
 
 

@@ -7,7 +7,7 @@ from queue import Queue
 
 import pytest
 
-from transformer_mt.data.stream import arriving_blocks, blocks
+from transformer_mt.data.stream import _taken, arriving_blocks, blocks
 
 
 @pytest.mark.parametrize("make", [blocks, arriving_blocks])
@@ -17,6 +17,14 @@ def test_all_lines_come_in_order_in_blocks_that_are_not_too_large(make, count):
     found = list(make(iter(lines), 5))
     assert [line for block in found for line in block] == lines
     assert all(1 <= len(block) <= 5 for block in found)
+
+
+def test_more_lines_than_a_block_holds_wait_for_the_next():
+    arrived = Queue()
+    for line in "abcde":
+        arrived.put(line)
+    taken = _taken(arrived, 2)
+    assert [next(taken), next(taken)] == [["a", "b"], ["c", "d"]]
 
 
 def test_blocks_are_full():

@@ -254,7 +254,10 @@ def test_one_text_is_not_a_list_of_its_letters(translator):
 def start(model_dir, *arguments, **streams):
     """A process that translates."""
     command = [sys.executable, "-m", "transformer_mt.translate", str(model_dir), "--device", "cpu", *arguments]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, **streams)
+    # Buffered, as by default: what is seen was flushed.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, **streams)
 
 
 def test_a_translation_comes_before_the_input_ends(model_dir, translator):

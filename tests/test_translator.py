@@ -104,16 +104,36 @@ def test_every_word_of_a_prefix_is_aligned_too(echo):
     assert found.alignment == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]
 
 
+class Says(Engine):
+    """Translates whatever it is given into these tokens, which look at these positions."""
+
+    def __init__(self, tokens, looked_at):
+        self.max_positions, self.tokens, self.looked_at = 100, tokens, looked_at
+
+    def translate(self, sentences, decoding, *, alignment=False, progress=None):
+        return [[Hypothesis([*self.tokens, EOS], -1.0, -1.0, self.looked_at)] for _ in sentences]
+
+    def score(self, pairs):
+        raise AssertionError("not asked for")
+
+
+def test_pieces_vote_and_of_equals_the_first_counts(translator):
+    tokenizer = translator.tokenizer
+    source = tokenizer.source_pieces(tokenizer.encode_source(["A dog"])[0])
+    a, dog = 0, len(source) - 2
+    space, letter = tokenizer.target_ids(["▁", "<0x41>"])
+    tokens = [space, letter, letter, space, letter, space, letter, letter]
+    engine = Says(tokens, [dog, a, a, dog, a, a, dog, dog])
+    [[found]] = Translator(engine, tokenizer, DecodingConfig()).translations(["A dog"], alignment=True)
+    assert (found.text, found.alignment) == ("AA A AA", [(0, 0), (1, 1), (1, 2)])
+
+
 def test_words_are_those_of_the_text_whatever_pieces_a_model_writes(translator):
     tokenizer = translator.tokenizer
     space, newline, letter = tokenizer.target_ids(["▁", "<0x0A>", "<0x41>"])
     tokens = [letter, space, space, letter, newline, letter, space]
-
-    class Odd(Echo):
-        def translate(self, sentences, decoding, *, alignment=False, progress=None):
-            return [[Hypothesis([*tokens, EOS], -1.0, -1.0, [0, 0, 0, 1, 1, 1, 0])]]
-
-    [[found]] = Translator(Odd(), tokenizer, DecodingConfig()).translations(["A dog"], alignment=True)
+    engine = Says(tokens, [0, 0, 0, 1, 1, 1, 0])
+    [[found]] = Translator(engine, tokenizer, DecodingConfig()).translations(["A dog"], alignment=True)
     assert found.text == "A A A"
     assert [target for _, target in found.alignment] == [0, 1, 2]
 
