@@ -1,13 +1,16 @@
 """The stage translate and its Python API."""
 
 import gzip
+import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 import torch
-from tiny import demo_pairs, write_experiment
+from tiny import ROOT, demo_pairs, write_experiment
 
 from transformer_mt import prepare, translate
 from transformer_mt.config import DecodingConfig, load_config
@@ -246,3 +249,121 @@ def test_a_line_of_nothing_but_piece_marks_is_blank(translator):
 def test_one_text_is_not_a_list_of_its_letters(translator):
     with pytest.raises(TypeError, match="list of texts"):
         translator.translate("A dog.")
+
+
+def start(model_dir, *arguments, **streams):
+    """A process that translates."""
+    command = [sys.executable, "-m", "transformer_mt.translate", str(model_dir), "--device", "cpu", *arguments]
+    # Buffered, as by default: what is seen was flushed.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, **streams)
+
+
+def test_a_translation_comes_before_the_input_ends(model_dir, translator):
+    pipe = subprocess.PIPE
+    with start(model_dir, "beam_size=1", stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        for line in SENTENCES[:3]:
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == translator.translate([line], beam_size=1)[0] + "\n"
+        process.stdin.write(SENTENCES[3].encode())
+        output, error = process.communicate()
+        assert output.decode() == translator.translate([SENTENCES[3]], beam_size=1)[0] + "\n"
+    assert (process.returncode, error) == (0, b"")
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_a_line(model_dir):
+    pipe = subprocess.PIPE
+    with start(model_dir, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        process.stdin.write(b"A dog.\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"interrupted\n"
+
+
+def test_scores_are_those_of_the_translator(run_translate, translator):
+    found = translator.translations([*SENTENCES, ""], beam_size=3, n_best=3)
+    content = "\n".join([*SENTENCES, ""]).encode() + b"\n"
+    status, scores = run_translate(content, "--scores", "beam_size=3")
+    assert status == 0
+    assert scores.decode().split("\n")[:-1] == [f"{best.score:.6f}\t{best.text}" for best, *_ in found]
+    _, output = run_translate(content, "n_best=3", "beam_size=3")
+    assert output.decode().split("\n")[:-1] == [
+        f"{line}\t{translation.score:.6f}\t{translation.text}"
+        for line, translations in enumerate(found, start=1)
+        for translation in translations
+    ]
+
+
+def test_json_lines_are_numbered_and_tell_their_time(run_translate, translator):
+    content = "\n".join([*SENTENCES, ""]).encode() + b"\n"
+    status, output = run_translate(content, "--json", "n_best=2", "--buffer-lines", 5)
+    objects = [json.loads(line) for line in output.decode().split("\n")[:-1]]
+    assert status == 0
+    assert [found["line"] for found in objects] == list(range(1, len(SENTENCES) + 2))
+    assert [found["translation"] for found in objects] == translator.translate([*SENTENCES, ""])
+    assert all(found["n_best"][0]["pieces"] == found["pieces"] for found in objects)
+    assert all(found["seconds"] > 0.0 for found in objects)
+
+
+def test_the_output_is_packed_if_it_is_called_gz(run_translate, translator, tmp_path):
+    path = tmp_path / "out.gz"
+    assert run_translate("\n".join(SENTENCES).encode(), "--output", path) == (0, b"")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        assert file.read().split("\n")[:-1] == translator.translate(SENTENCES)
+
+
+def test_bytes_that_are_not_utf8_are_replaced_if_asked_for(run_translate, translator, caplog):
+    status, output = run_translate(b"A dog.\nbr\xf6ken\n\x00\xff\xfe\x01\n", "--errors", "replace")
+    assert status == 0
+    assert output.decode().split("\n")[:-1] == translator.translate(["A dog.", "br\ufffdken", "\x00\ufffd\ufffd\x01"])
+    assert "standard input:2: is not UTF-8" in caplog.messages[0]
+
+
+def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
+    path = tmp_path / "prefixes"
+    path.write_text("Der\n\nEin\n")
+    assert run_translate(b"A dog.\nA dog.\nA dog.\nA dog.\n", "--prefix", path, "--buffer-lines", 2)[0] == 2
+    assert "prefixes: line 4 is missing" in capsys.readouterr().err
+    assert run_translate(b"A dog.\n", "--prefix", path)[0] == 2
+    assert "prefixes: line 2 is too much: the input has 1 lines" in capsys.readouterr().err
+
+
+def test_a_beam_wider_than_the_vocabulary_and_more_translations_than_it_are_no_traceback(run_translate, capsys):
+    assert run_translate(b"A dog.\n\n", "beam_size=600", "max_extra_length=0")[1].count(b"\n") == 2
+    assert run_translate(b"A dog.\n", "beam_size=2", "n_best=3") == (2, b"")
+    assert "n_best=3 is more than beam_size=2" in capsys.readouterr().err
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(run_translate, model_dir, translator):
+    status, output = run_translate("\n".join(SENTENCES).encode(), "--ensemble", model_dir)
+    assert (status, output.decode().split("\n")[:-1]) == (0, translator.translate(SENTENCES))
+
+
+def test_models_of_other_vocabularies_are_no_ensemble(run_translate, model_dir, tmp_path, capsys):
+    config = write_experiment(tmp_path)
+    prepare.main([str(config), "tokenizer.algorithm=unigram"])
+    other = shutil.copytree(model_dir, tmp_path / "model")
+    shutil.copy(tmp_path / "data" / "tokenizer.model", other / "tokenizer.model")
+    capsys.readouterr()
+    assert run_translate(b"A dog.\n", "--ensemble", other) == (2, b"")
+    assert f"{other} has another vocabulary than {model_dir}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "x", "1.5"])
+def test_a_buffer_has_room_for_a_line(run_translate, size, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run_translate(b"", "--buffer-lines", size)
+    assert f"{size} is no number from 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["translate", "score", "decoding.translator", "decoding.scorer"])
+def test_nothing_is_imported_that_one_line_does_not_need(module):
+    heavy = ["torch", "numpy", "datasets", "pandas", "sacrebleu", "tqdm", "transformers", "ctranslate2", "safetensors"]
+    program = f"import sys, transformer_mt.{module}; print([name for name in {heavy} if name in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "[]\n"
