@@ -109,7 +109,10 @@ def test_overrides_are_the_new_defaults(model_dir, tmp_path):
 
 def test_the_differences_are_printed(model_dir, tmp_path, capsys):
     export.export(model_dir, tmp_path / "exported", "ctranslate2", "int8")
-    assert "compared on 16 random sentences: log-probabilities of a piece differ by at most" in capsys.readouterr().out
+    assert (
+        "compared on 16 sentences of random pieces: log-probabilities of a piece differ by at most"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_model_that_computes_something_else_is_refused(model_dir, joint_tokenizer, tmp_path):

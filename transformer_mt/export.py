@@ -139,7 +139,7 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
     )
     same = sum(a == b for a, b in zip(translations, others, strict=True))
     print(
-        f"compared on {COMPARED} random sentences: log-probabilities of a piece differ by at most "
+        f"compared on {COMPARED} sentences of random pieces: log-probabilities of a piece differ by at most "
         f"{difference:.1e}; greedy translations are the same for {same}"
     )
     if quantization == "float32" and not difference <= LARGEST_DIFFERENCE:
