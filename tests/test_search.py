@@ -80,7 +80,7 @@ def plain_beam_search(model, source_1S, width, alpha, cap):
             (tokens, penalised(log_prob, length, alpha)) for tokens, log_prob in candidates[:width] if tokens[-1] == EOS
         ]
         living = [candidate for candidate in candidates if candidate[0][-1] != EOS][:width]
-        if not living or any(score >= penalised(living[0][1], cap, alpha) for _, score in finished):
+        if not living or sum(score >= penalised(living[0][1], cap, alpha) for _, score in finished) >= width:
             break
     return sorted(finished, key=lambda found: found[1], reverse=True)[:width]
 
@@ -103,6 +103,16 @@ def assert_same(found, expected):
     assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.score == pytest.approx(other.score, rel=1e-5)
+
+
+def greedy(model, source_BS, caps, alpha=0.0):
+    return search.greedy(model, source_BS, Constraints(caps), DecodingConfig(beam_size=1, length_penalty=alpha))
+
+
+def beam_search(model, source_BS, width, alpha, caps):
+    """All that are the best of a beam."""
+    decoding = DecodingConfig(beam_size=width, n_best=width, length_penalty=alpha)
+    return search.beam_search(model, source_BS, Constraints(caps), decoding)
 
 
 # Lengths

@@ -5,7 +5,7 @@ F sentences of which one piece alone may come next  G sequences of n pieces  m =
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -20,8 +20,8 @@ class Constraints:
 
     max_length: list[int]
     """Of each sentence: how many pieces its translation may have, EOS included. There it has to end."""
-    prefixes: list[list[int]]
-    """Of each sentence: what its translation has to begin with; no EOS."""
+    prefixes: list[list[int]] = field(default_factory=list)
+    """Of each sentence: what its translation has to begin with; no EOS. Or none of any."""
     no_repeat_ngram: int = 0
     """No sequence of so many pieces comes twice, but within a prefix; where no piece is left, EOS may come.
     0 lets them."""
@@ -61,7 +61,7 @@ class Constraints:
         for row, sentence in enumerate(sentences):
             if length == self.max_length[sentence]:
                 forced[row] = EOS
-            elif length <= len(self.prefixes[sentence]):
+            elif self.prefixes and length <= len(self.prefixes[sentence]):
                 forced[row] = self.prefixes[sentence][length - 1]
         return forced
 

@@ -1,6 +1,7 @@
 """Greedy and beam search: they know Seq2Seq only, no text and no architecture.
 
-A sentences still searched  W hypotheses of a sentence  C candidates  T positions  V vocabulary  B sentences
+A sentences held  W hypotheses of a sentence  C candidates  E ended hypotheses  T positions  V vocabulary
+B sentences  G groups of words  g words of a group
 """
 
 import math
@@ -9,14 +10,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transformer_mt.config import DecodingConfig
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Hypothesis
+from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14); the length counts EOS."""
-    return float(((5 + length) / 6) ** alpha)
+KEEP_ABOVE = 0.9  # of the sentences held; to drop settled ones sooner costs more in copies than it saves
+GROUPS = range(128, 31, -8)  # sizes, the best first
+LEAST_PROBABILITY = 1e-37  # its logarithm is finite in fp32
 
 
 def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) -> list[int]:
@@ -25,79 +28,89 @@ def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) ->
     return [min(length + max_extra_length, max_positions) for length in lengths]
 
 
-def scored(tokens: list[int], log_prob: float, alpha: float) -> Hypothesis:
+def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypothesis:
     """A hypothesis that has ended: its log-probability divided by its length penalty."""
-    return Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens), alpha))
+    penalty = length_penalty(len(tokens), decoding.length_penalty, decoding.length_penalty_form)
+    return Hypothesis(tokens, log_prob, log_prob / penalty)
 
 
 @torch.inference_mode()
-def greedy(model: Seq2Seq, source_BS: Tensor, max_length: list[int], alpha: float = 0.0) -> list[Hypothesis]:
+def greedy(
+    model: Seq2Seq, source_BS: Tensor, constraints: Constraints, decoding: DecodingConfig, scores: bool = True
+) -> list[Hypothesis]:
     """The most probable word at each position, up to EOS.
 
-    A translation that has not ended when it is one short of its `max_length` is ended there: its last
-    word is EOS, with the probability that the model gives it.
+    A translation that has not ended when it is one short of its longest is ended there: its last word is EOS, with
+    the probability that the model gives it. Without `scores` they are not a number, and no softmax is computed.
     """
+    log_prob = [0.0 if scores else math.nan] * len(source_BS)
+    found: list[Hypothesis | None] = [None] * len(source_BS)
+    held = list(range(len(source_BS)))
     state = model.start(source_BS, width=1)
-    tokens: list[list[int]] = [[] for _ in max_length]
-    log_prob = [0.0] * len(max_length)
-    alive = list(range(len(max_length)))
-    token_A1 = torch.full((len(alive), 1), BOS, device=source_BS.device)
-    for length in range(1, max(max_length, default=0) + 1):
-        logits_A1V, state = model.step(token_A1, state)
-        log_probs_A1V = _allowed(logits_A1V, [length == max_length[b] for b in alive])
-        best_A1, token_A1 = log_probs_A1V.max(dim=-1)
-        for b, best, token in zip(alive, best_A1[:, 0].tolist(), token_A1[:, 0].tolist(), strict=True):
-            tokens[b].append(token)
-            log_prob[b] += best
-        going_on = [row for row, b in enumerate(alive) if tokens[b][-1] != EOS]
+    tokens_A1T = torch.full((len(held), 1, 1), BOS, device=source_BS.device)
+    for length in range(1, max(constraints.max_length, default=0) + 1):
+        logits_A1V, state = model.step(tokens_A1T[..., -1], state)
+        logits_A1V = logits_A1V.float()
+        probs_A1V = logits_A1V.softmax(dim=-1) if scores else None
+        constraints.forbid_(logits_A1V, tokens_A1T, held, length)
+        token_A1 = most_probable(logits_A1V)
+        tokens_A1T = torch.cat([tokens_A1T, token_A1[..., None]], dim=-1)
+        if probs_A1V is not None:
+            gained_A11 = probs_A1V.gather(-1, token_A1[..., None]).clamp_min(LEAST_PROBABILITY).log()
+            for b, gained in zip(held, gained_A11.flatten().tolist(), strict=True):
+                log_prob[b] += gained if found[b] is None else 0.0
+        for row, token in enumerate(token_A1[:, 0].tolist()):
+            if token == EOS and found[held[row]] is None:
+                found[held[row]] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob[held[row]], decoding)
+        going_on = [row for row, b in enumerate(held) if found[b] is None]
         if not going_on:
             break
-        if len(going_on) < len(alive):
+        if len(going_on) <= KEEP_ABOVE * len(held):
             rows = torch.tensor(going_on, device=source_BS.device)
-            state, token_A1 = state.keep(rows), token_A1[rows]
-            alive = [alive[row] for row in going_on]
-    return [scored(words, total, alpha) for words, total in zip(tokens, log_prob, strict=True)]
+            state, tokens_A1T, held = state.keep(rows), tokens_A1T[rows], [held[row] for row in going_on]
+    return [hypothesis for hypothesis in found if hypothesis is not None]
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq, source_BS: Tensor, width: int, alpha: float, max_length: list[int]
+    model: Seq2Seq, source_BS: Tensor, constraints: Constraints, decoding: DecodingConfig
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, best first: at least one, at most `width`.
+    """The best hypotheses of each sentence, best first: n_best, or beam_size where coverage is to rank them again.
 
     At each position the 2 W best continuations are candidates. Those of the best W that end are finished;
-    the best W that do not end live on. A sentence is settled when no living hypothesis can overtake its
-    best finished one, even if it kept its log-probability and grew to its `max_length`. There every
-    hypothesis must end. Nothing that happens to one sentence depends on another.
+    the best W that do not end live on, as long as they could still overtake: if they kept their log-probability
+    and grew to the greatest length. There every hypothesis must end. A sentence is settled when none could.
+    Nothing that happens to one sentence depends on another.
     """
-    finished: list[list[Hypothesis]] = [[] for _ in max_length]
-    alive = list(range(len(max_length)))
-    beam = _Beam.empty(model.start(source_BS, width), len(alive), width, source_BS.device)
-    for length in range(1, max(max_length, default=0) + 1):
+    width, wanted = decoding.beam_size, decoding.beam_size if decoding.coverage_penalty else decoding.n_best
+    finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
+    held = list(range(len(finished)))
+    beam = _Beam.empty(model.start(source_BS, width=1), len(held), source_BS.device)
+    for length in range(1, max(constraints.max_length, default=0) + 1):
         logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
-        log_probs_AWV = _allowed(logits_AWV, [length == max_length[b] for b in alive])
-        candidates = _best_candidates(beam.score_AW[..., None] + log_probs_AWV, 2 * width)
-        for row, hypothesis in _ended(candidates, beam.tokens_AWT, width, alpha):
-            finished[alive[row]].append(hypothesis)
-        beam = _go_on(candidates, beam.tokens_AWT, state, width)
-
-        best_living = beam.score_AW[:, 0].tolist()
-        going_on = [
-            row
-            for row, b in enumerate(alive)
-            if not _settled(finished[b], best_living[row] / length_penalty(max_length[b], alpha))
+        probs_AWV = logits_AWV.float().softmax(dim=-1)
+        constraints.forbid_(probs_AWV, beam.tokens_AWT, held, length)
+        candidates = best_continuations(probs_AWV, beam.score_AW, 2 * width)
+        for row, tokens, log_prob in _ended(candidates, beam.tokens_AWT, width):
+            finished[held[row]].append(scored(tokens, log_prob, decoding))
+        living = _living(candidates, width)
+        num_hopeful = [
+            _num_hopeful(log_probs, finished[b], wanted, _largest_penalty(constraints.max_length[b], decoding))
+            for b, log_probs in zip(held, living.score_AC.tolist(), strict=True)
         ]
+        going_on = [row for row, number in enumerate(num_hopeful) if number]
         if not going_on:
             break
-        if len(going_on) < len(alive):
+        beam = _go_on(living, beam.tokens_AWT, state, max(num_hopeful))
+        if len(going_on) <= KEEP_ABOVE * len(held):
             beam = beam.keep(torch.tensor(going_on, device=source_BS.device))
-            alive = [alive[row] for row in going_on]
-    return [sorted(found, key=lambda h: h.score, reverse=True)[:width] for found in finished]
+            held = [held[row] for row in going_on]
+    return [sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)[:wanted] for found in finished]
 
 
 @dataclass(frozen=True)
 class _Beam:
-    """The living hypotheses, best first."""
+    """The living hypotheses, best first. There may be fewer than at first, and one at the very first."""
 
     tokens_AWT: Tensor
     score_AW: Tensor
@@ -105,18 +118,19 @@ class _Beam:
     state: DecoderState
 
     @staticmethod
-    def empty(state: DecoderState, num_sentences: int, width: int, device: torch.device) -> "_Beam":
-        tokens_AW1 = torch.full((num_sentences, width, 1), BOS, device=device)
-        score_AW = torch.full((num_sentences, width), -math.inf, device=device)
-        score_AW[:, 0] = 0.0  # all begin equal: only one may grow at first
-        return _Beam(tokens_AW1, score_AW, state)
+    def empty(state: DecoderState, num_sentences: int, device: torch.device) -> "_Beam":
+        return _Beam(
+            tokens_AWT=torch.full((num_sentences, 1, 1), BOS, device=device),
+            score_AW=torch.zeros(num_sentences, 1, device=device),
+            state=state,
+        )
 
     def keep(self, rows: Tensor) -> "_Beam":
         return _Beam(self.tokens_AWT[rows], self.score_AW[rows], self.state.keep(rows))
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """One more token for some hypothesis, best first."""
 
     score_AC: Tensor
@@ -124,46 +138,81 @@ class _Candidates:
     token_AC: Tensor
 
 
-def _allowed(logits_AWV: Tensor, must_end: list[bool]) -> Tensor:
-    """Log-probabilities in fp32; -inf for PAD and BOS, which are no words, and for all but EOS at the end."""
-    log_probs_AWV = logits_AWV.float().log_softmax(dim=-1)
-    log_probs_AWV[..., [PAD, BOS]] = -math.inf
-    if any(must_end):
-        rows = torch.tensor(must_end, device=logits_AWV.device)
-        ending_AW = log_probs_AWV[rows][..., EOS]
-        log_probs_AWV[rows] = -math.inf
-        log_probs_AWV[rows, :, EOS] = ending_AW
-    return log_probs_AWV
+def most_probable(logits_AWV: Tensor) -> Tensor:
+    """The first of the largest of each row; AW. As torch.argmax, and some times as fast on a CPU."""
+    V = logits_AWV.shape[-1]
+    size = _group_size(V)
+    groups_NGg = logits_AWV.reshape(-1, V // size, size)
+    best_N = groups_NGg.amax(dim=-1).argmax(dim=-1)
+    row_N = torch.arange(len(best_N), device=best_N.device)
+    word_N = groups_NGg[row_N, best_N].argmax(dim=-1)
+    return (best_N * size + word_N).view(logits_AWV.shape[:-1])
 
 
-def _best_candidates(total_AWV: Tensor, num_candidates: int) -> _Candidates:
-    _, W, V = total_AWV.shape
-    score_AC, index_AC = total_AWV.flatten(1).topk(min(num_candidates, W * V))
-    return _Candidates(score_AC, index_AC // V, index_AC % V)
+def best_continuations(probs_AWV: Tensor, score_AW: Tensor, count: int) -> Candidates:
+    """The `count` best sums of a hypothesis' log-probability and a word's, or all. At -inf, a word is forbidden.
+
+    As torch.topk of all sums, and some times as fast: the best are in the `count` groups of words whose own best
+    are the best, and no other logarithms are taken.
+    """
+    A, W, V = probs_AWV.shape
+    size = _group_size(V)
+    groups_AWGg = probs_AWV.view(A, W, V // size, size)
+    best_AWG = _log(groups_AWGg.amax(dim=-1)) + score_AW[..., None]
+    group_AC = best_AWG.flatten(1).topk(min(count, best_AWG[0].numel()), sorted=False).indices
+    parent_AC, group_AC = group_AC // best_AWG.shape[2], group_AC % best_AWG.shape[2]
+
+    row_A1 = torch.arange(A, device=group_AC.device)[:, None]
+    score_ACg = _log(groups_AWGg[row_A1, parent_AC, group_AC]) + score_AW.gather(1, parent_AC)[..., None]
+    score_AC, place_AC = score_ACg.flatten(1).topk(min(count, score_ACg[0].numel()))
+    chosen_AC = place_AC // size
+    token_AC = group_AC.gather(1, chosen_AC) * size + place_AC % size
+    return Candidates(score_AC, parent_AC.gather(1, chosen_AC), token_AC)
 
 
-def _ended(candidates: _Candidates, tokens_AWT: Tensor, width: int, alpha: float) -> list[tuple[int, Hypothesis]]:
-    """The hypotheses that end now, each with the row of its sentence."""
+def _group_size(vocab_size: int) -> int:
+    """The best that divides it; else all words are one group."""
+    return next((size for size in GROUPS if vocab_size % size == 0), vocab_size)
+
+
+def _log(probs: Tensor) -> Tensor:
+    return probs.clamp_min(LEAST_PROBABILITY).log_().masked_fill_(probs == -math.inf, -math.inf)
+
+
+def _ended(candidates: Candidates, tokens_AWT: Tensor, width: int) -> list[tuple[int, list[int], float]]:
+    """The hypotheses that end now: the row of the sentence, the tokens, the log-probability."""
     ended_AC = (candidates.token_AC == EOS) & (candidates.score_AC > -math.inf)
     ended_AC[:, width:] = False  # a lower rank does not count: a beam of one is then greedy
-    found = []
-    for row, rank in ended_AC.nonzero().tolist():
-        parent = candidates.parent_AC[row, rank]
-        log_prob = candidates.score_AC[row, rank].item()
-        words = [*tokens_AWT[row, parent, 1:].tolist(), EOS]
-        found.append((row, scored(words, log_prob, alpha)))
-    return found
+    row_E, rank_E = ended_AC.nonzero(as_tuple=True)
+    words_ET = tokens_AWT[row_E, candidates.parent_AC[row_E, rank_E], 1:].tolist()
+    log_prob_E = candidates.score_AC[row_E, rank_E].tolist()
+    ended = zip(row_E.tolist(), words_ET, log_prob_E, strict=True)
+    return [(row, [*words, EOS], log_prob) for row, words, log_prob in ended]
 
 
-def _go_on(candidates: _Candidates, tokens_AWT: Tensor, state: DecoderState, width: int) -> _Beam:
-    """The best W candidates that do not end."""
-    living_AC = candidates.score_AC.masked_fill(candidates.token_AC == EOS, -math.inf)
-    score_AW, rank_AW = living_AC.topk(width)
-    parent_AW = candidates.parent_AC.gather(1, rank_AW)
+def _living(candidates: Candidates, width: int) -> Candidates:
+    """The best of those that do not end."""
+    score_AC = candidates.score_AC.masked_fill(candidates.token_AC == EOS, -math.inf)
+    score_AW, rank_AW = score_AC.topk(min(width, score_AC.shape[1]))
+    return Candidates(score_AW, candidates.parent_AC.gather(1, rank_AW), candidates.token_AC.gather(1, rank_AW))
+
+
+def _num_hopeful(log_probs: list[float], finished: list[Hypothesis], wanted: int, largest_penalty: float) -> int:
+    """How many of the living, best first, could still become one of the wanted."""
+    if len(finished) < wanted:
+        bar = -math.inf
+    else:
+        bar = sorted((hypothesis.score for hypothesis in finished), reverse=True)[wanted - 1]
+    return sum(log_prob / largest_penalty > bar for log_prob in log_probs)
+
+
+def _largest_penalty(max_length: int, decoding: DecodingConfig) -> float:
+    return length_penalty(max_length, decoding.length_penalty, decoding.length_penalty_form)
+
+
+def _go_on(living: Candidates, tokens_AWT: Tensor, state: DecoderState, width: int) -> _Beam:
+    """The first `width` of them."""
+    parent_AW, token_AW = living.parent_AC[:, :width], living.token_AC[:, :width]
     past_AWT = tokens_AWT.gather(1, parent_AW[..., None].expand(-1, -1, tokens_AWT.shape[-1]))
-    token_AW1 = candidates.token_AC.gather(1, rank_AW)[..., None]
-    return _Beam(torch.cat([past_AWT, token_AW1], dim=-1), score_AW, state.follow(parent_AW))
-
-
-def _settled(finished: list[Hypothesis], best_to_come: float) -> bool:
-    return any(hypothesis.score >= best_to_come for hypothesis in finished)
+    tokens_AWT = torch.cat([past_AWT, token_AW[..., None]], dim=-1)
+    return _Beam(tokens_AWT, living.score_AC[:, :width], state.follow(parent_AW))

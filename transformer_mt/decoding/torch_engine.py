@@ -1,29 +1,48 @@
 """Search and forced decoding by PyTorch.
 
-B sentences  S source positions  T target positions
+B sentences  S source positions  T target positions  V vocabulary
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from transformer_mt.config import DecodingConfig
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.decoding.lengths import coverage_penalty
+from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
+from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
+from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.products import Products, Quantization
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 SCORED_TOGETHER = 4096  # positions of a batch of pairs, padding included
 
 
 class TorchEngine(Engine):
-    """A model of ours on a device."""
+    """A model of ours on a device; on a CPU in several processes of one thread each, which share its memory."""
 
-    def __init__(self, model: Seq2Seq, max_positions: int, device: Device) -> None:
+    def __init__(
+        self,
+        model: Seq2Seq,
+        max_positions: int,
+        device: Device,
+        quantization: Quantization = "none",
+        workers: int = 1,
+    ) -> None:
+        """`workers` are processes on a CPU; 0 are as many as there are cores."""
         self.model = model.to(device.torch_device).eval()
-        self.max_positions, self.device = max_positions, device
+        self.max_positions, self.device, self.quantization = max_positions, device, quantization
+        self.workers = Workers(workers or len(os.sched_getaffinity(0)) if device.torch_device.type == "cpu" else 1)
 
     def translate(
         self,
@@ -31,56 +50,23 @@ class TorchEngine(Engine):
         decoding: DecodingConfig,
         *,
         alignment: bool = False,
+        scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sentences]
         lengths = [len(sentence.source) for sentence in sentences]
-        for numbers in batches(lengths, decoding.tokens_per_batch // decoding.beam_size):
-            source_BS = _pad([sentences[number].source for number in numbers]).to(self.device.torch_device)
-            for number, hypotheses in zip(numbers, self._search(source_BS, decoding), strict=True):
+        width = decoding.n_best if decoding.sampling else decoding.beam_size
+        budget = min(decoding.tokens_per_batch // width, -(-sum(lengths) // self.workers.number))
+        together = list(batches(lengths, budget))
+
+        def translated(numbers: list[int]) -> list[list[Hypothesis]]:
+            with one_thread(self.device):
+                return self._translate_batch([sentences[number] for number in numbers], decoding, alignment, scores)
+
+        self.searcher  # noqa: B018  made before there are workers, so that all share it
+        for at, batch in self.workers.map(translated, together):
+            for number, hypotheses in zip(together[at], batch, strict=True):
                 found[number] = hypotheses
             if progress is not None:
-                progress(len(numbers))
+                progress(len(batch))
         return found
-
-    @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        scores: list[list[float]] = [[] for _ in pairs]
-        lengths = [max(len(source), len(target)) for source, target in pairs]
-        for numbers in batches(lengths, SCORED_TOGETHER):
-            source_BS = _pad([pairs[number][0] for number in numbers]).to(self.device.torch_device)
-            target_BT = _pad([pairs[number][1] for number in numbers]).to(self.device.torch_device)
-            decoder_input_BT = target_BT.masked_fill(target_BT == EOS, PAD).roll(1, dims=1)
-            decoder_input_BT[:, 0] = BOS
-            with self.device.autocast():
-                logits_BTV = self.model(source_BS, decoder_input_BT)
-            log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
-            for number, log_probs_T in zip(numbers, log_probs_BT.tolist(), strict=True):
-                scores[number] = log_probs_T[: len(pairs[number][1])]
-        return scores
-
-    def _search(self, source_BS: Tensor, decoding: DecodingConfig) -> list[list[Hypothesis]]:
-        limits = max_lengths(source_BS, decoding.max_extra_length, self.max_positions)
-        alpha = decoding.length_penalty
-        with self.device.autocast():
-            if decoding.beam_size == 1:
-                return [[hypothesis] for hypothesis in greedy(self.model, source_BS, limits, alpha)]
-            return beam_search(self.model, source_BS, decoding.beam_size, alpha, limits)
-
-
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, longest first, as many together as the budget of positions allows."""
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
-        longest = lengths[batch[0]] if batch else 0
-        if batch and (len(batch) + 1) * longest > budget:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def _pad(sentences: list[list[int]]) -> Tensor:
-    longest = max(map(len, sentences))
-    return torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])

@@ -38,26 +38,30 @@ class Ensemble(Seq2Seq):
 
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         """Those of the models side by side."""
-        return torch.cat([model.features(source, decoder_input) for model in self._models()], dim=-1)
+        return torch.cat([model.features(source, decoder_input) for model in self.members()], dim=-1)
 
     @property
     def output_VD(self) -> Tensor:
         raise NotImplementedError("a mean of probabilities is no linear map of features")
 
     def project(self, features: Tensor) -> Tensor:
-        widths = [model.output_VD.shape[1] for model in self._models()]
+        widths = [model.output_VD.shape[1] for model in self.members()]
         apart = features.split_with_sizes(widths, dim=-1)
-        return _combined([model.project(own) for model, own in zip(self._models(), apart, strict=True)])
+        return _combined([model.project(own) for model, own in zip(self.members(), apart, strict=True)])
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        weights = [model.attention_to_source(source_BS, decoder_input_BT, layer) for model in self.members()]
+        return torch.stack(weights).mean(dim=0)
 
     def start(self, source_BS: Tensor, width: int) -> EnsembleState:
-        return EnsembleState(tuple(model.start(source_BS, width) for model in self._models()))
+        return EnsembleState(tuple(model.start(source_BS, width) for model in self.members()))
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, EnsembleState]:
         assert isinstance(state, EnsembleState)
-        steps = [model.step(token_BW, own) for model, own in zip(self._models(), state.states, strict=True)]
+        steps = [model.step(token_BW, own) for model, own in zip(self.members(), state.states, strict=True)]
         return _combined([logits_BWV for logits_BWV, _ in steps]), EnsembleState(tuple(own for _, own in steps))
 
-    def _models(self) -> list[Seq2Seq]:
+    def members(self) -> list[Seq2Seq]:
         return [model for model in self.models if isinstance(model, Seq2Seq)]
 
 

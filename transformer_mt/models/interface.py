@@ -18,7 +18,10 @@ class DecoderState(ABC):
 
     @abstractmethod
     def follow(self, parent_BW: Tensor) -> Self:
-        """The state in which hypothesis w of sentence b goes on from hypothesis parent_BW[b, w]."""
+        """The state in which hypothesis w of sentence b goes on from hypothesis parent_BW[b, w].
+
+        There may be more hypotheses, or fewer, than before.
+        """
 
     @abstractmethod
     def keep(self, sentences: Tensor) -> Self:
@@ -58,6 +61,13 @@ class Seq2Seq(nn.Module, ABC):
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         """Logits of the next word at each position, all positions at once; BTV."""
         return self.project(self.features(source_BS, decoder_input_BT))
+
+    @abstractmethod
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        """Teacher forcing: how much each target position looked at each source position; BTS, rows sum to one.
+
+        In a decoder layer: 1 is the lowest, 0 the last but one (Garg et al. 2019), or the only one.
+        """
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:

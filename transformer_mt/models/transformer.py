@@ -221,7 +221,8 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
-        self.d_model, self.attention_dropout = config.d_model, config.attention_dropout
+        self.d_model, self.num_heads = config.d_model, config.num_heads
+        self.attention_dropout = config.attention_dropout
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -256,11 +257,11 @@ class Transformer(Seq2Seq):
     @property
     def units(self) -> list[nn.Module]:
         # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
-        return [*self.encoder, *(layer.feed_forward for layer in self._decoder_layers())]
+        return [*self.encoder, *(layer.feed_forward for layer in self.decoder_layers())]
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
         memory_BSD = self._encode(Padded(source_BS))
-        pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self._decoder_layers()]
+        pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self.decoder_layers()]
         memory_key_LBHSK = torch.stack([key for key, _ in pairs])
         L, B, H, _, K = memory_key_LBHSK.shape
         return TransformerState(
@@ -280,10 +281,14 @@ class Transformer(Seq2Seq):
         assert state.position < len(self.positions_TD), "longer than model.max_positions"
         x_BWD = self._embed(self.target_embedding, token_BW, self.positions_TD[state.position])
         mask_B1WN = state.visible_BWN[:, None]
-        for i, layer in enumerate(self._decoder_layers()):
+        for i, layer in enumerate(self.decoder_layers()):
             memory = Memory(state.memory_key_LBHSK[i], state.memory_value_LBHSK[i], state.memory_mask_B11S)
             x_BWD = layer(x_BWD, mask_B1WN, memory, Cache(state.key_LBHNK[i], state.value_LBHNK[i], used))
         return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        cross_LBHTS = self.attention_weights(source_BS, decoder_input_BT).cross_LBHTS
+        return cross_LBHTS[layer - 1 if layer else max(0, len(cross_LBHTS) - 2)].mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
         """The weights of all three kinds of attention under teacher forcing."""
@@ -312,7 +317,7 @@ class Transformer(Seq2Seq):
     ) -> Tensor:
         mask, memory_mask = target.backwards(), target.across(source)
         x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions_TD))
-        layers = self._decoder_layers()
+        layers = self.decoder_layers()
         attentions = [layer.cross_attention for layer in layers]
         if isinstance(source, Packed):
             memories = project_memories(attentions, memory_BSD)
@@ -328,7 +333,10 @@ class Transformer(Seq2Seq):
         summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
         return summed
 
-    def _decoder_layers(self) -> list[DecoderLayer]:
+    def encoder_layers(self) -> list[EncoderLayer]:
+        return [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
+
+    def decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
 

@@ -1,0 +1,288 @@
+"""A trained Transformer arranged for decoding: it computes what `Transformer.start` and `step` do, in half the time.
+
+Weights lie as products read them, and keys as their product with queries does; rows of scores are multiples of
+16; the layers are no modules, since calling one takes as long as a small product.
+
+B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
+R rows  D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.products import Products
+from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
+from transformer_mt.vocabulary import PAD
+
+ROW = 16  # softmax takes a tenth to a third of the time if rows are so long, or a multiple
+FEW_HEADS = 100  # of a batch
+
+
+def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
+    """The model for search; its weights are copied. One that has no other form remains as it is."""
+    match model:
+        case Transformer():
+            return FrozenTransformer(model, products).eval()
+        case Ensemble():
+            return Ensemble([frozen(member, products) for member in model.members()]).eval()
+        case _:
+            return model
+
+
+@dataclass(frozen=True)
+class FrozenState(DecoderState):
+    """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
+
+    A cached key never moves; `past_BWN` says which slots are a hypothesis' own past.
+    """
+
+    key_LBHKN: Tensor
+    value_LBHNK: Tensor
+    past_BWN: Tensor
+    """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
+    memory_key_LBHKM: Tensor
+    memory_value_LBHMK: Tensor
+    memory_bias_B1M: Tensor
+    """Likewise: 0 at the source, -inf at padding."""
+    position: int
+    used: int
+    """So many slots are taken, the first ones."""
+
+    def follow(self, parent_BW: Tensor) -> "FrozenState":
+        slots_BWN = parent_BW[..., None].expand(-1, -1, self.past_BWN.shape[-1])
+        return replace(self, past_BWN=self.past_BWN.gather(1, slots_BWN))
+
+    def keep(self, sentences: Tensor) -> "FrozenState":
+        return replace(
+            self,
+            key_LBHKN=self.key_LBHKN.index_select(1, sentences),
+            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
+            past_BWN=self.past_BWN.index_select(0, sentences),
+            memory_key_LBHKM=self.memory_key_LBHKM.index_select(1, sentences),
+            memory_value_LBHMK=self.memory_value_LBHMK.index_select(1, sentences),
+            memory_bias_B1M=self.memory_bias_B1M.index_select(0, sentences),
+        )
+
+    def with_slots(self) -> "FrozenState":
+        """The state with slots for one more position, in each of which a hypothesis sees its own."""
+        W, N = self.past_BWN.shape[1:]
+        state = self
+        if self.used + W > N:
+            room = ROW * math.ceil(W / 2)  # so many that copying does not count, so few that attention stays short
+            L, B, H, K, _ = self.key_LBHKN.shape
+            state = replace(
+                self,
+                key_LBHKN=torch.cat([self.key_LBHKN, self.key_LBHKN.new_zeros(L, B, H, K, room)], dim=4),
+                value_LBHNK=torch.cat([self.value_LBHNK, self.value_LBHNK.new_zeros(L, B, H, room, K)], dim=3),
+                past_BWN=F.pad(self.past_BWN, (0, room), value=-math.inf),
+            )
+        state.past_BWN[:, :, self.used : self.used + W].diagonal(dim1=1, dim2=2).zero_()
+        return state
+
+
+class FrozenTransformer(Seq2Seq):
+    """For search. Forced decoding, and attention weights, are those of the Transformer itself."""
+
+    def __init__(self, model: Transformer, products: Products) -> None:
+        super().__init__()
+        self.model, self.num_heads = model, model.num_heads
+        self.encoder = [_Encoding(layer, products) for layer in model.encoder_layers()]
+        self.decoder = [_Decoding(layer, products) for layer in model.decoder_layers()]
+        weights, biases = zip(*(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True)
+        self.memories = products.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
+        self.output = products.of_weight(model.output_VD, None, many_rows=True)
+
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+        return self.model.features(source, decoder_input)
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        return self.model.attention_to_source(source_BS, decoder_input_BT, layer)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.model.output_VD
+
+    def start(self, source_BS: Tensor, width: int) -> FrozenState:
+        B, S = source_BS.shape
+        padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
+        x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions_TD[:S].repeat(B, 1))
+        bias_B1M = torch.zeros_like(padding_BM, dtype=x_RD.dtype).masked_fill_(padding_BM, -math.inf)[:, None]
+        for layer in self.encoder:
+            x_RD = layer(x_RD, bias_B1M, S)
+        memories_RF = self.memories(self.model.encoder_norm(x_RD))
+        key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(3, 2, 0, 4, 1, 5)
+        room = bias_B1M.shape[2] - S
+        no_slots = value_LBHSK[..., :0, :]
+        return FrozenState(
+            key_LBHKN=no_slots.transpose(3, 4),
+            value_LBHNK=no_slots,
+            past_BWN=bias_B1M.new_empty(B, width, 0),
+            memory_key_LBHKM=F.pad(key_LBHSK.transpose(3, 4), (0, room)).contiguous(),
+            memory_value_LBHMK=F.pad(value_LBHSK, (0, 0, 0, room)).contiguous(),
+            memory_bias_B1M=bias_B1M,
+            position=0,
+            used=0,
+        )
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
+        assert isinstance(state, FrozenState)
+        assert state.position < len(self.model.positions_TD), "longer than model.max_positions"
+        state, (B, W) = state.with_slots(), token_BW.shape
+        x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), self.model.positions_TD[state.position])
+        keys_and_values = zip(
+            state.key_LBHKN.unbind(),
+            state.value_LBHNK.unbind(),
+            state.memory_key_LBHKM.unbind(),
+            state.memory_value_LBHMK.unbind(),
+            strict=True,
+        )
+        for layer, (key_BHKN, value_BHNK, memory_key_BHKM, memory_value_BHMK) in zip(
+            self.decoder, keys_and_values, strict=True
+        ):
+            x_RD = layer.attend_to_itself(x_RD, key_BHKN, value_BHNK, state.past_BWN, state.used)
+            x_RD = layer.attend_to_source(x_RD, memory_key_BHKM, memory_value_BHMK, state.memory_bias_B1M)
+            x_RD = layer.feed_forward(x_RD)
+        logits_RV = self.output(self.model.decoder_norm(x_RD))
+        return logits_RV.view(B, W, -1), replace(state, position=state.position + 1, used=state.used + W)
+
+    def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:
+        return F.embedding(token_R, embedding.weight).mul_(math.sqrt(self.model.d_model)).add_(encodings)
+
+
+class _Residual:
+    """Residual without dropout."""
+
+    def __init__(self, residual: Residual) -> None:
+        norm = residual.norm
+        self.shape, self.gain, self.bias, self.eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        self.pre_norm = residual.pre_norm
+
+    def before(self, x_RD: Tensor) -> Tensor:
+        return self._norm(x_RD) if self.pre_norm else x_RD
+
+    def after(self, x_RD: Tensor, y_RD: Tensor) -> Tensor:
+        sum_RD = x_RD + y_RD.to(x_RD.dtype)
+        return sum_RD if self.pre_norm else self._norm(sum_RD)
+
+    def _norm(self, x_RD: Tensor) -> Tensor:
+        return torch.layer_norm(x_RD, self.shape, self.gain, self.bias, self.eps, False)
+
+
+class _FeedForward:
+    """FeedForward with its residual."""
+
+    def __init__(self, feed_forward: FeedForward, residual: Residual, products: Products, many_rows: bool) -> None:
+        self.inner = products.of(feed_forward.inner, many_rows)
+        self.outer = products.of(feed_forward.outer, many_rows)
+        self.factor = products.of(feed_forward.factor, many_rows) if feed_forward.activation == "swiglu" else None
+        self.activation = _activation(feed_forward)
+        self.residual = _Residual(residual)
+
+    def __call__(self, x_RD: Tensor) -> Tensor:
+        input_RD = self.residual.before(x_RD)
+        inner_RF = self.activation(self.inner(input_RD))
+        if self.factor is not None:
+            inner_RF = inner_RF.mul_(self.factor(input_RD))
+        return self.residual.after(x_RD, self.outer(inner_RF))
+
+
+def _activation(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
+    match feed_forward.activation:
+        case "relu":
+            return torch.relu_
+        case "gelu":
+            return F.gelu
+        case "swiglu":
+            return F.silu
+        case _:
+            assert_never(feed_forward.activation)
+
+
+class _Encoding:
+    """EncoderLayer."""
+
+    def __init__(self, layer: EncoderLayer, products: Products) -> None:
+        self.num_heads = layer.attention.num_heads
+        self.in_projection = products.of(layer.attention.in_projection, many_rows=True)
+        self.out_projection = products.of(layer.attention.out_projection, many_rows=True)
+        self.residual = _Residual(layer.around_attention)
+        self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=True)
+
+    def __call__(self, x_RD: Tensor, bias_B1M: Tensor, num_positions: int) -> Tensor:
+        projected_RF = self.in_projection(self.residual.before(x_RD))
+        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B1M), 3, self.num_heads)
+        room = (0, 0, 0, bias_B1M.shape[2] - num_positions)
+        key_BHKM = F.pad(key_BHSK, room).transpose(2, 3)
+        mixed_RD = _attention(query_BHSK, key_BHKM, F.pad(value_BHSK, room), bias_B1M)
+        return self.feed_forward(self.residual.after(x_RD, self.out_projection(mixed_RD)))
+
+
+class _Decoding:
+    """DecoderLayer."""
+
+    def __init__(self, layer: DecoderLayer, products: Products) -> None:
+        cross, D = layer.cross_attention, layer.cross_attention.d_model
+        self.num_heads = cross.num_heads
+        self.in_projection = products.of(layer.self_attention.in_projection)
+        self.out_projection = products.of(layer.self_attention.out_projection)
+        self.query_projection = products.of_weight(cross.in_projection.weight[:D], cross.in_projection.bias[:D])
+        self.cross_out_projection = products.of(cross.out_projection)
+        self.around_itself, self.around_source = _Residual(layer.around_self_attention), _Residual(layer.around_cross_attention)
+        self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
+
+    def attend_to_itself(
+        self, x_RD: Tensor, key_BHKN: Tensor, value_BHNK: Tensor, past_BWN: Tensor, used: int
+    ) -> Tensor:
+        """Writes keys and values of the newest position into the slots after the used ones, and reads all."""
+        B, W, _ = past_BWN.shape
+        projected_RF = self.in_projection(self.around_itself.before(x_RD))
+        query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, 3, self.num_heads)
+        key_BHKN[..., used : used + W] = key_BHWK.transpose(2, 3)
+        value_BHNK[:, :, used : used + W] = value_BHWK
+        mixed_RD = _attention(query_BHWK, key_BHKN, value_BHNK, past_BWN)
+        return self.around_itself.after(x_RD, self.out_projection(mixed_RD))
+
+    def attend_to_source(self, x_RD: Tensor, key_BHKM: Tensor, value_BHMK: Tensor, bias_B1M: Tensor) -> Tensor:
+        query_RD = self.query_projection(self.around_source.before(x_RD))
+        (query_BHWK,) = _split(query_RD, len(bias_B1M), 1, self.num_heads)
+        mixed_RD = _attention(query_BHWK, key_BHKM, value_BHMK, bias_B1M)
+        return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
+
+
+def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
+    """Queries, or queries, keys and values, which lie side by side, by sentence and head; each BHWK."""
+    parts = projected_RF.view(num_sentences, -1, num_parts, num_heads, projected_RF.shape[1] // num_parts // num_heads)
+    return parts.permute(2, 0, 3, 1, 4).unbind()
+
+
+def _attention(query_BHWK: Tensor, key_BHKN: Tensor, value_BHNK: Tensor, bias: Tensor) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD; `bias` broadcasts to BWN."""
+    B, H, W, K = query_BHWK.shape
+    with _best_products(few=W == 1 or B * H < FEW_HEADS):
+        scores_BHWN = torch.bmm(query_BHWK.flatten(0, 1), key_BHKN.flatten(0, 1)).view(B, H, W, -1)
+        torch.add(bias[:, None], scores_BHWN, alpha=K**-0.5, out=scores_BHWN)
+        weights_BHWN = torch.softmax(scores_BHWN, dim=-1, out=scores_BHWN)
+        mixed_BWK = torch.bmm(weights_BHWN.flatten(0, 1), value_BHNK.flatten(0, 1))
+    return mixed_BWK.view(B, H, W, K).transpose(1, 2).reshape(B * W, H * K)
+
+
+@contextmanager
+def _best_products(few: bool) -> Iterator[None]:
+    """Leaves products of matrices with vectors, and few products, to MKL on a CPU: half of oneDNN's time there."""
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
+    before = matmul.fp32_precision
+    if few:
+        matmul.fp32_precision = "none"
+    yield
+    if few:
+        matmul.fp32_precision = before
