@@ -103,7 +103,7 @@ class ModelConfig(Section):
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output; for target and output; or three."""
     max_positions: PositiveInt = 1024
-    """Subword pieces; a longer sentence is refused."""
+    """Subword pieces. Training has none with longer sentences; translating cuts a longer line into parts."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
