@@ -16,9 +16,10 @@ from benchmarks.process import PeerError, Race
 from benchmarks.random_decode import peer_greedy
 from conftest import TINY
 
-from transformer_mt.config import ModelConfig, TrainingConfig
+from transformer_mt.config import DecodingConfig, ModelConfig, TrainingConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.loading import Loader, Position
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
 from transformer_mt.models import dropout
@@ -102,7 +103,7 @@ def test_greedy_of_the_peer_is_ours(both, sources):
     ours, peer = both()
     source_BS = sources(12, 9)
     limits = max_lengths(source_BS, 5, TINY["max_positions"])
-    expected = [hypothesis.tokens for hypothesis in greedy(ours, source_BS, limits)]
+    expected = [found.tokens for found in greedy(ours, source_BS, Constraints(limits), DecodingConfig(beam_size=1))]
     assert len(set(map(tuple, expected))) > 6
     assert peer_greedy(peer, source_BS, limits) == expected
 

@@ -87,7 +87,8 @@ def penalty(length, decoding):
 def plain_search(model, sentence, decoding):
     """Beam search of one sentence with lists: (tokens, log-probability, score), best first."""
     width = decoding.beam_size
-    max_length = min(len(sentence.source) + decoding.max_extra_length, MAX_POSITIONS)
+    longest = max(len(sentence.source), len(sentence.prefix))
+    max_length = min(longest + decoding.max_extra_length, MAX_POSITIONS)
     living, finished = [([], 0.0)], []
     for length in range(1, max_length + 1):
         decoder_input_BT = torch.tensor([[BOS, *words] for words, _ in living])
@@ -103,7 +104,7 @@ def plain_search(model, sentence, decoding):
         finished += [(words, log_prob, log_prob / penalty(length, decoding)) for words, log_prob in ended]
         living = [candidate for candidate in candidates if candidate[0][-1] != EOS][:width]
         best_to_come = living[0][1] / penalty(max_length, decoding) if living else -math.inf
-        if any(score >= best_to_come for _, _, score in finished):
+        if sum(score >= best_to_come for _, _, score in finished) >= decoding.n_best:
             break
     return sorted(finished, key=lambda found: found[2], reverse=True)[: decoding.n_best]
 

@@ -4,12 +4,20 @@ import itertools
 
 import pytest
 import torch
-from test_search import CAPS, VOCAB_SIZE, assert_same, plain_beam_search, plain_greedy, teacher_forced
+from test_search import (
+    CAPS,
+    VOCAB_SIZE,
+    assert_same,
+    beam_search,
+    greedy,
+    plain_beam_search,
+    plain_greedy,
+    teacher_forced,
+)
 
 from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
-from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.models.ensemble import Ensemble
 
 

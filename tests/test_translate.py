@@ -14,6 +14,7 @@ from tiny import ROOT, demo_pairs, write_experiment
 
 from transformer_mt import prepare, translate
 from transformer_mt.config import DecodingConfig, load_config
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError
@@ -126,7 +127,8 @@ def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
             parameter.copy_(1.5 * fresh.get_parameter(name) + 0.1 * torch.randn_like(parameter))
     best, last = [], []
     for ids in translator.tokenizer.encode_source(SENTENCES):
-        [found] = beam_search(translator.engine.model, torch.tensor([ids]), 4, alpha, [len(ids) + 10])
+        decoding = DecodingConfig(beam_size=4, n_best=4, length_penalty=alpha)
+        [found] = beam_search(translator.engine.model, torch.tensor([ids]), Constraints([len(ids) + 10]), decoding)
         best.append(translator.tokenizer.decode_target(found[0].tokens))
         last.append(translator.tokenizer.decode_target(found[-1].tokens))
     assert translator.translate(SENTENCES, beam_size=4, length_penalty=alpha) == best != last

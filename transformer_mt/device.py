@@ -52,14 +52,15 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
-    bf16 = precision == "bf16" or (precision == "auto" and _multiplies_bf16(device))
+    if precision == "auto":
+        precision = "bf16" if _multiplies_bf16(device) else "fp32"
     if device.type == "cuda":
         hardware = torch.cuda.get_device_name(device)
     else:
         _set_up_cpu(num_threads)
         hardware = f"CPU, {torch.get_num_threads()} threads"
-    dtype = torch.bfloat16 if bf16 else torch.float32
-    return Device(device, dtype, f"{hardware}, {'bf16' if bf16 else 'fp32'}")
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    return Device(device, dtype, f"{hardware}, {precision}")
 
 
 def do_without_onednn() -> None:

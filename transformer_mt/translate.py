@@ -79,6 +79,7 @@ def translated(
             decoding,
             prefixes=prefixes,
             alignment=form.alignment,
+            scores=form.scores or form.json or form.n_best,
             first_line=done + 1,
             progress=progress.more if progress else None,
         )

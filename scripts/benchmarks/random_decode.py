@@ -12,16 +12,19 @@ from torch.nn import functional as F
 
 from benchmarks.data import nn_transformer_weights
 from benchmarks.plain import NnTransformer
-from transformer_mt.config import ModelConfig
+from transformer_mt.config import DecodingConfig, ModelConfig
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.device import Device
+from transformer_mt.models.frozen import frozen
+from transformer_mt.models.products import Products
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done
 Works = dict[str, Work]  # by name; the peer of `ours, x` is `peer, x`
 
-BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_LENGTH = 4, 0.6, 10
+BEAM_SIZE, MAX_EXTRA_LENGTH = 4, 10
 
 
 @torch.inference_mode()
@@ -55,11 +58,14 @@ def random_decoding(config: ModelConfig, vocab_size: int, num_sentences: int, de
     source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
     limits = max_lengths(source_BS, MAX_EXTRA_LENGTH, config.max_positions)
 
+    searched, constraints = frozen(ours, Products()), Constraints(limits)
+    one, several = DecodingConfig(beam_size=1), DecodingConfig(beam_size=BEAM_SIZE)
+
     def our_greedy() -> list[list[int]]:
-        return [hypothesis.tokens for hypothesis in greedy(ours, source_BS, limits)]
+        return [found.tokens for found in greedy(searched, source_BS, constraints, one, scores=False)]
 
     def our_beam() -> list[list[int]]:
-        return [best.tokens for best, *_ in beam_search(ours, source_BS, BEAM_SIZE, LENGTH_PENALTY, limits)]
+        return [best.tokens for best, *_ in beam_search(searched, source_BS, constraints, several)]
 
     def work(search: Callable[[], list[list[int]]]) -> dict[str, int]:
         found = search()

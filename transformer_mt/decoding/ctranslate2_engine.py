@@ -16,12 +16,11 @@ from transformer_mt.decoding.ctranslate2_search import (
     Found,
     Search,
     Vocabularies,
-    batches,
     ended,
     ranked,
     search_options,
 )
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
 from transformer_mt.errors import CheckpointError, TranslationError
 
 SCORED_TOGETHER = 4096  # target positions of a batch of pairs, padding included
@@ -66,6 +65,7 @@ class CTranslate2Engine(Engine):
         decoding: DecodingConfig,
         *,
         alignment: bool = False,
+        scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         with_attention = alignment or decoding.coverage_penalty > 0

@@ -4,7 +4,7 @@ S source positions  T target positions
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -167,15 +167,3 @@ def _coverage_penalty(attention_TS: Sequence[Sequence[float]], beta: float) -> f
     received_S = [sum(column_T) for column_T in zip(*attention_TS, strict=True)]
     received_S.append(sum(1.0 - sum(row_S) for row_S in attention_TS))
     return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)
-
-
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, longest first, as many together as the budget of positions allows."""
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch

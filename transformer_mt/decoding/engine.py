@@ -1,7 +1,7 @@
 """What a translator asks of that which computes: ids in, hypotheses out. Imports no PyTorch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from transformer_mt.config import DecodingConfig
@@ -46,13 +46,28 @@ class Engine(ABC):
         decoding: DecodingConfig,
         *,
         alignment: bool = False,
+        scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, in order: best first, at least one, at most n-best.
 
-        `progress` is told how many more sentences are done.
+        Without `scores` they may be not a number, where that is quicker. `progress` is told how many more
+        sentences are done.
         """
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token, in nats. Sources and targets end in EOS."""
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Numbers of sentences of like length, longest first, as many together as the budget of positions allows."""
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
+        longest = lengths[batch[0]] if batch else 0
+        if batch and (len(batch) + 1) * longest > budget:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

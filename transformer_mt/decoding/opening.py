@@ -109,11 +109,17 @@ def _torch_engine(
                 "Average the checkpoints of its run again, or copy the whole directory again"
             )
         models.append(model)
-    if dtype == "fp16" or quantize != "none" or workers:
-        raise TranslationError("fp16, int8 and workers: not yet")
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
-    return TorchEngine(model, max_positions, choose_device(device, precision=dtype))
+    chosen = choose_device(device, precision=dtype)
+    on_gpu = chosen.torch_device.type != "cpu"
+    if quantize == "int8" and (on_gpu or dtype != "fp32"):
+        raise TranslationError("--quantize int8 is for CPUs and has a precision of its own: leave --dtype out")
+    if dtype == "fp16" and not on_gpu:
+        raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
+    if workers > 1 and on_gpu:
+        raise TranslationError("--workers are processes on a CPU; a GPU has one")
+    return TorchEngine(model, max_positions, chosen, quantize, workers)
 
 
 def _ctranslate2_engine(

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
-from transformer_mt.decoding.search import beam_search, greedy, max_lengths
-from transformer_mt.decoding.workers import Workers
+from transformer_mt.decoding.search import beam_search, greedy
+from transformer_mt.decoding.workers import map_unordered
 from transformer_mt.device import Device
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
@@ -39,10 +39,17 @@ class TorchEngine(Engine):
         quantization: Quantization = "none",
         workers: int = 1,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as there are cores."""
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us."""
         self.model = model.to(device.torch_device).eval()
-        self.max_positions, self.device, self.quantization = max_positions, device, quantization
-        self.workers = Workers(workers or len(os.sched_getaffinity(0)) if device.torch_device.type == "cpu" else 1)
+        self.max_positions, self.device = max_positions, device
+        self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
+        on_cpu = device.torch_device.type == "cpu"
+        self.workers = (workers or len(os.sched_getaffinity(0))) if on_cpu else 1
+
+    @cached_property
+    def searched(self) -> Seq2Seq:
+        """The model in its form for search."""
+        return frozen(self.model, self.products)
 
     def translate(
         self,
@@ -53,20 +60,128 @@ class TorchEngine(Engine):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        budget = min(decoding.tokens_per_batch // width, -(-sum(lengths) // self.workers.number))
+        budget = min(decoding.tokens_per_batch // width, -(-sum(lengths) // self.workers))
         together = list(batches(lengths, budget))
+        model = self.searched  # made before there are workers
 
-        def translated(numbers: list[int]) -> list[list[Hypothesis]]:
-            with one_thread(self.device):
-                return self._translate_batch([sentences[number] for number in numbers], decoding, alignment, scores)
+        def work(numbers: list[int]) -> list[list[Hypothesis]]:
+            batch = [sentences[number] for number in numbers]
+            with torch.inference_mode(), self._one_thread():
+                found = self._search(model, batch, decoding, scores)
+                if alignment or decoding.coverage_penalty:
+                    found = self._with_attention(batch, found, decoding)
+            return found
 
-        self.searcher  # noqa: B018  made before there are workers, so that all share it
-        for at, batch in self.workers.map(translated, together):
-            for number, hypotheses in zip(together[at], batch, strict=True):
-                found[number] = hypotheses
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        for number, batch in map_unordered(work, together, self.workers):
+            for sentence, hypotheses in zip(together[number], batch, strict=True):
+                found[sentence] = hypotheses[: decoding.n_best]
             if progress is not None:
                 progress(len(batch))
         return found
+
+    def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+        scores: list[list[float]] = [[] for _ in pairs]
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        together = list(batches(lengths, min(SCORED_TOGETHER, -(-sum(lengths) // self.workers))))
+        model = self.model if self.products == Products() else self.searched
+
+        def work(numbers: list[int]) -> list[list[float]]:
+            source_BS, decoder_input_BT, target_BT = self._forced([pairs[number] for number in numbers])
+            with torch.inference_mode(), self._one_thread():
+                if model is self.model:
+                    logits_BTV = model(source_BS, decoder_input_BT)
+                else:  # as they were searched
+                    logits_BTV = stepped(model, source_BS, decoder_input_BT)
+                log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
+            return [
+                log_probs_T[: len(pairs[number][1])]
+                for number, log_probs_T in zip(numbers, log_probs_BT.tolist(), strict=True)
+            ]
+
+        for number, batch in map_unordered(work, together, self.workers):
+            for pair, log_probs in zip(together[number], batch, strict=True):
+                scores[pair] = log_probs
+        return scores
+
+    def _search(
+        self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
+    ) -> list[list[Hypothesis]]:
+        source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
+        longest = [max(len(sentence.source), len(sentence.prefix)) for sentence in batch]
+        constraints = Constraints(
+            [min(length + decoding.max_extra_length, self.max_positions) for length in longest],
+            [sentence.prefix for sentence in batch],
+            decoding.no_repeat_ngram,
+            decoding.min_length,
+        )
+        if decoding.sampling:
+            return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
+        if decoding.beam_size == 1:
+            return [[hypothesis] for hypothesis in greedy(model, source_BS, constraints, decoding, scores)]
+        return beam_search(model, source_BS, constraints, decoding)
+
+    def _with_attention(
+        self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses with their alignments, ranked with the coverage penalty."""
+        pairs = [
+            (sentence.source, hypothesis.tokens)
+            for sentence, hypotheses in zip(batch, found, strict=True)
+            for hypothesis in hypotheses
+        ]
+        source_NS, decoder_input_NT, _ = self._forced(pairs)
+        attention_NTS = self.model.attention_to_source(source_NS, decoder_input_NT, decoding.alignment_layer)
+        attentions = (
+            attention_TS[: len(tokens), : len(source)]
+            for attention_TS, (source, tokens) in zip(attention_NTS.cpu(), pairs, strict=True)
+        )
+        return [
+            sorted(
+                (_looked(hypothesis, next(attentions), decoding) for hypothesis in hypotheses),
+                key=lambda hypothesis: hypothesis.score,
+                reverse=True,
+            )
+            for hypotheses in found
+        ]
+
+    def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Sources BS, decoder inputs BT and targets BT."""
+        source_BS = _pad([source for source, _ in pairs]).to(self.device.torch_device)
+        target_BT = _pad([target for _, target in pairs]).to(self.device.torch_device)
+        decoder_input_BT = target_BT.masked_fill(target_BT == EOS, PAD).roll(1, dims=1)
+        decoder_input_BT[:, 0] = BOS
+        return source_BS, decoder_input_BT, target_BT
+
+    @contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """Two processes of one thread are quicker than one of two, whose threads wait for each other."""
+        before = torch.get_num_threads()
+        if self.device.torch_device.type == "cpu":
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+    """Logits of forced decoding, BTV, position by position."""
+    state, logits = model.start(source_BS, width=1), []
+    for token_B in decoder_input_BT.unbind(dim=1):
+        logits_B1V, state = model.step(token_B[:, None], state)
+        logits.append(logits_B1V)
+    return torch.cat(logits, dim=1)
+
+
+def _looked(hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig) -> Hypothesis:
+    """With its alignment and its coverage penalty; rows and columns of EOS are the last ones."""
+    score = hypothesis.score + coverage_penalty(attention_TS, decoding.coverage_penalty)
+    return replace(hypothesis, score=score, alignment=attention_TS[:-1, :-1].argmax(dim=-1).tolist())
+
+
+def _pad(sentences: Sequence[list[int]]) -> Tensor:
+    longest = max(map(len, sentences))
+    return torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])

@@ -95,7 +95,7 @@ class Translator:
 
         As `translations` otherwise.
         """
-        found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty)
+        found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
 
     def translations(
@@ -108,15 +108,17 @@ class Translator:
         n_best: int | None = None,
         prefixes: Sequence[str] | None = None,
         alignment: bool = False,
+        scores: bool = True,
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Translation]]:
         """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
 
         `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
-        translations have to begin with, a text for each line. `first_line` is the number that a warning gives to
-        lines[0]. `progress` is told of how many more segments are done. Raises TypeError if `lines` is one text,
-        ValueError for a setting that is not allowed, TranslationError for a prefix that is too long.
+        translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
+        is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
+        segments are done. Raises TypeError if `lines` is one text, ValueError for a setting that is not allowed,
+        TranslationError for a prefix that is too long.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
@@ -124,7 +126,7 @@ class Translator:
         decoding = _changed(decoding or self.decoding, changes)
         cut = self._segments(lines, prefixes or [""] * len(lines), first_line)
         sentences = [segment.sentence for segment in cut]
-        found = self.engine.translate(sentences, decoding, alignment=alignment, progress=progress)
+        found = self.engine.translate(sentences, decoding, alignment=alignment, scores=scores, progress=progress)
         parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each segment and each rank
         for segment, hypotheses in zip(cut, found, strict=True):
             parts[segment.line].append(

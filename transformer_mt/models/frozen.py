@@ -98,7 +98,9 @@ class FrozenTransformer(Seq2Seq):
         self.model, self.num_heads = model, model.num_heads
         self.encoder = [_Encoding(layer, products) for layer in model.encoder_layers()]
         self.decoder = [_Decoding(layer, products) for layer in model.decoder_layers()]
-        weights, biases = zip(*(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True)
+        weights, biases = zip(
+            *(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True
+        )
         self.memories = products.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
         self.output = products.of_weight(model.output_VD, None, many_rows=True)
 
@@ -120,7 +122,9 @@ class FrozenTransformer(Seq2Seq):
         for layer in self.encoder:
             x_RD = layer(x_RD, bias_B1M, S)
         memories_RF = self.memories(self.model.encoder_norm(x_RD))
-        key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(3, 2, 0, 4, 1, 5)
+        key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(
+            3, 2, 0, 4, 1, 5
+        )
         room = bias_B1M.shape[2] - S
         no_slots = value_LBHSK[..., :0, :]
         return FrozenState(
@@ -237,7 +241,10 @@ class _Decoding:
         self.out_projection = products.of(layer.self_attention.out_projection)
         self.query_projection = products.of_weight(cross.in_projection.weight[:D], cross.in_projection.bias[:D])
         self.cross_out_projection = products.of(cross.out_projection)
-        self.around_itself, self.around_source = _Residual(layer.around_self_attention), _Residual(layer.around_cross_attention)
+        self.around_itself, self.around_source = (
+            _Residual(layer.around_self_attention),
+            _Residual(layer.around_cross_attention),
+        )
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
 
     def attend_to_itself(

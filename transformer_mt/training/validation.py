@@ -7,10 +7,11 @@ from itertools import islice
 
 import torch
 
-from transformer_mt.config import TrainingConfig
+from transformer_mt.config import DecodingConfig, TrainingConfig
 from transformer_mt.data.batching import ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.evaluation.metrics import bleu, chrf
 from transformer_mt.training.distributed import Ranks, whole_parameters
@@ -86,7 +87,7 @@ def _validate_share(
         source_BS = batch.source_BS[wanted_B]
         limits = max_lengths(source_BS, validation.max_extra_length, validation.max_positions)
         with device.autocast():
-            found = greedy(model, source_BS, limits)
+            found = greedy(model, source_BS, Constraints(limits), DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
             translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens)
     return nll, tokens, translations
