@@ -59,7 +59,7 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def translator(model_dir):
-    return Translator.load(model_dir, device="cpu")
+    return Translator.load(model_dir, device="cpu", workers=1)
 
 
 @pytest.fixture(scope="session")

@@ -85,15 +85,14 @@ def test_translation_does_not_depend_on_the_batch(translator):
 
 @pytest.mark.parametrize(("tokens_per_batch", "beam_size"), [(1, 1), (60, 1), (60, 3), (100, 2), (10_000, 4)])
 def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator, tokens_per_batch, beam_size):
-    lengths, real_start = [], translator.engine.model.start
+    lengths, real_start = [], translator.engine.searched.start
 
     def start(source_BS, width):
         lengths.append((source_BS != PAD).sum(dim=1).tolist())
         assert source_BS.shape[1] == max(lengths[-1])
-        assert width == beam_size
         return real_start(source_BS, width)
 
-    monkeypatch.setattr(translator.engine.model, "start", start)
+    monkeypatch.setattr(translator.engine.searched, "start", start)
     translator.translate(SENTENCES, DecodingConfig(beam_size=beam_size, tokens_per_batch=tokens_per_batch))
     for batch, following in zip(lengths, [*lengths[1:], None], strict=True):
         assert len(batch) == 1 or len(batch) * max(batch) * beam_size <= tokens_per_batch

@@ -22,7 +22,7 @@ class Echo(Engine):
         self.max_positions = max_positions
         self.sentences = []
 
-    def translate(self, sentences, decoding, *, alignment=False, progress=None):
+    def translate(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
         self.sentences += sentences
         found = [
             [
@@ -110,7 +110,7 @@ class Says(Engine):
     def __init__(self, tokens, looked_at):
         self.max_positions, self.tokens, self.looked_at = 100, tokens, looked_at
 
-    def translate(self, sentences, decoding, *, alignment=False, progress=None):
+    def translate(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
         return [[Hypothesis([*self.tokens, EOS], -1.0, -1.0, self.looked_at)] for _ in sentences]
 
     def score(self, pairs):
