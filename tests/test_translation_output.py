@@ -16,12 +16,12 @@ OTHER = Translation("Hunde", -0.75, -2.0000004, ["▁Hund", "e"], [(1, 0)])
     ("form", "expected"),
     [
         (OutputForm(), "Der Hund\n"),
-        (OutputForm(scores=True), "-0.500000\tDer Hund\n"),
+        (OutputForm(scores=True), "-0.5000\tDer Hund\n"),
         (OutputForm(alignment=True), "Der Hund\t0-0 1-1\n"),
-        (OutputForm(scores=True, alignment=True), "-0.500000\tDer Hund\t0-0 1-1\n"),
-        (OutputForm(n_best=True), "7\t-0.500000\tDer Hund\n7\t-0.750000\tHunde\n"),
-        (OutputForm(n_best=True, scores=True), "7\t-0.500000\tDer Hund\n7\t-0.750000\tHunde\n"),
-        (OutputForm(n_best=True, alignment=True), "7\t-0.500000\tDer Hund\t0-0 1-1\n7\t-0.750000\tHunde\t1-0\n"),
+        (OutputForm(scores=True, alignment=True), "-0.5000\tDer Hund\t0-0 1-1\n"),
+        (OutputForm(n_best=True), "7\t-0.5000\tDer Hund\n7\t-0.7500\tHunde\n"),
+        (OutputForm(n_best=True, scores=True), "7\t-0.5000\tDer Hund\n7\t-0.7500\tHunde\n"),
+        (OutputForm(n_best=True, alignment=True), "7\t-0.5000\tDer Hund\t0-0 1-1\n7\t-0.7500\tHunde\t1-0\n"),
     ],
 )
 def test_columns(form, expected):
@@ -33,7 +33,7 @@ def test_a_blank_line_has_the_columns_of_any_other_in_one_line(scores, alignment
     form = OutputForm(n_best=n_best, scores=scores, alignment=alignment)
     blank, other = output_lines([BLANK], 7, 0.1, form), output_lines([BEST], 7, 0.1, form)
     assert blank.count("\t") == other.count("\t")
-    assert blank.strip("\n\t") == ("7\t0.000000" if n_best else "0.000000" if scores else "")
+    assert blank.strip("\n\t") == ("7\t0.0000" if n_best else "0.0000" if scores else "")
     assert blank.count("\n") == 1
 
 

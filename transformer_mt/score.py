@@ -71,7 +71,7 @@ def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]
 
 
 def _columns(score: PairScore) -> str:
-    return f"{score.log_prob:.6f}\t{score.average:.6f}\n"
+    return f"{score.log_prob:.4f}\t{score.average:.4f}\n"
 
 
 def _object(score: PairScore, line: int) -> str:

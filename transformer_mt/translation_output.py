@@ -32,7 +32,7 @@ def output_lines(translations: Sequence[Translation], line: int, seconds: float,
 def _columns(translation: Translation, line: int, form: OutputForm) -> list[str]:
     columns = [str(line)] if form.n_best else []
     if form.n_best or form.scores:
-        columns.append(f"{translation.score:.6f}")
+        columns.append(f"{translation.score:.4f}")
     columns.append(translation.text)
     if form.alignment:
         columns.append(_pharaoh(translation))

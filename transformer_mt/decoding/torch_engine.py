@@ -62,8 +62,7 @@ class TorchEngine(Engine):
     ) -> list[list[Hypothesis]]:
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        budget = min(decoding.tokens_per_batch // width, -(-sum(lengths) // self.workers))
-        together = list(batches(lengths, budget))
+        together = list(batches(lengths, self._budget(lengths, decoding.tokens_per_batch // width)))
         model = self.searched  # made before there are workers
 
         def work(numbers: list[int]) -> list[list[Hypothesis]]:
@@ -85,7 +84,7 @@ class TorchEngine(Engine):
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         scores: list[list[float]] = [[] for _ in pairs]
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        together = list(batches(lengths, min(SCORED_TOGETHER, -(-sum(lengths) // self.workers))))
+        together = list(batches(lengths, self._budget(lengths, SCORED_TOGETHER)))
         model = self.model if self.products == Products() else self.searched
 
         def work(numbers: list[int]) -> list[list[float]]:
@@ -146,6 +145,10 @@ class TorchEngine(Engine):
             )
             for hypotheses in found
         ]
+
+    def _budget(self, lengths: Sequence[int], positions: int) -> int:
+        """Of a batch: smaller where a worker would have none."""
+        return positions if self.workers == 1 else min(positions, -(-sum(lengths) // self.workers))
 
     def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
         """Sources BS, decoder inputs BT and targets BT."""
