@@ -175,7 +175,7 @@ class _Residual:
         return self._norm(x_RD) if self.pre_norm else x_RD
 
     def after(self, x_RD: Tensor, y_RD: Tensor) -> Tensor:
-        sum_RD = x_RD + y_RD.to(x_RD.dtype)
+        sum_RD = x_RD + (y_RD if y_RD.dtype == x_RD.dtype else y_RD.to(x_RD.dtype))
         return sum_RD if self.pre_norm else self._norm(sum_RD)
 
     def _norm(self, x_RD: Tensor) -> Tensor:
@@ -186,7 +186,8 @@ class _FeedForward:
     """FeedForward with its residual."""
 
     def __init__(self, feed_forward: FeedForward, residual: Residual, products: Products, many_rows: bool) -> None:
-        self.inner = products.of(feed_forward.inner, many_rows)
+        relu = feed_forward.activation == "relu"  # with the product
+        self.inner = products.of(feed_forward.inner, many_rows, relu)
         self.outer = products.of(feed_forward.outer, many_rows)
         self.factor = products.of(feed_forward.factor, many_rows) if feed_forward.activation == "swiglu" else None
         self.activation = _activation(feed_forward)
@@ -203,7 +204,7 @@ class _FeedForward:
 def _activation(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
     match feed_forward.activation:
         case "relu":
-            return torch.relu_
+            return lambda inner_RF: inner_RF
         case "gelu":
             return F.gelu
         case "swiglu":
