@@ -17,7 +17,7 @@ from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-KEEP_ABOVE = 0.9  # of the sentences held; to drop settled ones sooner costs more in copies than it saves
+KEEP_ABOVE = 0.75  # of the sentences held; to drop settled ones sooner costs more in copies than it saves
 GROUPS = range(128, 31, -8)  # sizes, the best first
 LEAST_PROBABILITY = 1e-37  # its logarithm is finite in fp32
 
@@ -88,7 +88,8 @@ def beam_search(
     beam = _Beam.empty(model.start(source_BS, width=1), len(held), source_BS.device)
     for length in range(1, max(constraints.max_length, default=0) + 1):
         logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
-        probs_AWV = logits_AWV.float().softmax(dim=-1)
+        logits_AWV = logits_AWV.float()
+        probs_AWV = torch.softmax(logits_AWV, dim=-1, out=logits_AWV)  # in its place: memory is what bounds it
         constraints.forbid_(probs_AWV, beam.tokens_AWT, held, length)
         candidates = best_continuations(probs_AWV, beam.score_AW, 2 * width)
         for row, tokens, log_prob in _ended(candidates, beam.tokens_AWT, width):
@@ -103,8 +104,8 @@ def beam_search(
             break
         beam = _go_on(living, beam.tokens_AWT, state, max(num_hopeful))
         if len(going_on) <= KEEP_ABOVE * len(held):
-            beam = beam.keep(torch.tensor(going_on, device=source_BS.device))
-            held = [held[row] for row in going_on]
+            rows = torch.tensor(going_on, device=source_BS.device)
+            beam, held = beam.keep(rows), [held[row] for row in going_on]
     return [sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)[:wanted] for found in finished]
 
 

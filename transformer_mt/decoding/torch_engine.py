@@ -18,7 +18,7 @@ from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
-from transformer_mt.decoding.workers import map_unordered
+from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
@@ -44,7 +44,9 @@ class TorchEngine(Engine):
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
         on_cpu = device.torch_device.type == "cpu"
-        self.workers = (workers or len(os.sched_getaffinity(0))) if on_cpu else 1
+        number = (workers or len(os.sched_getaffinity(0))) if on_cpu else 1
+        self.translators = Workers(self._translate_batch, number)
+        self.scorers = Workers(self._score_batch, number)
 
     @cached_property
     def searched(self) -> Seq2Seq:
@@ -62,48 +64,45 @@ class TorchEngine(Engine):
     ) -> list[list[Hypothesis]]:
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        together = list(batches(lengths, self._budget(lengths, decoding.tokens_per_batch // width)))
-        model = self.searched  # made before there are workers
-
-        def work(numbers: list[int]) -> list[list[Hypothesis]]:
-            batch = [sentences[number] for number in numbers]
-            with torch.inference_mode(), self._one_thread():
-                found = self._search(model, batch, decoding, scores)
-                if alignment or decoding.coverage_penalty:
-                    found = self._with_attention(batch, found, decoding)
-            return found
-
+        together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
+        tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for number, batch in map_unordered(work, together, self.workers):
-            for sentence, hypotheses in zip(together[number], batch, strict=True):
-                found[sentence] = hypotheses[: decoding.n_best]
+        self.searched  # noqa: B018  made before there are workers, so that they share it
+        for batch, hypotheses_of in self.translators.map_unordered(tasks):
+            for sentence, hypotheses in zip(together[batch], hypotheses_of, strict=True):
+                found[sentence] = hypotheses
             if progress is not None:
-                progress(len(batch))
+                progress(len(hypotheses_of))
         return found
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        scores: list[list[float]] = [[] for _ in pairs]
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        together = list(batches(lengths, self._budget(lengths, SCORED_TOGETHER)))
-        model = self.model if self.products == Products() else self.searched
-
-        def work(numbers: list[int]) -> list[list[float]]:
-            source_BS, decoder_input_BT, target_BT = self._forced([pairs[number] for number in numbers])
-            with torch.inference_mode(), self._one_thread():
-                if model is self.model:
-                    logits_BTV = model(source_BS, decoder_input_BT)
-                else:  # as they were searched
-                    logits_BTV = stepped(model, source_BS, decoder_input_BT)
-                log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
-            return [
-                log_probs_T[: len(pairs[number][1])]
-                for number, log_probs_T in zip(numbers, log_probs_BT.tolist(), strict=True)
-            ]
-
-        for number, batch in map_unordered(work, together, self.workers):
-            for pair, log_probs in zip(together[number], batch, strict=True):
+        together = list(batches(lengths, _budget(lengths, SCORED_TOGETHER, self.scorers.number)))
+        scores: list[list[float]] = [[] for _ in pairs]
+        for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
+            for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
                 scores[pair] = log_probs
         return scores
+
+    def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
+        batch, decoding, alignment, scores = task
+        with torch.inference_mode(), self._one_thread():
+            found = self._search(self.searched, batch, decoding, scores)
+            if alignment or decoding.coverage_penalty:
+                found = self._with_attention(batch, found, decoding)
+        return [hypotheses[: decoding.n_best] for hypotheses in found]
+
+    def _score_batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+        source_BS, decoder_input_BT, target_BT = self._forced(pairs)
+        with torch.inference_mode(), self._one_thread():
+            if self.products == Products():
+                logits_BTV = self.model(source_BS, decoder_input_BT)
+            else:  # as they are searched
+                logits_BTV = stepped(self.searched, source_BS, decoder_input_BT)
+            log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
+        return [
+            log_probs_T[: len(target)] for (_, target), log_probs_T in zip(pairs, log_probs_BT.tolist(), strict=True)
+        ]
 
     def _search(
         self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
@@ -146,10 +145,6 @@ class TorchEngine(Engine):
             for hypotheses in found
         ]
 
-    def _budget(self, lengths: Sequence[int], positions: int) -> int:
-        """Of a batch: smaller where a worker would have none."""
-        return positions if self.workers == 1 else min(positions, -(-sum(lengths) // self.workers))
-
     def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
         """Sources BS, decoder inputs BT and targets BT."""
         source_BS = _pad([source for source, _ in pairs]).to(self.device.torch_device)
@@ -168,6 +163,11 @@ class TorchEngine(Engine):
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def _budget(lengths: Sequence[int], positions: int, workers: int) -> int:
+    """Of a batch: smaller where a worker would have none."""
+    return positions if workers == 1 else min(positions, -(-sum(lengths) // workers))
 
 
 def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

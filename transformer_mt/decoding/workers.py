@@ -5,57 +5,81 @@ import multiprocessing
 import signal
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from transformer_mt.errors import TranslationError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# What the processes do, and with what; they are forked with it, so that it lies in memory once.
-_work: Callable[[Any], Any]
-_tasks: Sequence[Any]
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl
 
 
-def map_unordered(work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, Result]]:
-    """(number of the task, its result) of each, as they are done, by at most so many processes.
+class Workers(Generic[Task, Result]):
+    """Processes that do one kind of work.
 
-    Results are pickled; nothing else `work` does is seen here. Raises what `work` raises, and TranslationError if a
-    process dies. Where processes cannot be forked, and for a single task, this one does the work.
+    They are forked at the first tasks that are worth it, so that all that `work` holds lies in memory once, and as it
+    was then. Tasks and results are pickled; nothing else that `work` does is seen here.
     """
-    if min(workers, len(tasks)) < 2 or sys.platform != "linux":
-        yield from enumerate(map(work, tasks))
-        return
-    global _work, _tasks
-    _work, _tasks = work, tasks
-    pool = ProcessPoolExecutor(
-        min(workers, len(tasks)), multiprocessing.get_context("fork"), initializer=_begin, initargs=()
-    )
-    try:
+
+    def __init__(self, work: Callable[[Task], Result], number: int) -> None:
+        self.work, self.number = work, number if sys.platform == "linux" else 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """(number of the task, its result) of each, as they are done; a single task, or worker, by this process.
+
+        Raises what `work` raises, and TranslationError if a process dies.
+        """
+        if min(self.number, len(tasks)) < 2:
+            yield from enumerate(map(self.work, tasks))
+            return
+        finished = False
+        try:
+            numbers = self._submit(tasks)
+            for future in as_completed(numbers):
+                yield numbers[future], future.result()
+            finished = True
+        except BrokenProcessPool:
+            raise TranslationError(
+                "a worker process was killed, as happens when memory runs out: ask for fewer --workers, or a smaller "
+                "tokens_per_batch"
+            ) from None
+        finally:
+            if not finished:
+                self.close()
+
+    def close(self) -> None:
+        """End the processes, once they are done with the tasks they have begun. Others are forked when needed."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def _submit(self, tasks: Sequence[Task]) -> dict[Future[Result], int]:
+        if self._pool is None:
+            context = multiprocessing.get_context("fork")
+            self._pool = ProcessPoolExecutor(self.number, context, initializer=_begin, initargs=(self.work,))
+            weakref.finalize(self, self._pool.shutdown)  # at the latest when Python ends
         with warnings.catch_warnings():
             # Python 3.12 warns of threads and forks together: ours hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
-            numbers: dict[Future[Any], int] = {pool.submit(_do, number): number for number in range(len(tasks))}
-        for future in as_completed(numbers):
-            yield numbers[future], future.result()
-    except BrokenProcessPool:
-        raise TranslationError(
-            "a worker process was killed, as happens when memory runs out: ask for fewer --workers, or a smaller "
-            "tokens_per_batch"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+            return {self._pool.submit(_do, task): number for number, task in enumerate(tasks)}
 
 
-def _begin() -> None:
+_work: Callable[[Any], Any]  # of a worker process
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
     """In a worker: Ctrl-C is the parent's business, and with the parent it goes."""
+    global _work  # noqa: PLW0603
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent = 1  # PR_SET_PDEATHSIG
-    ctypes.CDLL(None).prctl(die_with_parent, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def _do(number: int) -> Any:
-    return _work(_tasks[number])
+def _do(task: Any) -> Any:
+    return _work(task)
