@@ -227,8 +227,16 @@ def test_each_piece_is_aligned_to_the_source_piece_it_looked_at_most(settings, l
 
 
 def test_without_being_asked_for_there_is_no_alignment(engines, sentences):
-    for hypotheses in engines[0].translate(sentences([[]] * 8), DecodingConfig(n_best=4)):
-        assert all(hypothesis.alignment is None for hypothesis in hypotheses)
+    for decoding in (DecodingConfig(), DecodingConfig(coverage_penalty=0.2)):
+        for hypotheses in engines[0].translate(sentences([[]] * 8), decoding):
+            assert all(hypothesis.alignment is None for hypothesis in hypotheses)
+
+
+def test_a_source_without_words_is_translated_and_not_aligned(engines):
+    for decoding in (DecodingConfig(), DecodingConfig(beam_size=1), DecodingConfig(coverage_penalty=0.2)):
+        [[hypothesis]] = engines[0].translate([Sentence([EOS])], decoding, alignment=True)
+        assert hypothesis.tokens[-1] == EOS
+        assert hypothesis.alignment is None
 
 
 @pytest.mark.parametrize("beta", [0.2, 3.0])
