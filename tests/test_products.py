@@ -14,6 +14,7 @@ INT8 = Products(quantization="int8")
 SHAPES = [(1, 16, 16), (3, 16, 24), (7, 40, 1), (130, 64, 50)]
 
 with_and_without_bias = pytest.mark.parametrize("has_bias", [True, False])
+with_and_without_relu = pytest.mark.parametrize("relu", [False, True])
 few_and_many_rows = pytest.mark.parametrize("many_rows", [False, True])
 
 
@@ -40,27 +41,29 @@ def allowed_error(x_ND, weight_FD):
     return 1.001 * (from_inputs_F + from_weights_NF + from_both_F) + 1e-6
 
 
-def assert_near(product_NF, x_ND, weight_FD, bias_F):
+def assert_near(product_NF, x_ND, weight_FD, bias_F, relu=False):
     exact_NF = F.linear(x_ND.double(), weight_FD.double(), None if bias_F is None else bias_F.double())
     assert product_NF.dtype == torch.float32
-    assert ((product_NF - exact_NF).abs() <= allowed_error(x_ND, weight_FD)).all()
+    assert ((product_NF - (exact_NF.relu() if relu else exact_NF)).abs() <= allowed_error(x_ND, weight_FD)).all()
 
 
 # Floats
 
 
 @with_and_without_bias
+@with_and_without_relu
 @few_and_many_rows
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(None, 1e-5), (torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)]
 )
-def test_products_of_floats_are_those_of_linear_layers(dtype, tolerance, many_rows, has_bias):
+def test_products_of_floats_are_those_of_linear_layers(dtype, tolerance, many_rows, relu, has_bias):
     for shape in SHAPES:
         x_ND, weight_FD, bias_F = drawn(*shape, has_bias)
-        product_NF = Products(dtype).of_weight(weight_FD, bias_F, many_rows)(x_ND)
+        product_NF = Products(dtype).of_weight(weight_FD, bias_F, many_rows, relu)(x_ND)
         assert product_NF.dtype == (dtype or torch.float32)
         scale = x_ND.norm(dim=1).max() * weight_FD.norm(dim=1).max()
-        error_NF = product_NF.float() - F.linear(x_ND, weight_FD, bias_F)
+        expected_NF = F.linear(x_ND, weight_FD, bias_F)
+        error_NF = product_NF.float() - (expected_NF.relu() if relu else expected_NF)
         assert error_NF.abs().max() <= tolerance * scale
 
 
@@ -72,11 +75,12 @@ def test_without_a_type_of_their_own_they_have_that_of_the_weights():
 
 @pytest.mark.parametrize("products", [Products(), Products(torch.bfloat16), INT8], ids=["fp32", "bf16", "int8"])
 @with_and_without_bias
-def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(has_bias, products):
+@with_and_without_relu
+def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(relu, has_bias, products):
     linear, x_ND = nn.Linear(16, 24, bias=has_bias), drawn(5, 16, 24)[0]
-    product = products.of(linear)
+    product = products.of(linear, relu=relu)
     product_NF = product(x_ND)
-    assert torch.equal(product_NF, products.of_weight(linear.weight, linear.bias)(x_ND))
+    assert torch.equal(product_NF, products.of_weight(linear.weight, linear.bias, relu=relu)(x_ND))
     assert not product_NF.requires_grad
     with torch.no_grad():
         linear.weight.zero_()
@@ -87,13 +91,14 @@ def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(has_bias
 
 
 @with_and_without_bias
+@with_and_without_relu
 @few_and_many_rows
-def test_integers_are_off_by_what_their_scales_explain(many_rows, has_bias):
+def test_integers_are_off_by_what_their_scales_explain(many_rows, relu, has_bias):
     for shape, seed in itertools.product(SHAPES, range(5)):
         x_ND, weight_FD, bias_F = drawn(*shape, has_bias, seed)
         for inputs_ND in (x_ND, x_ND.relu(), -x_ND.abs(), 1e3 * x_ND, x_ND + 50):
-            product_NF = INT8.of_weight(weight_FD, bias_F, many_rows)(inputs_ND)
-            assert_near(product_NF, inputs_ND, weight_FD, bias_F)
+            product_NF = INT8.of_weight(weight_FD, bias_F, many_rows, relu)(inputs_ND)
+            assert_near(product_NF, inputs_ND, weight_FD, bias_F, relu)
 
 
 @few_and_many_rows
