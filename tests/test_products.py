@@ -102,6 +102,17 @@ def test_integers_are_off_by_what_their_scales_explain(many_rows, relu, has_bias
 
 
 @few_and_many_rows
+def test_integers_are_exact_where_nothing_is_rounded(many_rows):
+    """Inputs of 0 to 255 steps, the least and the greatest among them, and weights of -127 to 127 likewise."""
+    generator = torch.Generator().manual_seed(1)
+    x_ND = torch.randint(0, 256, (7, 64), generator=generator).float()
+    weight_FD = torch.randint(-127, 128, (24, 64), generator=generator).float()
+    x_ND[0, :2], weight_FD[:, 0] = torch.tensor([0.0, 255.0]), 127.0
+    expected_NF = F.linear(x_ND, weight_FD)
+    torch.testing.assert_close(INT8.of_weight(weight_FD, None, many_rows)(x_ND), expected_NF, rtol=1e-5, atol=1e-2)
+
+
+@few_and_many_rows
 def test_integers_are_not_exact(many_rows):
     """So that the law before this one says something of them."""
     x_ND, weight_FD, bias_F = drawn(7, 64, 24)
