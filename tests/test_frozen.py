@@ -139,11 +139,15 @@ def test_half_precision_is_as_near_as_that_of_training(dtype, norm, activation, 
     assert 0 < errors["ours"] < 1.5 * errors["training"]
 
 
-def test_the_way_products_are_made_is_as_before(tiny_model, sources, monkeypatch):
+def test_the_way_products_are_made_is_as_before(tiny_model, sources):
     matmul = torch.backends.mkldnn.matmul
-    monkeypatch.setattr(matmul, "fp32_precision", "ieee")
-    logits_along(frozen(tiny_model(), Products()), sources(3, 7), [2, 2])
-    assert matmul.fp32_precision == "ieee"
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "ieee"
+    try:
+        logits_along(frozen(tiny_model(), Products()), sources(3, 7), [2, 2])
+        assert matmul.fp32_precision == "ieee"
+    finally:
+        matmul.fp32_precision = before
 
 
 # What is not seen
