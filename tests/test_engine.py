@@ -182,3 +182,113 @@ def test_each_setting_changes_what_is_found(engines, sentences):
         other = engines[0].translate(sentences([[]] * 8), DecodingConfig(beam_size=4, **settings))
         pairs = zip(plain, other, strict=True)
         assert sum(one[0].tokens != changed[0].tokens for one, changed in pairs) >= 2, settings
+
+
+# Prefixes
+
+
+@searches_and_samplings
+def test_a_prefix_is_what_a_translation_begins_with_however_long(settings, engines, sentences):
+    """Also where it leaves no room: then it is cut, as the end has to come."""
+    lengths = [0, 1, 5, MAX_POSITIONS - 2, MAX_POSITIONS - 1, MAX_POSITIONS, MAX_POSITIONS + 1, 30]
+    prefixes = [[4 + place % 4 for place in range(length)] for length in lengths]
+    decoding = DecodingConfig(**settings | {"max_extra_length": 3})
+    for engine in engines:
+        for hypotheses, prefix in zip(engine.translate(sentences(prefixes), decoding), prefixes, strict=True):
+            for hypothesis in hypotheses:
+                assert len(hypothesis.tokens) <= MAX_POSITIONS
+                room = len(hypothesis.tokens) - 1
+                assert hypothesis.tokens[: len(prefix)] == prefix or hypothesis.tokens == [*prefix[:room], EOS]
+                assert room >= min(len(prefix), MAX_POSITIONS - 1)
+
+
+# Alignment and coverage
+
+
+def attention_alone(engine, sentence, tokens, layer):
+    """Where each target piece looked, EOS included, with no other sentence beside it."""
+    decoder_input_1T = torch.tensor([[BOS, *tokens[:-1]]])
+    with torch.no_grad():
+        return engine.model.attention_to_source(torch.tensor([sentence.source]), decoder_input_1T, layer)[0].tolist()
+
+
+@pytest.mark.parametrize("layer", [0, 1, 3])
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4, "n_best": 4}, SAMPLINGS[0]], ids=named)
+def test_each_piece_is_aligned_to_the_source_piece_it_looked_at_most(settings, layer, engines, sentences):
+    """Ends left out: those of sources are not looked for, those of targets do not look."""
+    decoding = DecodingConfig(**settings, alignment_layer=layer)
+    batch = [sentence for sentence in sentences([[]] * 8) if len(sentence.source) > 1]
+    for engine in engines:
+        for sentence, hypotheses in zip(batch, engine.translate(batch, decoding, alignment=True), strict=True):
+            for hypothesis in hypotheses:
+                rows = attention_alone(engine, sentence, hypothesis.tokens, layer)
+                expected = [max(range(len(row) - 1), key=row.__getitem__) for row in rows[:-1]]
+                assert hypothesis.alignment == expected
+
+
+def test_without_being_asked_for_there_is_no_alignment(engines, sentences):
+    for decoding in (DecodingConfig(), DecodingConfig(coverage_penalty=0.2)):
+        for hypotheses in engines[0].translate(sentences([[]] * 8), decoding):
+            assert all(hypothesis.alignment is None for hypothesis in hypotheses)
+
+
+def test_a_source_without_words_is_translated_and_not_aligned(engines):
+    for decoding in (DecodingConfig(), DecodingConfig(beam_size=1), DecodingConfig(coverage_penalty=0.2)):
+        [[hypothesis]] = engines[0].translate([Sentence([EOS])], decoding, alignment=True)
+        assert hypothesis.tokens[-1] == EOS
+        assert hypothesis.alignment is None
+
+
+@pytest.mark.parametrize("beta", [0.2, 3.0])
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("n_best", [1, 4])
+def test_the_coverage_penalty_ranks_all_of_a_beam_again(n_best, layer, beta, engines, sentences):
+    """Its formula: beta times the sum over source positions of log(min(attention received, 1))."""
+    plain = DecodingConfig(beam_size=4, n_best=4)
+    decoding = DecodingConfig(beam_size=4, n_best=n_best, coverage_penalty=beta, alignment_layer=layer)
+    batch, num_changed = sentences([[]] * 8), 0
+    for engine in engines:
+        before, found = engine.translate(batch, plain), engine.translate(batch, decoding)
+        for sentence, candidates, hypotheses in zip(batch, before, found, strict=True):
+            expected = []
+            for candidate in candidates:
+                columns = zip(*attention_alone(engine, sentence, candidate.tokens, layer), strict=True)
+                coverage = beta * sum(math.log(min(sum(column), 1.0)) for column in columns)
+                expected.append((candidate.log_prob / penalty(len(candidate.tokens), decoding) + coverage, candidate))
+            expected.sort(key=lambda pair: pair[0], reverse=True)
+            assert [h.tokens for h in hypotheses] == [candidate.tokens for _, candidate in expected[:n_best]]
+            assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected[:n_best]], rel=1e-5)
+            assert [h.log_prob for h in hypotheses] == pytest.approx([c.log_prob for _, c in expected[:n_best]])
+            num_changed += hypotheses[0].tokens != candidates[0].tokens
+    assert beta < 1 or num_changed >= 3
+
+
+# Other precisions
+
+
+@pytest.mark.parametrize(("dtype", "quantization"), [("bf16", "none"), ("fp32", "int8"), ("bf16", "int8")])
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"sampling": True, "seed": 3}], ids=named)
+def test_scores_are_those_of_forced_decoding_in_other_precisions(settings, dtype, quantization, tiny_model, sentences):
+    """Of a sentence alone, followed alone: the scale of integers is that of all inputs of a batch."""
+    one, other = tiny_model(VOCAB_SIZE, 1).float(), tiny_model(VOCAB_SIZE, 2, norm="pre").float()
+    for model in (one, Ensemble([one, other])):
+        engine = TorchEngine(model, MAX_POSITIONS, choose_device("cpu", dtype), quantization)
+        exact = TorchEngine(model, MAX_POSITIONS, choose_device("cpu", "fp32"))
+        rounding = 0.0
+        for sentence in sentences(PREFIXES):
+            [[hypothesis]] = engine.translate([sentence], DecodingConfig(**settings))
+            pair = (sentence.source, hypothesis.tokens)
+            [log_probs], [exact_log_probs] = engine.score([pair]), exact.score([pair])
+            assert hypothesis.log_prob == pytest.approx(sum(log_probs), rel=1e-4, abs=1e-4)
+            rounding += abs(sum(exact_log_probs) - sum(log_probs)) / len(log_probs) / 8
+        assert 1e-4 < rounding < 0.5  # so that these are other precisions, and near
+
+
+def test_without_scores_the_words_are_the_same(engines, sentences):
+    for settings in (*SEARCHES, *SAMPLINGS):
+        decoding = DecodingConfig(**settings)
+        for engine in engines:
+            expected = engine.translate(sentences(PREFIXES), decoding)
+            found = engine.translate(sentences(PREFIXES), decoding, scores=False)
+            for ours, theirs in zip(found, expected, strict=True):
+                assert [hypothesis.tokens for hypothesis in ours] == [hypothesis.tokens for hypothesis in theirs]

@@ -112,9 +112,9 @@ def greedy(model, source_BS, caps, alpha=0.0):
     return search.greedy(model, source_BS, Constraints(caps), DecodingConfig(beam_size=1, length_penalty=alpha))
 
 
-def beam_search(model, source_BS, width, alpha, caps):
-    """All that are the best of a beam."""
-    decoding = DecodingConfig(beam_size=width, n_best=width, length_penalty=alpha)
+def beam_search(model, source_BS, width, alpha, caps, n_best=None):
+    """The n best, or all that are the best of a beam."""
+    decoding = DecodingConfig(beam_size=width, n_best=n_best or width, length_penalty=alpha)
     return search.beam_search(model, source_BS, Constraints(caps), decoding)
 
 
@@ -158,6 +158,15 @@ def test_greedy_translates_a_sentence_as_if_it_were_alone(norm, searches):
         for hypothesis, source_S, cap in zip(together, source_BS, CAPS, strict=True):
             source_1S = source_S[None, source_S != PAD]
             assert_same([hypothesis], greedy(model, source_1S, [cap]))
+
+
+@both_norms
+def test_without_scores_greedy_finds_the_same_words(norm, searches):
+    for model, source_BS in searches(norm):
+        decoding = DecodingConfig(beam_size=1)
+        found = search.greedy(model, source_BS, Constraints(CAPS), decoding, scores=False)
+        assert [h.tokens for h in found] == [h.tokens for h in greedy(model, source_BS, CAPS)]
+        assert all(math.isnan(h.score) and math.isnan(h.log_prob) for h in found)
 
 
 def test_some_translations_end_of_themselves_and_some_have_to(searches):
@@ -250,6 +259,53 @@ def test_hypotheses_are_distinct_sorted_and_end_in_time(norm, alpha, width, sear
             assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
             scores = [hypothesis.score for hypothesis in hypotheses]
             assert scores == sorted(scores, reverse=True)
+
+
+@both_norms
+@alphas
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_hypotheses_that_could_not_be_among_the_best_do_not_matter(norm, alpha, n_best, searches):
+    """They are followed no further; the search with lists follows all, until all of a beam have ended."""
+    for model, source_BS in searches(norm):
+        together = beam_search(model, source_BS, 4, alpha, CAPS, n_best)
+        for hypotheses, source_S, cap in zip(together, source_BS, CAPS, strict=True):
+            (alone,) = beam_search(model, source_S[None], 4, alpha, [cap], n_best)
+            expected = plain_beam_search(model, source_S[None], 4, alpha, cap)[:n_best]
+            for found in (hypotheses, alone):
+                assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
+                scores = [score for _, score in expected]
+                assert [hypothesis.score for hypothesis in found] == pytest.approx(scores, rel=1e-5)
+
+
+def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypatch):
+    """So that the law before this one says something."""
+    followed = []
+    for model, source_BS in searches("post"):
+
+        def counted(token_BW, state, step=model.step):
+            followed[-1] += token_BW.shape[1]
+            return step(token_BW, state)
+
+        monkeypatch.setattr(model, "step", counted)
+        for n_best in (4, 2, 1):
+            followed.append(0)
+            for source_S, cap in zip(source_BS, CAPS, strict=True):
+                beam_search(model, source_S[None], 4, 0.6, [cap], n_best)
+    assert sum(followed[::3]) > sum(followed[1::3]) > sum(followed[2::3])
+
+
+@both_norms
+@pytest.mark.parametrize("keep_above", [0.0, 0.5, 1.0])
+def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches, monkeypatch):
+    for model, source_BS in searches(norm):
+        expected = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]
+        best = beam_search(model, source_BS, 4, 0.6, CAPS, n_best=1)
+        with monkeypatch.context() as changed:
+            changed.setattr(search, "KEEP_ABOVE", keep_above)
+            found = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]
+            best_found = beam_search(model, source_BS, 4, 0.6, CAPS, n_best=1)
+        for ours, theirs in zip([*found, *best_found], [*expected, *best], strict=True):
+            assert_same(ours, theirs)
 
 
 def test_beams_compete(searches):

@@ -30,7 +30,10 @@ class Hypothesis:
     score: float
     """What hypotheses are ranked by: log_prob divided by the length penalty."""
     alignment: list[int] | None = None
-    """The source position that each token but EOS looked at most, EOS of the source left out; if asked for."""
+    """The source position that each token but EOS looked at most, EOS of the source left out.
+
+    If asked for, and if the source is more than EOS.
+    """
 
 
 class Engine(ABC):

@@ -89,7 +89,7 @@ class TorchEngine(Engine):
         with torch.inference_mode(), self._one_thread():
             found = self._search(self.searched, batch, decoding, scores)
             if alignment or decoding.coverage_penalty:
-                found = self._with_attention(batch, found, decoding)
+                found = self._with_attention(batch, found, decoding, alignment)
         return [hypotheses[: decoding.n_best] for hypotheses in found]
 
     def _score_batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
@@ -122,9 +122,9 @@ class TorchEngine(Engine):
         return beam_search(model, source_BS, constraints, decoding)
 
     def _with_attention(
-        self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig
+        self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool
     ) -> list[list[Hypothesis]]:
-        """The hypotheses with their alignments, ranked with the coverage penalty."""
+        """The hypotheses ranked with the coverage penalty, and with their alignments if asked for."""
         pairs = [
             (sentence.source, hypothesis.tokens)
             for sentence, hypotheses in zip(batch, found, strict=True)
@@ -138,7 +138,7 @@ class TorchEngine(Engine):
         )
         return [
             sorted(
-                (_looked(hypothesis, next(attentions), decoding) for hypothesis in hypotheses),
+                (_looked(hypothesis, next(attentions), decoding, alignment) for hypothesis in hypotheses),
                 key=lambda hypothesis: hypothesis.score,
                 reverse=True,
             )
@@ -179,10 +179,13 @@ def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tens
     return torch.cat(logits, dim=1)
 
 
-def _looked(hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig) -> Hypothesis:
-    """With its alignment and its coverage penalty; rows and columns of EOS are the last ones."""
+def _looked(hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool) -> Hypothesis:
+    """With its coverage penalty, and its alignment if asked for; rows and columns of EOS are the last ones."""
     score = hypothesis.score + coverage_penalty(attention_TS, decoding.coverage_penalty)
-    return replace(hypothesis, score=score, alignment=attention_TS[:-1, :-1].argmax(dim=-1).tolist())
+    attention_TS = attention_TS[:-1, :-1]
+    if not alignment or attention_TS.shape[1] == 0:
+        return replace(hypothesis, score=score)
+    return replace(hypothesis, score=score, alignment=attention_TS.argmax(dim=-1).tolist())
 
 
 def _pad(sentences: Sequence[list[int]]) -> Tensor:

@@ -1,0 +1,67 @@
+"""The best words of a vocabulary, found by groups, are those that a look at all of them finds."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from transformer_mt.decoding import search
+
+SEEDS = range(4)
+
+# Multiples of the sizes of groups, primes, and fewer words than a group has.
+vocab_sizes = pytest.mark.parametrize("vocab_size", [1, 5, 31, 40, 64, 97, 127, 128, 200, 509, 1024, 8000])
+
+
+def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
+    """AWV; so many are -inf, though one word of each hypothesis is not."""
+    generator = torch.Generator().manual_seed(seed)
+    logits_AWV = 3 * torch.randn(num_sentences, width, vocab_size, generator=generator)
+    forbidden_AWV = torch.rand(logits_AWV.shape, generator=generator) < share_forbidden
+    allowed_AW1 = torch.randint(vocab_size, (num_sentences, width, 1), generator=generator)
+    return logits_AWV.masked_fill(forbidden_AWV.scatter(-1, allowed_AW1, False), -math.inf)
+
+
+@vocab_sizes
+@pytest.mark.parametrize("share_forbidden", [0.0, 0.5, 0.99])
+def test_the_most_probable_word_is_the_largest_logit(vocab_size, share_forbidden):
+    for seed in SEEDS:
+        logits_AWV = drawn_logits(7, 3, vocab_size, share_forbidden, seed)
+        assert torch.equal(search.most_probable(logits_AWV), logits_AWV.argmax(dim=-1))
+
+
+def test_of_equals_the_first_is_the_most_probable():
+    logits_AWV = torch.zeros(1, 4, 1024)
+    for w, places in enumerate([[1023, 3], [130, 900, 131], [127, 128]]):
+        logits_AWV[0, w, places] = 1.0
+    assert search.most_probable(logits_AWV).tolist() == [[3, 130, 127, 0]]
+
+
+@vocab_sizes
+@pytest.mark.parametrize("share_forbidden", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("count", [1, 2, 8, 50])
+def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden, count):
+    """Or all, where there are fewer; hypotheses of -inf, and forbidden words, come last."""
+    for seed, width in itertools.product(SEEDS, (1, 4)):
+        probs_AWV = drawn_logits(5, width, vocab_size, 0.0, seed).softmax(dim=-1)
+        forbidden_AWV = drawn_logits(5, width, vocab_size, share_forbidden, seed + 100) == -math.inf
+        score_AW = -5 * torch.rand(5, width, generator=torch.Generator().manual_seed(seed))
+        score_AW[0, 1:] = -math.inf
+        sum_AWV = (probs_AWV.log() + score_AW[..., None]).masked_fill(forbidden_AWV, -math.inf)
+        found = search.best_continuations(probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
+        expected_AC = sum_AWV.flatten(1).topk(min(count, width * vocab_size)).values
+        torch.testing.assert_close(found.score_AC, expected_AC, rtol=1e-6, atol=1e-6)
+        chosen_AC = found.parent_AC * vocab_size + found.token_AC
+        assert torch.equal(sum_AWV.flatten(1).gather(1, chosen_AC).isneginf(), expected_AC.isneginf())
+        torch.testing.assert_close(sum_AWV.flatten(1).gather(1, chosen_AC), found.score_AC, rtol=1e-6, atol=1e-6)
+        assert all(len(set(row)) == len(row) for row in chosen_AC.tolist())
+
+
+def test_a_probability_of_zero_is_no_ban():
+    """A word that fp32 thinks impossible may have to come, as the end does at the greatest length."""
+    probs_AWV = torch.full((1, 1, 64), -math.inf)
+    probs_AWV[0, 0, 7] = 0.0
+    found = search.best_continuations(probs_AWV, torch.zeros(1, 1), 2)
+    assert found.token_AC[0, 0] == 7
+    assert found.score_AC[0].isfinite().tolist() == [True, False]

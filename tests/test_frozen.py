@@ -1,0 +1,259 @@
+"""A frozen Transformer says at every step what the Transformer does."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.frozen import FEW_HEADS, ROW, FrozenTransformer, frozen
+from transformer_mt.models.products import Products
+from transformer_mt.vocabulary import BOS, EOS, PAD
+
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
+
+VOCAB_SIZE = 11
+NUM_HEADS = 2  # of the tiny models
+WIDER_AND_NARROWER = [1, 3, 3, 5, 5, 2, 4, 1, 1, 6, 3, 3]
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def assert_close(ours, theirs):
+    """Models in fp64 differ in the last digits only."""
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def draw(largest, shape, generator):
+    return torch.randint(0, largest, shape, generator=generator)
+
+
+def logits_along(model, source_BS, widths, leaving=()):
+    """What a model says of random hypotheses, so many of each sentence at each step; one array a step.
+
+    They go on from random ones whenever their number changes, and at every third step besides. At steps in
+    `leaving` a third of the sentences leave, and the others change places.
+    """
+    generator = torch.Generator().manual_seed(3)
+    state, num_sentences, logits = model.start(source_BS, widths[0]), len(source_BS), []
+    for position, width in enumerate(widths):
+        before = widths[max(position - 1, 0)]
+        if width != before or position % 3 == 2:
+            state = state.follow(draw(before, (num_sentences, width), generator))
+        if position in leaving:
+            staying = torch.randperm(num_sentences, generator=generator)[: -(-num_sentences * 2 // 3)]
+            state, num_sentences = state.keep(staying), len(staying)
+        token_BW = draw(VOCAB_SIZE, (num_sentences, width), generator).clamp_min(EOS) if position else BOS
+        token_BW = torch.as_tensor(token_BW).expand(num_sentences, width)
+        logits_BWV, state = model.step(token_BW, state)
+        logits.append(logits_BWV)
+    return logits
+
+
+def assert_steps_alike(model, source_BS, widths, leaving=()):
+    ours = logits_along(frozen(model, Products()), source_BS, widths, leaving)
+    for logits_BWV, expected_BWV in zip(ours, logits_along(model, source_BS, widths, leaving), strict=True):
+        assert_close(logits_BWV, expected_BWV)
+
+
+def relative_error(logits, expected):
+    ours, theirs = (torch.cat([step_BWV.float().flatten() for step_BWV in steps]) for steps in (logits, expected))
+    return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+# Against the Transformer
+
+
+@both_norms
+@all_activations
+@all_ties
+def test_stepping_is_that_of_the_transformer(norm, activation, ties, tiny_model, sources):
+    model = tiny_model(norm=norm, activation=activation, tied_embeddings=ties)
+    for width in (1, 3, 5):
+        assert_steps_alike(model, sources(4, 7), [width] * 12, leaving=(4, 8))
+
+
+@both_norms
+@pytest.mark.parametrize("ties", ["target", "none"])
+def test_also_with_vocabularies_of_two_sizes(norm, ties, tiny_model, sources):
+    model = tiny_model(VOCAB_SIZE, source_vocab_size=30, norm=norm, tied_embeddings=ties)
+    assert_steps_alike(model, sources(4, 7, vocab_size=30), WIDER_AND_NARROWER)
+
+
+@both_norms
+def test_also_where_hypotheses_become_more_and_fewer(norm, tiny_model, sources):
+    assert_steps_alike(tiny_model(norm=norm), sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6, 9))
+
+
+@pytest.mark.parametrize("width", [1, 3, 5, 2 * ROW + 3])
+def test_also_after_slots_were_added_several_times(width, tiny_model, sources):
+    model, source_BS = tiny_model(), sources(3, 7)
+    state = frozen(model, Products()).start(source_BS, width)
+    sizes = set()
+    for _ in range(60):
+        _, state = frozen(model, Products()).step(torch.full((3, width), EOS + 1), state)
+        sizes.add(state.past_BWN.shape[-1])
+    assert len(sizes) >= 4
+    assert_steps_alike(model, source_BS, [width] * 60, leaving=(20,))
+
+
+@both_norms
+def test_also_for_sources_of_all_lengths(norm, tiny_model, sources):
+    """Those that are whole rows of scores, and those that leave some of a row."""
+    model = tiny_model(norm=norm)
+    for length in range(1, 41):
+        assert_steps_alike(model, sources(3, length, seed=length), [1, 2, 2, 2])
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 20])
+@pytest.mark.parametrize("width", [1, 4])
+def test_also_for_few_and_many_heads(more, width, tiny_model, sources):
+    """Products are made in two ways, and sentences that leave change the way."""
+    few = FEW_HEADS // NUM_HEADS
+    assert_steps_alike(tiny_model(), sources(few + more, 9), [width] * 8, leaving=(4,))
+    model, source_BS = tiny_model().float(), sources(few + more, 9)
+    ours = logits_along(frozen(model, Products()), source_BS, [width] * 8, leaving=(4,))
+    for logits_BWV, expected_BWV in zip(ours, logits_along(model, source_BS, [width] * 8, leaving=(4,)), strict=True):
+        torch.testing.assert_close(logits_BWV, expected_BWV, rtol=1e-4, atol=1e-4)
+
+
+@both_norms
+@all_activations
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_as_near_as_that_of_training(dtype, norm, activation, tiny_model, sources):
+    """Over some models: what one of them makes of a rounding is chance."""
+    errors = {"ours": 0.0, "training": 0.0}
+    for seed in range(1, 5):
+        model, source_BS = tiny_model(seed=seed, norm=norm, activation=activation).float(), sources(5, 9, seed=seed)
+        expected = logits_along(model, source_BS, WIDER_AND_NARROWER)
+        with torch.autocast("cpu", dtype=dtype):
+            training = logits_along(model, source_BS, WIDER_AND_NARROWER)
+        ours = logits_along(frozen(model, Products(dtype)), source_BS, WIDER_AND_NARROWER)
+        errors["ours"] += relative_error(ours, expected)
+        errors["training"] += relative_error(training, expected)
+    assert 0 < errors["ours"] < 1.5 * errors["training"]
+
+
+def test_the_way_products_are_made_is_as_before(tiny_model, sources):
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "ieee"
+    try:
+        logits_along(frozen(tiny_model(), Products()), sources(3, 7), [2, 2])
+        assert matmul.fp32_precision == "ieee"
+    finally:
+        matmul.fp32_precision = before
+
+
+# What is not seen
+
+
+@both_norms
+def test_padding_is_invisible(norm, tiny_model, sources):
+    model, source_BS = frozen(tiny_model(norm=norm), Products()), sources(4, 7)
+    expected = logits_along(model, source_BS, WIDER_AND_NARROWER)
+    for more in (1, ROW - 7, ROW, 2 * ROW + 1):
+        wider_BS = F.pad(source_BS, (0, more), value=PAD)
+        for logits_BWV, expected_BWV in zip(logits_along(model, wider_BS, WIDER_AND_NARROWER), expected, strict=True):
+            assert_close(logits_BWV, expected_BWV)
+
+
+@both_norms
+def test_sentences_and_hypotheses_are_independent(norm, tiny_model, sources):
+    """Each alone says what it says beside others."""
+    model, source_BS = frozen(tiny_model(norm=norm), Products()), sources(4, 7)
+    token_BWT = torch.randint(EOS, VOCAB_SIZE, (4, 3, 10), generator=torch.Generator().manual_seed(5))
+    together = model.start(source_BS, width=3)
+    alone = {(b, w): model.start(source_BS[b : b + 1], width=1) for b in range(4) for w in range(3)}
+    for token_BW in token_BWT.unbind(dim=2):
+        logits_BWV, together = model.step(token_BW, together)
+        for (b, w), state in alone.items():
+            logits_11V, alone[b, w] = model.step(token_BW[b : b + 1, w : w + 1], state)
+            assert_close(logits_11V[0, 0], logits_BWV[b, w])
+
+
+def test_longer_than_the_positions_is_refused(tiny_model, sources):
+    model = frozen(tiny_model(max_positions=5), Products())
+    state, token_BW = model.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
+    for _ in range(5):
+        _, state = model.step(token_BW, state)
+    with pytest.raises(AssertionError, match="max_positions"):
+        model.step(token_BW, state)
+
+
+# Forced decoding and attention
+
+
+@pytest.fixture
+def three_forms(tiny_model):
+    """A Transformer, its frozen form, and an ensemble of two frozen ones."""
+    model, other = tiny_model(), tiny_model(seed=2, decoder_layers=4)
+    return [model, frozen(model, Products()), frozen(Ensemble([model, other]), Products())]
+
+
+def test_forced_decoding_is_that_of_the_transformer(tiny_model, sources, decoder_inputs):
+    model, source_BS, decoder_input_BT = tiny_model(), sources(4, 7), decoder_inputs(4, 6)
+    expected_BTV = model(source_BS, decoder_input_BT)
+    assert torch.equal(frozen(model, Products())(source_BS, decoder_input_BT), expected_BTV)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+def test_attention_to_the_source_sums_to_one_and_leaves_padding_out(layer, three_forms, sources, decoder_inputs):
+    source_BS, decoder_input_BT = sources(4, 7), decoder_inputs(4, 6)
+    for model in three_forms:
+        weights_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer)
+        assert weights_BTS.shape == (4, 6, 7)
+        assert_close(weights_BTS.sum(dim=-1), torch.ones(4, 6, dtype=torch.float64))
+        assert not weights_BTS.transpose(1, 2)[source_BS == PAD].any()
+        assert (weights_BTS >= 0).all()
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_attention_to_the_source_is_the_mean_of_the_heads_of_one_layer(num_layers, tiny_model, sources, decoder_inputs):
+    """Of the last but one if none is named, or of the only one."""
+    model, source_BS, decoder_input_BT = tiny_model(decoder_layers=num_layers), sources(4, 7), decoder_inputs(4, 6)
+    cross_LBHTS = model.attention_weights(source_BS, decoder_input_BT).cross_LBHTS
+    for form in (model, frozen(model, Products())):
+        for layer in range(1, num_layers + 1):
+            expected_BTS = cross_LBHTS[layer - 1].mean(dim=1)
+            assert_close(form.attention_to_source(source_BS, decoder_input_BT, layer), expected_BTS)
+        chosen_BTS = form.attention_to_source(source_BS, decoder_input_BT, 0)
+        assert_close(chosen_BTS, cross_LBHTS[max(num_layers - 1, 1) - 1].mean(dim=1))
+
+
+def test_attention_of_an_ensemble_is_the_mean_of_the_models(tiny_model, sources, decoder_inputs):
+    models = [tiny_model(seed=1), tiny_model(seed=2, decoder_layers=1), tiny_model(seed=3, norm="pre", num_heads=4)]
+    arguments = (sources(4, 7), decoder_inputs(4, 6), 0)
+    weights_BTS = [model.attention_to_source(*arguments) for model in models]
+    for ensemble in (Ensemble(models), frozen(Ensemble(models), Products())):
+        assert_close(ensemble.attention_to_source(*arguments), sum(weights_BTS) / 3)
+
+
+# What is frozen
+
+
+def test_an_ensemble_is_frozen_model_by_model(tiny_model, sources):
+    ensemble = Ensemble([tiny_model(seed=1), tiny_model(seed=2, norm="pre", d_model=24, num_heads=3)])
+    together = frozen(ensemble, Products())
+    assert all(isinstance(member, FrozenTransformer) for member in together.members())
+    assert not together.training
+    assert_steps_alike(ensemble, sources(4, 7), WIDER_AND_NARROWER, leaving=(5,))
+
+
+def test_another_model_remains_as_it_is(tiny_model):
+    """As one does that is frozen already."""
+    model = frozen(tiny_model(), Products())
+    assert frozen(model, Products()) is model
+
+
+@both_norms
+def test_the_model_itself_is_left_as_it_was(norm, tiny_model, sources):
+    model = tiny_model(norm=norm, activation="swiglu")
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    logits_along(frozen(model, Products(torch.bfloat16)), sources(4, 7), WIDER_AND_NARROWER, leaving=(5,))
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
