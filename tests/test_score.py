@@ -40,6 +40,10 @@ def test_pairs_of_standard_input_are_those_of_files(run_score, files):
     assert run_score(pairs.encode()) == run_score(b"", *files)
 
 
+def test_flags_may_stand_before_the_files(run_score, files):
+    assert run_score(b"", "--json", *files) == run_score(b"", *files, "--json")
+
+
 def test_json_has_each_piece(run_score, files):
     _, columns = run_score(b"", *files)
     status, output = run_score(b"", *files, "--json")

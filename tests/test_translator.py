@@ -199,3 +199,9 @@ def test_a_setting_that_is_not_allowed_is_an_error(echo, settings):
 def test_one_text_is_not_a_list_of_its_letters(echo):
     with pytest.raises(TypeError, match="list of texts"):
         echo().translations("A dog.")
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_fewer_than_no_workers_are_refused(model_dir, engine):
+    with pytest.raises(TranslationError, match=r"--workers -1: .*or 0"):
+        Translator.load(model_dir, "cpu", engine=engine, workers=-1)

@@ -23,7 +23,7 @@ probability of those that the model wrote, which may be others for the same text
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score pairs, line by line."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_intermixed_args(argv)
     pairs = _pairs(arguments)
     scorer = Scorer.load(
         model_arguments.model_dirs(arguments),

@@ -40,6 +40,8 @@ def open_model(
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
         raise TranslationError("no model directory: name one, or several of one vocabulary")
+    if workers < 0:
+        raise TranslationError(f"--workers {workers}: name how many processes, or 0 to leave it to the engine")
     for directory in directories:
         _check_files(directory, engine)
     configs = [load_config(directory / "config.yaml") for directory in directories]
