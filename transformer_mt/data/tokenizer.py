@@ -178,7 +178,8 @@ def _read(path: Path) -> SentencePieceProcessor:
         model = path.read_bytes()
     except OSError as error:
         raise TokenizerError(
-            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it"
+            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it beside the data, "
+            "and `average` beside a model: copy the whole directory of either"
         ) from None
     return _processor(model, str(path))
 

@@ -291,6 +291,7 @@ def _best_products(few: bool) -> Iterator[None]:
     before = matmul.fp32_precision
     if few:
         matmul.fp32_precision = "none"
-    yield
-    if few:
+    try:
+        yield
+    finally:
         matmul.fp32_precision = before

@@ -40,7 +40,8 @@ class Products:
         if self.quantization == "int8":
             return _int8_product(weight_FD, bias_F, many_rows, relu)
         dtype = self.dtype or weight_FD.dtype
-        if weight_FD.device.type == "cpu" and dtype == torch.float32:
+        has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+        if weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
             return _packed_product(weight_FD, bias_F, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
 
@@ -67,7 +68,9 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, rel
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     before = torch.backends.quantized.engine
     # oneDNN is up to twice as fast at many rows, and takes twice the time to begin.
-    torch.backends.quantized.engine = "onednn" if many_rows else "x86"
+    liked = ["onednn", "x86"] if many_rows else ["x86", "onednn"]
+    supported = torch.backends.quantized.supported_engines
+    torch.backends.quantized.engine = next((engine for engine in liked if engine in supported), before)
     with warnings.catch_warnings():
         # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
         # packing of the weight goes through one.
