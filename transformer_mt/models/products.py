@@ -40,7 +40,7 @@ class Products:
         if self.quantization == "int8":
             return _int8_product(weight_FD, bias_F, many_rows, relu)
         dtype = self.dtype or weight_FD.dtype
-        has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+        has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
         if weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
             return _packed_product(weight_FD, bias_F, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
