@@ -4,6 +4,7 @@ B sentences  S source positions  T target positions  V vocabulary
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,7 +45,7 @@ class TorchEngine(Engine):
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
         on_cpu = device.torch_device.type == "cpu"
-        number = (workers or len(os.sched_getaffinity(0))) if on_cpu else 1
+        number = (workers or _num_cores()) if on_cpu else 1
         self.translators = Workers(self._translate_batch, number)
         self.scorers = Workers(self._score_batch, number)
 
@@ -163,6 +164,11 @@ class TorchEngine(Engine):
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def _num_cores() -> int:
+    """That are for us; 1 where processes are not forked."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def _budget(lengths: Sequence[int], positions: int, workers: int) -> int:
