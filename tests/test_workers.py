@@ -131,6 +131,15 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
     workers.close()
 
 
+def test_processes_end_when_nobody_holds_what_they_were_forked_for(model_dir, lines):
+    before = multiprocessing.active_children()
+    translator = Translator.load(model_dir, device="cpu", workers=2)
+    translator.translate(lines)
+    assert len(multiprocessing.active_children()) == len(before) + 2
+    del translator
+    assert len(multiprocessing.active_children()) == len(before)
+
+
 def test_processes_stay_for_more_tasks():
     workers = Workers(lambda task: (time.sleep(0.02), os.getpid())[1], 2)
     first = {process for _, process in workers.map_unordered(range(8))}

@@ -5,10 +5,11 @@ B sentences  S source positions  T target positions  V vocabulary
 
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -46,8 +47,10 @@ class TorchEngine(Engine):
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or _num_cores()) if on_cpu else 1
-        self.translators = Workers(self._translate_batch, number)
-        self.scorers = Workers(self._score_batch, number)
+        # What works for the workers is held weakly: else they would not end before the garbage is collected.
+        engine = weakref.proxy(self)
+        self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
+        self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
 
     @cached_property
     def searched(self) -> Seq2Seq:

@@ -62,8 +62,9 @@ class Workers(Generic[Task, Result]):
     def _submit(self, tasks: Sequence[Task]) -> dict[Future[Result], int]:
         if self._pool is None:
             context = multiprocessing.get_context("fork")
-            self._pool = ProcessPoolExecutor(self.number, context, initializer=_begin, initargs=(self.work,))
-            weakref.finalize(self, self._pool.shutdown)  # at the latest when Python ends
+            # The pool does not hold us, so that it ends when nobody does, at the latest when Python ends.
+            self._pool = ProcessPoolExecutor(self.number, context, initializer=_begin, initargs=(weakref.ref(self),))
+            weakref.finalize(self, self._pool.shutdown)
         with warnings.catch_warnings():
             # Python 3.12 warns of threads and forks together: ours hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -73,10 +74,12 @@ class Workers(Generic[Task, Result]):
 _work: Callable[[Any], Any]  # of a worker process
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
+def _begin(workers: "weakref.ref[Workers[Any, Any]]") -> None:
     """In a worker: Ctrl-C is the parent's business, and with the parent it goes."""
     global _work  # noqa: PLW0603
-    _work = work
+    parents = workers()
+    assert parents is not None, "forked while they are"
+    _work = parents.work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
