@@ -62,7 +62,7 @@ class Search:
 
     def limit(self, number: int) -> int:
         """How many tokens a translation of a sentence has at most, EOS included."""
-        return min(len(self.sentences[number].source) + self.max_extra_length, self.max_positions)
+        return self.sentences[number].max_length(self.max_extra_length, self.max_positions)
 
     def run(
         self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None

@@ -18,6 +18,10 @@ class Sentence:
     number: int = 0
     """Tells it from others: seeds what is drawn for it."""
 
+    def max_length(self, max_extra_length: int, max_positions: int) -> int:
+        """How many pieces its translation has at most, EOS included: so many more than itself, or than its prefix."""
+        return min(max(len(self.source), len(self.prefix)) + max_extra_length, max_positions)
+
 
 @dataclass(frozen=True)
 class Hypothesis:

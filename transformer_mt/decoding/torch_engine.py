@@ -112,9 +112,8 @@ class TorchEngine(Engine):
         self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
         source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
-        longest = [max(len(sentence.source), len(sentence.prefix)) for sentence in batch]
         constraints = Constraints(
-            [min(length + decoding.max_extra_length, self.max_positions) for length in longest],
+            [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch],
             [sentence.prefix for sentence in batch],
             decoding.no_repeat_ngram,
             decoding.min_length,

@@ -129,9 +129,7 @@ class Translator:
         found = self.engine.translate(sentences, decoding, alignment=alignment, scores=scores, progress=progress)
         parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each segment and each rank
         for segment, hypotheses in zip(cut, found, strict=True):
-            parts[segment.line].append(
-                [self._translation(hypothesis, segment) for hypothesis in hypotheses[: decoding.n_best]]
-            )
+            parts[segment.line].append([self._translation(hypothesis, segment) for hypothesis in hypotheses])
         # A segment may have fewer translations than another: as many ranks as all have.
         return [[_joined(rank) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
 

@@ -29,7 +29,7 @@ FEW_HEADS = 100  # of a batch
 
 
 def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
-    """The model for search; its weights are copied. One that has no other form remains as it is."""
+    """The model for search, of its weights as they are now. One that has no other form remains as it is."""
     match model:
         case Transformer():
             return FrozenTransformer(model, products).eval()
@@ -242,10 +242,8 @@ class _Decoding:
         self.out_projection = products.of(layer.self_attention.out_projection)
         self.query_projection = products.of_weight(cross.in_projection.weight[:D], cross.in_projection.bias[:D])
         self.cross_out_projection = products.of(cross.out_projection)
-        self.around_itself, self.around_source = (
-            _Residual(layer.around_self_attention),
-            _Residual(layer.around_cross_attention),
-        )
+        self.around_itself = _Residual(layer.around_self_attention)
+        self.around_source = _Residual(layer.around_cross_attention)
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
 
     def attend_to_itself(
