@@ -294,3 +294,10 @@ print(sorted({"torch", "numpy", "safetensors", "datasets", "transformers"} & sys
         env=os.environ | {"PYTHONPATH": str(root)},
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_a_prefix_longer_than_its_source_is_written_whole(engine, sentences):
+    prefix = [50, 60, 70] * 5
+    source = [*sentences[0].source[:3], EOS]
+    [[found]] = engine.translate([Sentence(source, prefix)], DecodingConfig(beam_size=1, max_extra_length=2))
+    assert found.tokens[: len(prefix)] == prefix
