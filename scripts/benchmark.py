@@ -60,19 +60,20 @@ from benchmarks.random_decode import Works, random_decoding
 from benchmarks.train import PEERS, measure_training
 
 from transformer_mt import cli
-from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import choose_device
 from transformer_mt.evaluate import write_json
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.settings import TrainingConfig
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.
 SHAPES = {
-    "tiny": (ModelConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=32, num_heads=2), 500),
-    "small": (ModelConfig(encoder_layers=3, decoder_layers=3, d_model=256, ffn_dim=1024, num_heads=4), 8000),
-    "base": (ModelConfig(), 8000),
-    "base32k": (ModelConfig(), 32000),
-    "big": (ModelConfig(d_model=1024, ffn_dim=4096, num_heads=16), 32000),
+    "tiny": (TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=32, num_heads=2), 500),
+    "small": (TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=256, ffn_dim=1024, num_heads=4), 8000),
+    "base": (TransformerConfig(), 8000),
+    "base32k": (TransformerConfig(), 32000),
+    "big": (TransformerConfig(d_model=1024, ffn_dim=4096, num_heads=16), 32000),
 }
 
 Results = dict[str, dict[str, Any]]

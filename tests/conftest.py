@@ -12,11 +12,12 @@ import torch
 from tiny import demo_pairs, prepared_experiment, train_tiny
 
 from transformer_mt import average, cli
-from transformer_mt.config import ModelConfig, TokenizerConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)
@@ -110,7 +111,7 @@ def tiny_model():
         not compete.
         """
         torch.manual_seed(seed)
-        model = Transformer(ModelConfig(**TINY | settings), source_vocab_size or vocab_size, vocab_size).double()
+        model = Transformer(TransformerConfig(**TINY | settings), source_vocab_size or vocab_size, vocab_size).double()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))

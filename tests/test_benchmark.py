@@ -16,13 +16,14 @@ from benchmarks.process import PeerError, Race
 from benchmarks.random_decode import peer_greedy
 from conftest import TINY
 
-from transformer_mt.config import DecodingConfig, ModelConfig, TrainingConfig
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.loading import Loader, Position
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models import dropout
+from transformer_mt.settings import DecodingConfig, TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
 from transformer_mt.training.update import one_update
@@ -36,7 +37,9 @@ VOCAB_SIZE = 11
 @pytest.fixture
 def race(tmp_path):
     training = TrainingConfig(tokens_per_batch=60, peak_lr=0.01)
-    return Race(tmp_path, ModelConfig(**TINY), training, VOCAB_SIZE, warm_up=2, updates=2, threads=1, device="cpu")
+    return Race(
+        tmp_path, TransformerConfig(**TINY), training, VOCAB_SIZE, warm_up=2, updates=2, threads=1, device="cpu"
+    )
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def both(tiny_model):
     """A function that makes our model and its peer, in fp32."""
 
     def build(**settings):
-        ours, config = tiny_model(**settings).float(), ModelConfig(**TINY | settings)
+        ours, config = tiny_model(**settings).float(), TransformerConfig(**TINY | settings)
         peer = NnTransformer(config.model_dump(), VOCAB_SIZE)
         peer.load_state_dict(nn_transformer_weights(ours, config, VOCAB_SIZE))
         return ours, peer.eval()
@@ -111,7 +114,7 @@ def test_greedy_of_the_peer_is_ours(both, sources):
 def test_every_weight_has_its_place_in_marian(both):
     """That the places are right is seen when Marian's first loss is ours."""
     ours, _ = both()
-    weights = nn_transformer_weights(ours, ModelConfig(**TINY), VOCAB_SIZE)
+    weights = nn_transformer_weights(ours, TransformerConfig(**TINY), VOCAB_SIZE)
     renamed = marian_weights(weights)
     layers = [value for name, value in renamed.items() if ".layers." in name]
     given = [value for name, value in weights.items() if ".layers." in name]

@@ -11,12 +11,13 @@ from benchmarks.process import SCRIPTS, Contender, PeerError, Race, Result, read
 from benchmarks.train import IMPORTED, OWN_LOG, check_first_loss, summary
 from benchmarks.trainers import TRAINERS
 
-from transformer_mt.config import ModelConfig, TrainingConfig
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.settings import TrainingConfig
 
 
 @pytest.fixture
 def race(tmp_path):
-    return Race(tmp_path, ModelConfig(), TrainingConfig(), 6, warm_up=2, updates=2, threads=1, device="cpu")
+    return Race(tmp_path, TransformerConfig(), TrainingConfig(), 6, warm_up=2, updates=2, threads=1, device="cpu")
 
 
 RESULT = Result(100.0, 5.0, None, 3.0, 2.0, 6.5)

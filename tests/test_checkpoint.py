@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from transformer_mt.config import TrainingConfig
 from transformer_mt.data.loading import Position
 from transformer_mt.device import choose_device
 from transformer_mt.errors import CheckpointError
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import (
     Tensors,

@@ -5,17 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.config import (
-    Config,
-    FilePair,
-    ModelConfig,
-    differences,
-    dump_config,
-    fingerprint,
-    json_schema,
-    load_config,
-)
+from transformer_mt.config import differences, dump_config, fingerprint, json_schema, load_config
 from transformer_mt.errors import ConfigError
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.settings import Config, FilePair
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
@@ -76,7 +69,7 @@ def test_schema_holds_keys_and_their_meaning():
 class TestValues:
     def test_defaults_are_the_papers(self, load):
         config = load(change=("64", "512"))
-        assert config.model == ModelConfig()
+        assert config.model == TransformerConfig()
         assert (config.model.ffn_dim, config.model.num_heads, config.training.adam_beta2) == (2048, 8, 0.98)
 
     @pytest.mark.parametrize("number", ["3e-4", "3.0e-4", "0.0003", "3E-4", "+3e-04"])
@@ -242,7 +235,7 @@ class TestMistakes:
                 ["decoding.sampling=true", "decoding.coverage_penalty=0.2"],
                 "coverage_penalty=0.2 has no effect with sampling",
             ),
-            (["decoding.alignment_layer=7"], "decoding.alignment_layer=7 is more than model.decoder_layers=6"),
+            (["decoding.alignment_layer=7"], "decoding.alignment_layer=7 is more than the model's 6 layers"),
         ],
     )
     def test_impossible_combinations_are_refused(self, load, overrides, message):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.config import CorpusConfig, FilePair
 from transformer_mt.data.corpus import open_pairs, read_lines, split_digest
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings import CorpusConfig, FilePair
 
 
 def local(directory: Path) -> CorpusConfig:

@@ -13,13 +13,13 @@ import torch
 from tiny import demo_pairs
 
 from transformer_mt import export
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
 from transformer_mt.decoding.ctranslate2_search import power_of_length
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
 LINES = [source for source, _ in demo_pairs(24)]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from test_search import CAPS, SEEDS, VOCAB_SIZE, WORDS, assert_same, every_translation, plain_greedy, teacher_forced
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import draw, sample, uniform_numbers
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 NUMBERS = [7, 1, 2, 300, 4, 5, 6, 0]

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 VOCAB_SIZE = 8

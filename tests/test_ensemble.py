@@ -15,10 +15,10 @@ from test_search import (
     teacher_forced,
 )
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.settings import DecodingConfig
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ from tiny import demo_pairs, status_and_error
 from untrained import write_untrained
 
 from transformer_mt import export
-from transformer_mt.config import ModelConfig
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
 from transformer_mt.export_trained import beyond, random_sources, read_trained
+from transformer_mt.model_settings import TransformerConfig
 
 LINES = [source for source, _ in demo_pairs(30)]
 
@@ -167,14 +167,14 @@ def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer,
 
 
 def test_a_setting_that_a_format_knows_nothing_of_is_refused():
-    class Newer(ModelConfig):
+    class Newer(TransformerConfig):
         attention_window: int = 0
 
-    held = set(ModelConfig.model_fields)
+    held = set(TransformerConfig.model_fields)
     assert beyond(Newer(), held) is None
     assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
     assert beyond(Newer(attention_window=5), held) == "it has no model.attention_window=5"
-    assert beyond(ModelConfig(norm="pre"), held - {"norm"}) == "it has no model.norm=pre"
+    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it has no model.norm=pre"
 
 
 def test_a_missing_package_is_named(model_dir, tmp_path, monkeypatch, capsys):

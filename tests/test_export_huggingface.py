@@ -10,10 +10,10 @@ from tiny import demo_pairs
 from untrained import write_untrained
 
 from transformer_mt import export
-from transformer_mt.config import ModelConfig
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.export_huggingface import refusal
 from transformer_mt.export_trained import random_sources, read_trained
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.vocabulary import BOS, PAD
 
 transformers = pytest.importorskip("transformers")
@@ -146,7 +146,7 @@ def test_the_directory_is_all_that_is_needed(exported, tmp_path):
 
 
 def test_what_marian_cannot_compute_is_refused_with_the_reason():
-    assert refusal(ModelConfig()) is None
-    assert refusal(ModelConfig(activation="gelu", tied_embeddings="none")) is None
-    assert "model.norm=pre" in refusal(ModelConfig(norm="pre"))
-    assert "model.activation=swiglu" in refusal(ModelConfig(activation="swiglu"))
+    assert refusal(TransformerConfig()) is None
+    assert refusal(TransformerConfig(activation="gelu", tied_embeddings="none")) is None
+    assert "model.norm=pre" in refusal(TransformerConfig(norm="pre"))
+    assert "model.activation=swiglu" in refusal(TransformerConfig(activation="swiglu"))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from transformer_mt.errors import TooLongError
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.frozen import FEW_HEADS, ROW, FrozenTransformer, frozen
 from transformer_mt.models.products import Products
@@ -177,12 +178,12 @@ def test_sentences_and_hypotheses_are_independent(norm, tiny_model, sources):
             assert_close(logits_11V[0, 0], logits_BWV[b, w])
 
 
-def test_longer_than_the_positions_is_refused(tiny_model, sources):
-    model = frozen(tiny_model(max_positions=5), Products())
+def test_longer_than_the_learned_positions_is_refused(tiny_model, sources):
+    model = frozen(tiny_model(max_positions=5, positions="learned"), Products())
     state, token_BW = model.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(5):
         _, state = model.step(token_BW, state)
-    with pytest.raises(AssertionError, match="max_positions"):
+    with pytest.raises(TooLongError, match="max_positions=5"):
         model.step(token_BW, state)
 
 

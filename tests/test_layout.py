@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.attention import Segments, variable_length_attention
 from transformer_mt.models.layout import Packed
 from transformer_mt.models.transformer import Transformer
@@ -223,7 +223,7 @@ def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
 def base_shaped(device):
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "ffn_dim": 256, "num_heads": 4, "dropout": 0.0}
-    return Transformer(ModelConfig(**sizes), 11, 11).to(device)
+    return Transformer(TransformerConfig(**sizes), 11, 11).to(device)
 
 
 def on(packed, device):

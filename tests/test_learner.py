@@ -5,15 +5,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 
 CPU = choose_device("cpu", "fp32", 1)
-TINY = ModelConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=16, num_heads=2)
+TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=16, num_heads=2)
 
 
 @dataclass(frozen=True)

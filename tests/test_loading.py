@@ -10,11 +10,11 @@ import torch
 from corpora import MakeCorpus, lognormal, sentence_of
 from tiny import demo_pairs
 
-from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.batching import Pairs, collate, epoch_batches
 from transformer_mt.data.loading import Layout, Loader, Position, split_evenly
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.settings import TokenizerConfig
 
 TOKENS_PER_BATCH = 300
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transformer_mt.config import TrainingConfig
 from transformer_mt.data.loading import Position
 from transformer_mt.errors import TrainingError
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.progress import Progress

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.errors import TooLongError
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import SLOTS_GROW_BY, FeedForward, Transformer
@@ -33,7 +34,7 @@ def assert_close(ours, theirs):
 def fresh_model(vocab_size=500, **settings):
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "ffn_dim": 128, "num_heads": 4}
-    return Transformer(ModelConfig(**sizes | settings), vocab_size, vocab_size).eval()
+    return Transformer(TransformerConfig(**sizes | settings), vocab_size, vocab_size).eval()
 
 
 # Size and weights
@@ -42,13 +43,13 @@ def fresh_model(vocab_size=500, **settings):
 def test_the_base_model_has_the_number_of_parameters_of_the_paper():
     """The paper rounds to 65 million. Biases in attention and feed-forward, none at the output."""
     with torch.device("meta"):
-        model = Transformer(ModelConfig(), 37_000, 37_000)
+        model = Transformer(TransformerConfig(), 37_000, 37_000)
     assert sum(parameter.numel() for parameter in model.parameters()) == 63_082_496
 
 
 def test_pre_norm_costs_two_more_layer_norms():
     with torch.device("meta"):
-        post, pre = (Transformer(ModelConfig(norm=norm), 50, 50) for norm in ("post", "pre"))
+        post, pre = (Transformer(TransformerConfig(norm=norm), 50, 50) for norm in ("post", "pre"))
     sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in (post, pre)]
     assert sizes[1] - sizes[0] == 2 * 2 * 512
 
@@ -57,7 +58,7 @@ def test_gelu_costs_nothing_and_swiglu_a_third_matrix():
     sizes = {}
     for activation in ("relu", "gelu", "swiglu"):
         with torch.device("meta"):
-            feed_forward = FeedForward(ModelConfig(activation=activation, d_model=512, ffn_dim=2048))
+            feed_forward = FeedForward(TransformerConfig(activation=activation, d_model=512, ffn_dim=2048))
         sizes[activation] = sum(parameter.numel() for parameter in feed_forward.parameters())
     assert sizes["gelu"] == sizes["relu"]
     assert sizes["swiglu"] - sizes["relu"] == 512 * 2048 + 2048
@@ -190,7 +191,7 @@ def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(
 def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
     """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
     torch.manual_seed(1)
-    feed_forward = FeedForward(ModelConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
+    feed_forward = FeedForward(TransformerConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
     for parameter in feed_forward.parameters():
         parameter.normal_()
     W1, b1, W2, b2, W3, b3 = feed_forward.parameters()
@@ -316,17 +317,17 @@ def test_stepping_in_half_precision_is_near_teacher_forcing(norm, tiny_model, so
     assert errors_BTV.std() < 0.1 * expected_BTV.std()
 
 
-def test_sentences_longer_than_the_positions_are_refused(tiny_model):
-    model = tiny_model(max_positions=6)
+def test_sentences_longer_than_the_learned_positions_are_refused(tiny_model):
+    model = tiny_model(max_positions=6, positions="learned")
     fits, too_long = torch.full((1, 6), 4), torch.full((1, 7), 4)
     assert model(fits, fits).isfinite().all()
     for source_BS, decoder_input_BT in ((too_long, fits), (fits, too_long)):
-        with pytest.raises(AssertionError, match="max_positions"):
+        with pytest.raises(TooLongError, match="max_positions=6"):
             model(source_BS, decoder_input_BT)
     state = model.start(fits, width=1)
     for token_B1 in fits.split(1, dim=1):
         _, state = model.step(token_B1, state)
-    with pytest.raises(AssertionError, match="max_positions"):
+    with pytest.raises(TooLongError, match="max_positions=6"):
         model.step(fits[:, :1], state)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.config import TrainingConfig
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.optimization import build_optimizer, cooldown, cosine, inverse_sqrt, learning_rate, linear
 
 

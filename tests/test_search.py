@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding import search
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import max_lengths
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import TokenizerError
+from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 

@@ -13,12 +13,13 @@ import torch
 from tiny import ROOT, demo_pairs, write_experiment
 
 from transformer_mt import prepare, translate
-from transformer_mt.config import DecodingConfig, load_config
+from transformer_mt.config import load_config
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import PAD
 
 

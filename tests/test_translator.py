@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 from tiny import demo_pairs
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.translator import Translation, Translator
 from transformer_mt.errors import TranslationError
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import EOS
 
 SENTENCES = [source for source, _ in demo_pairs(6)]

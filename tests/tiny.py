@@ -12,9 +12,9 @@ import yaml
 from safetensors.torch import load_file
 
 from transformer_mt import cli, prepare, train
-from transformer_mt.config import Config
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import Config
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import checkpoint_path
 from transformer_mt.training.optimization import build_optimizer

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.config import Config, dump_config
+from transformer_mt.config import dump_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import Config
 from transformer_mt.weights import model_weights, save_weights
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "-", "valid": "-", "test": {}}

@@ -8,10 +8,11 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from transformer_mt import cli
-from transformer_mt.config import AveragingConfig, Config, TrainingConfig, dump_config, fingerprint, load_config
+from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
+from transformer_mt.settings import AveragingConfig, Config, TrainingConfig
 from transformer_mt.training.checkpoint import (
     SUMS,
     average_weights,

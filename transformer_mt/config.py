@@ -1,339 +1,21 @@
-"""Every setting: its default, meaning, unit and check; overrides by `key=value`; errors that name file and line."""
+"""Reads configurations: YAML, overrides by `key=value`, errors that name file and line."""
 
 import difflib
 import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.model_settings import RnnConfig, Section, TransformerConfig
+from transformer_mt.settings import Config, CorpusConfig, FilePair
 from transformer_mt.yaml_text import dump_yaml, parse_yaml
 
-
-class Section(BaseModel):
-    """Frozen; unknown keys and values of another type are errors."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class FilePair(Section):
-    """Two files of parallel text, aligned by line."""
-
-    source: str
-    target: str
-
-
-Split = str | FilePair
-
-
-class CorpusConfig(Section):
-    """Which sentence pairs there are, and which of them are left out of training."""
-
-    source_language: str
-    """Language code: the suffix of the files, the column of a hub data set."""
-    target_language: str
-    """Language code, likewise; also chooses the tokenisation of BLEU."""
-    dataset: str | None = None
-    """Hub data set, as in datasets.load_dataset; null for local files."""
-    subset: str | None = None
-    """Configuration of the hub data set, where it has several."""
-    revision: str | None = None
-    """Commit or tag of the hub data set; null takes the newest."""
-    train: Split
-    """A split of the hub data set; or, of local files, either the common prefix of
-    PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
-    valid: Split
-    """Likewise."""
-    test: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
-    """Name to split, likewise. A name becomes that of a file: letters, digits, '.', '_' and '-'."""
-    max_length: PositiveInt = 256
-    """Subword pieces; a training pair with a longer side is left out and counted."""
-    max_ratio: PositiveFloat = 4.0
-    """Subword pieces of the longer side by those of the shorter; above, the pair is left out and counted."""
-
-
-class TokenizerConfig(Section):
-    """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
-
-    algorithm: Literal["bpe", "unigram"] = "bpe"
-    vocab_size: int = Field(default=32000, gt=260)
-    """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
-    joint: bool = True
-    """One vocabulary for both languages, or one each."""
-    character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
-    """Share of the text's characters that become pieces; the rest is spelled in bytes."""
-    sample_sentences: PositiveInt = 2_000_000
-    """At most so many lines of each side are read to train it, evenly spaced over the corpus."""
-
-
-class ModelConfig(Section):
-    """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
-
-    encoder_layers: PositiveInt = 6
-    decoder_layers: PositiveInt = 6
-    d_model: PositiveInt = 512
-    ffn_dim: PositiveInt = 2048
-    """Width between the linear maps of a feed-forward layer."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
-    there at the same ffn_dim (Shazeer 2020)."""
-    num_heads: PositiveInt = 8
-    norm: Literal["post", "pre"] = "post"
-    """Layer norm after each residual sum, as in the paper; or before each sub-layer and once at the end."""
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    """On the output of each sub-layer and on the sums of embeddings and positions."""
-    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """On attention weights; the paper has none."""
-    tied_embeddings: Literal["all", "target", "none"] = "all"
-    """One matrix for source, target and output; for target and output; or three."""
-    max_positions: PositiveInt = 1024
-    """Subword pieces. Training has none with longer sentences; translating cuts a longer line into parts."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.d_model % self.num_heads:
-            raise ValueError(f"num_heads={self.num_heads} does not divide d_model={self.d_model}")
-        if self.d_model % 2:
-            raise ValueError(f"d_model={self.d_model} is odd, but sinusoids come in pairs")
-        return self
-
-
-class TrainingConfig(Section):
-    """One run of updates."""
-
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    device: str = "auto"
-    """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
-    hardware, as GPUs and the newer server CPUs do."""
-    sharding: Literal["none", "full"] = "none"
-    """With several devices: whole parameters on each, or a part of every parameter, gradient and optimizer
-    state (FSDP), for a model that does not fit on one."""
-    num_threads: int = Field(default=0, ge=0, le=1024)
-    """CPU threads; 0 takes one a core."""
-    max_steps: PositiveInt = 100_000
-    """Updates."""
-    tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
-    """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
-    fit into memory, at most tokens_per_update."""
-    tokens_per_update: NonNegativeInt = 0
-    """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
-    summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
-    label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
-    layout: Literal["auto", "padded", "packed"] = "auto"
-    """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16
-    and without model.attention_dropout; else padded."""
-    compile: bool | Literal["auto"] = "auto"
-    """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
-    subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
-    0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
-    """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
-    peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
-    peak_lr: PositiveFloat = 7e-4
-    """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
-    warmup_steps: PositiveInt = 4000
-    """Updates; 1 means no warm-up."""
-    cooldown_steps: NonNegativeInt = 0
-    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
-    adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
-    adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
-    adam_epsilon: PositiveFloat = 1e-9
-    clip_norm: NonNegativeFloat = 0.0
-    """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
-    max_bad_updates: PositiveInt = 10
-    """An update whose loss or gradient is not finite moves nothing; after so many in a row training stops."""
-    average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Of the exponential moving average of the weights, which is then validated in their place; 0 keeps none."""
-    r_drop: NonNegativeFloat = 0.0
-    """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
-    initialise_from: str | None = None
-    """Model directory or checkpoint of another run with the same vocabulary and shape, whose weights are the first."""
-    log_every: PositiveInt = 50
-    """Updates between lines of log.jsonl."""
-    validate_every: PositiveInt = 1000
-    """Updates."""
-    save_every: PositiveInt = 1000
-    """Updates."""
-    keep_last: PositiveInt = 5
-    """Newest checkpoints that stay."""
-    keep_best: PositiveInt = 1
-    """Best checkpoints that stay besides."""
-    on_failed_save: Literal["stop", "go_on"] = "stop"
-    """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
-    metric: Literal["bleu", "chrf", "nll"] = "bleu"
-    """Of the validation set: chooses the best checkpoints."""
-    patience: NonNegativeInt = 0
-    """Stop after so many validations without a better metric; 0 never stops early."""
-    valid_sentences: NonNegativeInt = 0
-    """Of the validation set, decoded greedily for BLEU and chrF; 0 takes all."""
-    tensorboard: bool = False
-    """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.schedule == "cooldown" and not self.cooldown_steps:
-            raise ValueError("schedule=cooldown needs cooldown_steps; a fifth of max_steps is a good first choice")
-        if self.schedule != "cooldown" and self.cooldown_steps:
-            raise ValueError(
-                f"cooldown_steps={self.cooldown_steps} has no effect with schedule={self.schedule}: "
-                "set schedule=cooldown, or leave it out"
-            )
-        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
-            raise ValueError(
-                f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
-                f"max_steps={self.max_steps}"
-            )
-        return self
-
-
-class AveragingConfig(Section):
-    """Which checkpoints' weights are averaged into the model."""
-
-    checkpoints: PositiveInt = 5
-    """At most so many, the newest or the best (training.keep_best)."""
-    choose: Literal["last", "best", "moving_average"] = "last"
-    """Or the newest checkpoint's moving average of the weights, alone (training.average_decay)."""
-
-
-class DecodingConfig(Section):
-    """Search; beam_size 1 is greedy. Or sampling."""
-
-    beam_size: PositiveInt = 4
-    """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
-    n_best: PositiveInt = 1
-    """Translations of a sentence, best first: at most so many of the beam's; of sampling so many, each drawn
-    independently of the others."""
-    length_penalty: NonNegativeFloat = 0.6
-    """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
-    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
-    """Of a translation of so many pieces, its end counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
-    average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
-    coverage_penalty: NonNegativeFloat = 0.0
-    """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
-    left source pieces out; 0.2 there. 0 has none."""
-    max_extra_length: NonNegativeInt = 50
-    """A translation has at most so many pieces more than its source."""
-    min_length: NonNegativeInt = 0
-    """A translation has at least so many pieces, its end not counted; max_extra_length goes first."""
-    no_repeat_ngram: NonNegativeInt = 0
-    """No sequence of so many pieces comes twice in a translation; 0 lets them."""
-    sampling: bool = False
-    """Draw each piece from the model's distribution instead of looking for the most probable translation."""
-    temperature: float = Field(default=1.0, ge=1e-6)
-    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 takes the most
-    probable alone."""
-    top_k: NonNegativeInt = 0
-    """Of sampling: only so many of the most probable pieces may be drawn; 0 takes all."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
-    may be drawn (nucleus sampling; Holtzman et al. 2020)."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    """Of sampling: with the same seed a sentence has the same samples."""
-    alignment_layer: NonNegativeInt = 0
-    """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
-    last but one (Garg et al. 2019), or the only one."""
-    tokens_per_batch: PositiveInt = 4096
-    """Source positions of a batch, padding included, times the width of the beam."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.sampling:
-            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
-            useless = [key for key, is_given in given.items() if is_given]
-            if useless:
-                raise ValueError(
-                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
-                )
-            if self.n_best > self.beam_size:
-                raise ValueError(
-                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
-                    f"set beam_size={self.n_best}, or sampling=true"
-                )
-        if self.sampling and self.coverage_penalty:
-            raise ValueError(
-                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
-                "set sampling=false, or leave it out"
-            )
-        return self
-
-
-class Config(Section):
-    """One experiment."""
-
-    data_dir: str = Field(min_length=1)
-    """Where `prepare` writes and `train` reads."""
-    run_dir: str = Field(min_length=1)
-    """Where `train` writes, and all stages after it."""
-    corpus: CorpusConfig
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
-    averaging: AveragingConfig = AveragingConfig()
-    decoding: DecodingConfig = DecodingConfig()
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
-            raise ValueError(
-                "model.tied_embeddings=all needs one vocabulary for both languages: "
-                "set tokenizer.joint=true, or tie only 'target'"
-            )
-        if self.corpus.max_length > self.model.max_positions:
-            raise ValueError(
-                f"corpus.max_length={self.corpus.max_length} is more than "
-                f"model.max_positions={self.model.max_positions}"
-            )
-        budget, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
-        if budget == "auto" and not of_update:
-            raise ValueError(
-                "training.tokens_per_batch=auto depends on the machine, and an update should not: set "
-                "training.tokens_per_update, as 25000"
-            )
-        if budget != "auto" and budget < self.corpus.max_length:
-            raise ValueError(
-                f"training.tokens_per_batch={budget} has no room for a sentence of "
-                f"corpus.max_length={self.corpus.max_length}"
-            )
-        if budget != "auto" and 0 < of_update < budget:
-            raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
-        if self.training.layout == "packed" and self.model.attention_dropout:
-            raise ValueError("training.layout=packed has no model.attention_dropout; set one of them otherwise")
-        if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
-            raise ValueError(
-                f"averaging.checkpoints={self.averaging.checkpoints} is more than "
-                f"training.keep_last={self.training.keep_last} keeps"
-            )
-        if self.averaging.choose == "moving_average" and not self.training.average_decay:
-            raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
-        return self
-
-    @model_validator(mode="after")
-    def _check_decoding(self) -> Self:
-        if self.decoding.alignment_layer > self.model.decoder_layers:
-            raise ValueError(
-                f"decoding.alignment_layer={self.decoding.alignment_layer} is more than "
-                f"model.decoder_layers={self.model.decoder_layers}"
-            )
-        return self
+MODELS: dict[str, type[Section]] = {"transformer": TransformerConfig, "rnn": RnnConfig}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
@@ -423,7 +105,11 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
-        return f"{known}: {key}: no such key.{_suggestion(path)}"
+        return f"{known}: {key}: no such key.{_suggestion(path, error['loc'])}"
+    if error["type"] == "kind":
+        if not isinstance(error["input"], dict):
+            return f"{known}: {key} is {error['input']!r}; it must be a section: keys with values below it"
+        return f"{where[*path, 'kind']}: {key}.kind is {error['input']['kind']!r}; {error['msg']}"
     if path[-1:] == ("[key]",):
         return f"{known}: {'.'.join(path[:-2])}: '{path[-2]}' cannot be a name; {_in_a_sentence(error['msg'])}"
     if error["type"] == "missing":
@@ -453,15 +139,23 @@ def _of_the_other_branch(error: ErrorDetails) -> bool:
 
 def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
     """The path of the key in the file: without the branches of a union."""
-    return tuple(str(part) for part in error["loc"] if part not in ("str", FilePair.__name__))
+    loc = error["loc"]
+    if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
+        loc = loc[:1] + loc[2:]
+    return tuple(str(part) for part in loc if part not in ("str", FilePair.__name__))
 
 
-def _suggestion(path: tuple[str, ...]) -> str:
+def _suggestion(path: tuple[str, ...], loc: tuple[int | str, ...]) -> str:
     """The nearest key at the same place, or else the same key in another section."""
     sections = {name: f.default for name, f in Config.model_fields.items() if isinstance(f.default, Section)}
     places: dict[str, type[BaseModel]] = {"": Config, "corpus": CorpusConfig}
     places |= {name: type(default) for name, default in sections.items()}
     places |= {"corpus.train": FilePair, "corpus.valid": FilePair}
+    if path[0] == "model":
+        places["model"] = MODELS[str(loc[1])]
+        for kind, section in MODELS.items():
+            if path[-1] in section.model_fields:
+                return f" It is of model.kind={kind}."
     here = places.get(".".join(path[:-1]))
     if here is not None:
         nearest = difflib.get_close_matches(path[-1], here.model_fields, n=1)

@@ -39,3 +39,7 @@ class EvaluationError(UserError):
 
 class ExportError(UserError):
     """A model that a format cannot hold, or a place where it cannot be written."""
+
+
+class TooLongError(UserError):
+    """A sentence of more positions than a model has."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import cli
-from transformer_mt.config import Config, load_config
+from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import check_aligned, score_corpus, tokenised_warning
 from transformer_mt.files import write_whole
+from transformer_mt.settings import Config
 
 # A test set's, or a file's, name: what scores.json says of it.
 Results = dict[str, dict[str, Any]]

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from transformer_mt import cli
-from transformer_mt.config import ModelConfig, dump_config
+from transformer_mt.config import dump_config
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
 from transformer_mt.export_trained import Trained, random_sources, read_trained
 from transformer_mt.files import replacing_directory, write_whole
+from transformer_mt.model_settings import ModelConfig
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]

@@ -10,10 +10,11 @@ from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
-from transformer_mt.config import Config, DecodingConfig, ModelConfig
 from transformer_mt.decoding.ctranslate2_search import search_options
 from transformer_mt.export_trained import LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.models.positions import sinusoidal
+from transformer_mt.settings import Config, DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, UNK
 
 HELD = {
@@ -32,7 +33,7 @@ def write(trained: Trained, directory: Path, quantization: str | None) -> None:
 
     `quantization` is one of CTranslate2's types, of weights on disk; None leaves them fp32.
     """
-    model = trained.config.model
+    model = trained.model
     spec = _empty_spec(model, trained.config.decoding)
     _fill_embeddings(spec, trained)
     for i, layer in enumerate(spec.encoder.layer):
@@ -69,7 +70,7 @@ def _options(config: Config) -> dict[str, Any]:
     }
 
 
-def _empty_spec(model: ModelConfig, decoding: DecodingConfig) -> TransformerSpec:
+def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> TransformerSpec:
     match model.activation:
         case "relu":
             activation = Activation.RELU
@@ -93,7 +94,7 @@ def _empty_spec(model: ModelConfig, decoding: DecodingConfig) -> TransformerSpec
 def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
     # Weights of equal numbers become one in the file: CTranslate2 sees by itself which are tied.
     # The positions are ours to the last digit: left out, they would be made as all sines before all cosines.
-    model = trained.config.model
+    model = trained.model
     positions_TD = sinusoidal(model.max_positions, model.d_model).numpy()
     spec.encoder.embeddings[0].weight = trained.source_embedding_VD
     spec.decoder.embeddings.weight = trained.target_embedding_VD
@@ -118,7 +119,7 @@ def _fill_attention(spec: MultiHeadAttentionSpec, trained: Trained, attention: s
 def _fill_feed_forward(spec: FeedForwardSpec, trained: Trained, layer: str) -> None:
     _fill_linear(spec.linear_0, trained, f"{layer}.feed_forward.inner")
     _fill_linear(spec.linear_1, trained, f"{layer}.feed_forward.outer")
-    if trained.config.model.activation == "swiglu":
+    if trained.model.activation == "swiglu":
         _fill_linear(spec.linear_0_noact, trained, f"{layer}.feed_forward.factor")
     _fill_norm(spec.layer_norm, trained, f"{layer}.around_feed_forward.norm")
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.config import Config, DecodingConfig, ModelConfig
 from transformer_mt.decoding.ctranslate2_search import power_of_length
 from transformer_mt.export_trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.files import write_whole
+from transformer_mt.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings import Config, DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 HELD = {
@@ -30,6 +31,8 @@ HELD = {
 
 def refusal(model: ModelConfig) -> str | None:
     """Why MarianMTModel cannot compute this model; None if it can."""
+    if not isinstance(model, TransformerConfig):
+        return beyond(model, HELD)
     if model.norm == "pre":
         return "MarianMTModel has its layer norms after the residual sums alone, and this model before (model.norm=pre)"
     if model.activation == "swiglu":
@@ -42,7 +45,7 @@ def write(trained: Trained, directory: Path) -> None:
     save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
     config, tokenizer = trained.config, trained.tokenizer
     sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
-    _write_json(directory / "config.json", _architecture(config.model) | sizes)
+    _write_json(directory / "config.json", _architecture(trained.model) | sizes)
     _write_json(directory / "generation_config.json", _generation(config.decoding, config.model.max_positions))
     _write_json(directory / "tokenizer_config.json", _tokenizer(config, tokenizer.joint, tokenizer.target))
     _write_json(directory / "vocab.json", _ids(tokenizer.source))
@@ -54,7 +57,7 @@ def write(trained: Trained, directory: Path) -> None:
 
 def marian_weights(trained: Trained) -> dict[str, Array]:
     """The weights by Marian's names, in its order of columns."""
-    model = trained.config.model
+    model = trained.model
     columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
     weights = _embeddings(trained)
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
@@ -64,7 +67,7 @@ def marian_weights(trained: Trained) -> dict[str, Array]:
 
 
 def _embeddings(trained: Trained) -> dict[str, Array]:
-    match trained.config.model.tied_embeddings:
+    match trained.model.tied_embeddings:
         case "all":
             return {"model.shared.weight": trained.target_embedding_VD}
         case "target":
@@ -112,7 +115,7 @@ def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
     return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of what reads stays
 
 
-def _architecture(model: ModelConfig) -> dict[str, Any]:
+def _architecture(model: TransformerConfig) -> dict[str, Any]:
     sides = {
         f"{side}_{key}": value
         for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers))

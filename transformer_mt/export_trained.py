@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from transformer_mt.config import Config, ModelConfig, load_config
+from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings import Config
 from transformer_mt.vocabulary import EOS
 
 Array = NDArray[np.float32]
@@ -30,6 +32,11 @@ class Trained:
     tokenizer: Tokenizer
     weights: dict[str, Array]
     """By their names in our Transformer; a tied one once."""
+
+    @property
+    def model(self) -> TransformerConfig:
+        assert isinstance(self.config.model, TransformerConfig), "others have been refused"
+        return self.config.model
 
     @property
     def source_embedding_VD(self) -> Array:
@@ -63,6 +70,8 @@ def beyond(model: ModelConfig, held: set[str]) -> str | None:
 
     So what a newer model has besides is refused, and not left out, as long as nobody has taught the format.
     """
+    if not isinstance(model, TransformerConfig):
+        return f"it holds Transformers alone, and this is model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
         if key not in held | _OF_TRAINING_ALONE and value != field.default:

@@ -15,20 +15,13 @@ from pydantic import ValidationError
 from tqdm import tqdm
 
 from transformer_mt import __version__, cli
-from transformer_mt.config import (
-    Config,
-    CorpusConfig,
-    Split,
-    TokenizerConfig,
-    differences,
-    fingerprint,
-    load_config,
-)
+from transformer_mt.config import differences, fingerprint, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError
 from transformer_mt.files import write_whole
+from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
 
 _SUMMARY = "prepare.json"  # written last: where it is, the stage is finished
 _BLOCK = 10_000  # pairs that are encoded together

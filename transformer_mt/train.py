@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt import cli
-from transformer_mt.config import Config, TrainingConfig, differences, dump_config, load_config
+from transformer_mt.config import differences, dump_config, load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Layout, Loader
@@ -25,8 +25,9 @@ from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
+from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
     checkpoint_path,
@@ -185,7 +186,7 @@ def _build(
     """Model and optimizer as the checkpoint has them; without one, as the seed or another run's weights do."""
     settings = config.training
     torch.manual_seed(settings.seed)
-    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     if path is None and settings.initialise_from is not None:
         initialise_from(Path(settings.initialise_from), model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)

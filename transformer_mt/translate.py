@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer_mt import cli, line_input, model_arguments
-from transformer_mt.config import DecodingConfig, load_config
+from transformer_mt.config import load_config
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.files import replacing
 from transformer_mt.line_input import LineInput
 from transformer_mt.line_progress import LineProgress
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.translation_output import OutputForm, output_lines
 
 _DESCRIPTION = """\

@@ -15,12 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.plain import NnTransformer
 from benchmarks.process import Race
-from transformer_mt.config import CorpusConfig, FilePair, ModelConfig, TokenizerConfig
 from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.corpus import open_pairs
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import CorpusConfig, FilePair, TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 from transformer_mt.weights import model_weights, save_weights
 
@@ -78,14 +79,14 @@ def write_race(race: Race, text: Sequence[Path]) -> None:
     (race.directory / "race.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
-def nn_transformer_weights(ours: Transformer, config: ModelConfig, vocab_size: int) -> dict[str, Tensor]:
+def nn_transformer_weights(ours: Transformer, config: TransformerConfig, vocab_size: int) -> dict[str, Tensor]:
     """The weights and positions of ours by their names in NnTransformer.
 
     The parameters of both stand in the same order, and keys, queries and values in the same rows.
     """
     names = [name for name, _ in NnTransformer(config.model_dump(), vocab_size).named_parameters()]
     weights = dict(zip(names, (parameter.detach() for parameter in ours.parameters()), strict=True))
-    return weights | {"positions_TD": ours.positions_TD}
+    return weights | {"positions_TD": ours.positions.table_TD}
 
 
 def padded_batches(corpus: EncodedCorpus, race: Race) -> list[list[Tensor]]:

@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.pace import Pace
-from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Loader, Position
 from transformer_mt.device import choose_device
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import choose_layout, new_learner
 from transformer_mt.training.optimization import learning_rate
@@ -28,7 +29,7 @@ def train(directory: Path, precision: str) -> None:
     race = json.loads((directory / "race.json").read_text(encoding="utf-8"))
     settings = TrainingConfig.model_validate(race["training"])
     device = choose_device(race["device"], precision, race["threads"])
-    config = ModelConfig.model_validate(race["model"])
+    config = TransformerConfig.model_validate(race["model"])
     model = Transformer(config, race["vocab_size"], race["vocab_size"])
     load_weights(model, directory / "ours.safetensors")
     layout = choose_layout(settings, config, device)

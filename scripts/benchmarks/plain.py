@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from benchmarks.pace import Pace
 
 PAD, BOS, EOS = 0, 2, 3
-Shape = Mapping[str, Any]  # the fields of ModelConfig
+Shape = Mapping[str, Any]  # the fields of TransformerConfig
 Weights = Mapping[str, Tensor]  # by their names in NnTransformer
 
 

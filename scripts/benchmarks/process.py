@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.errors import UserError
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.settings import TrainingConfig
 
 SCRIPTS = str(Path(__file__).resolve().parent.parent)
 # Else glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.
@@ -30,7 +31,7 @@ class Race:
 
     directory: Path
     """train.source, train.target, valid.source, valid.target: pieces separated by spaces; pieces.txt: one a line."""
-    model: ModelConfig
+    model: TransformerConfig
     training: TrainingConfig
     vocab_size: int
     """The four special pieces included, which pieces.txt lacks."""

@@ -12,13 +12,14 @@ from torch.nn import functional as F
 
 from benchmarks.data import nn_transformer_weights
 from benchmarks.plain import NnTransformer
-from transformer_mt.config import DecodingConfig, ModelConfig
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.device import Device
+from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.products import Products
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done
@@ -44,7 +45,7 @@ def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -
     return [tokens[1 : tokens.index(EOS) + 1] for tokens in tokens_BT.tolist()]
 
 
-def random_decoding(config: ModelConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
+def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
     """One batch of random sentences, in fp32 as Translator has it."""
     torch.manual_seed(1)
     ours = Transformer(config, vocab_size, vocab_size).to(device.torch_device).eval()

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer_mt.config import CorpusConfig, Split, fingerprint
+from transformer_mt.config import fingerprint
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings import CorpusConfig, Split
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20  # bytes

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from transformer_mt.config import TokenizerConfig
 from transformer_mt.errors import TokenizerError
 from transformer_mt.files import write_whole
+from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 _JOINT, _SEPARATE = ("tokenizer.model",), ("tokenizer.source.model", "tokenizer.target.model")

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.ctranslate2_search import (
     Found,
     Search,
@@ -22,6 +21,7 @@ from transformer_mt.decoding.ctranslate2_search import (
 )
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.settings import DecodingConfig
 
 SCORED_TOGETHER = 4096  # target positions of a batch of pairs, padding included
 

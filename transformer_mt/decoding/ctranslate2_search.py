@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.engine import Hypothesis, Sentence
 from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 # Beam search ends when so many times beam_size hypotheses have ended. With 1 it ends too early for a length penalty:

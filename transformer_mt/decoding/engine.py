@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformer_mt.config import DecodingConfig
+from transformer_mt.settings import DecodingConfig
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, assert_never
 
-from transformer_mt.config import Config, load_config
+from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.settings import Config
 
 EngineName = Literal["torch", "ctranslate2"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -96,14 +97,14 @@ def _torch_engine(
     # Here, because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
     from transformer_mt.device import choose_device
+    from transformer_mt.models.build import build_model
     from transformer_mt.models.ensemble import Ensemble
     from transformer_mt.models.interface import Seq2Seq
-    from transformer_mt.models.transformer import Transformer
     from transformer_mt.weights import load_weights, read_metadata
 
     models: list[Seq2Seq] = []
     for directory, config in zip(directories, configs, strict=True):
-        model: Seq2Seq = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
         load_weights(model, directory / "model.safetensors")
         if read_metadata(directory / "model.safetensors").get("tokenizer") != tokenizer.digest:
             raise CheckpointError(

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
 from transformer_mt.decoding.lengths import coverage_penalty
@@ -25,6 +24,7 @@ from transformer_mt.device import Device
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, Quantization
+from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 SCORED_TOGETHER = 4096  # positions of a batch of pairs, padding included

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from transformer_mt.config import DecodingConfig
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.decoding.segments import segments
 from transformer_mt.decoding.words import words_of
 from transformer_mt.errors import TranslationError
+from transformer_mt.settings import DecodingConfig
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class Translation:
 
     text: str
     score: float
-    """What translations of a line are ranked by: log_prob by the length penalty (config.DecodingConfig)."""
+    """What translations of a line are ranked by: log_prob by the length penalty (settings.DecodingConfig)."""
     log_prob: float
     """In nats: the sum over its pieces and its end."""
     pieces: list[str] = field(default_factory=list)

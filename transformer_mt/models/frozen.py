@@ -31,7 +31,7 @@ FEW_HEADS = 100  # of a batch
 def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
     """The model for search, of its weights as they are now. One that has no other form remains as it is."""
     match model:
-        case Transformer():
+        case Transformer() if model.attention_score == "scaled_dot":
             return FrozenTransformer(model, products).eval()
         case Ensemble():
             return Ensemble([frozen(member, products) for member in model.members()]).eval()
@@ -117,7 +117,7 @@ class FrozenTransformer(Seq2Seq):
     def start(self, source_BS: Tensor, width: int) -> FrozenState:
         B, S = source_BS.shape
         padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
-        x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions_TD[:S].repeat(B, 1))
+        x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions.first(S).repeat(B, 1))
         bias_B1M = torch.zeros_like(padding_BM, dtype=x_RD.dtype).masked_fill_(padding_BM, -math.inf)[:, None]
         for layer in self.encoder:
             x_RD = layer(x_RD, bias_B1M, S)
@@ -140,9 +140,9 @@ class FrozenTransformer(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
         assert isinstance(state, FrozenState)
-        assert state.position < len(self.model.positions_TD), "longer than model.max_positions"
         state, (B, W) = state.with_slots(), token_BW.shape
-        x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), self.model.positions_TD[state.position])
+        position_D = self.model.positions.first(state.position + 1)[-1]
+        x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         keys_and_values = zip(
             state.key_LBHKN.unbind(),
             state.value_LBHNK.unbind(),

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from transformer_mt.models import rows
-from transformer_mt.models.attention import Segments, causal_mask, padding_mask
+from transformer_mt.models.attention import causal_mask, padding_mask
+from transformer_mt.models.packed_attention import Segments
+from transformer_mt.models.positions import Positions
 from transformer_mt.models.rows import RowMask, Rows
 from transformer_mt.vocabulary import PAD
 
@@ -22,11 +24,9 @@ class Padded:
     tokens: Tensor
     """int64 BT."""
 
-    def encodings(self, positions_TD: Tensor) -> Tensor:
+    def encodings(self, positions: Positions) -> Tensor:
         """What is added to the embeddings; TD."""
-        length = self.tokens.shape[1]
-        assert length <= len(positions_TD), "longer than model.max_positions"
-        return positions_TD[:length]
+        return positions.first(self.tokens.shape[1])
 
     def everywhere(self) -> Tensor:
         """Each word may see all of its sentence; B11T."""
@@ -60,9 +60,9 @@ class Packed:
     max_length: int
     """No sentence is longer; a constant bound, so that one compiled graph serves all batches."""
 
-    def encodings(self, positions_TD: Tensor) -> Tensor:
+    def encodings(self, positions: Positions) -> Tensor:
         """What is added to the embeddings; ND."""
-        return positions_TD[self.positions_N]
+        return positions.first(self.max_length)[self.positions_N]
 
     def everywhere(self) -> Segments:
         """Each word may see all of its sentence."""
@@ -86,11 +86,10 @@ class Unpadded:
     """int64 N."""
     rows: Rows
 
-    def encodings(self, positions_TD: Tensor) -> Tensor:
+    def encodings(self, positions: Positions) -> Tensor:
         """What is added to the embeddings; ND."""
         length = self.rows.padding_BT.shape[1]
-        assert length <= len(positions_TD), "longer than model.max_positions"
-        return positions_TD[self.rows.place_N % length]
+        return positions.first(length)[self.rows.place_N % length]
 
     def everywhere(self) -> RowMask:
         """Each word may see all of its sentence."""

@@ -4,7 +4,9 @@ T positions  D model width
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from transformer_mt.errors import TooLongError
 
 
 def sinusoidal(num_positions: int, d_model: int) -> Tensor:
@@ -18,3 +20,41 @@ def sinusoidal(num_positions: int, d_model: int) -> Tensor:
     exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
     angle_TI = position_T1 / 10000.0**exponent_I
     return torch.stack([angle_TI.sin(), angle_TI.cos()], dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's encodings, for sentences of any length."""
+
+    def __init__(self, num_positions: int, d_model: int) -> None:
+        """So many are made now; more when a sentence has more."""
+        super().__init__()
+        self.table_TD: Tensor
+        self.register_buffer("table_TD", sinusoidal(num_positions, d_model), persistent=False)
+
+    def first(self, num_positions: int) -> Tensor:
+        """Encodings of the first positions; TD."""
+        if num_positions > len(self.table_TD):
+            self.table_TD = sinusoidal(num_positions, self.table_TD.shape[1]).to(self.table_TD)
+        return self.table_TD[:num_positions]
+
+
+class LearnedPositions(nn.Module):
+    """A vector for each position, as in Gehring et al. 2017 (sec. 3.1); compared in sec. 3.5 of the paper."""
+
+    def __init__(self, num_positions: int, d_model: int) -> None:
+        super().__init__()
+        self.table_TD = nn.Parameter(torch.empty(num_positions, d_model))
+        nn.init.normal_(self.table_TD, std=d_model**-0.5)
+
+    def first(self, num_positions: int) -> Tensor:
+        """Encodings of the first positions; TD. Raises TooLongError if fewer have been learned."""
+        if num_positions > len(self.table_TD):
+            raise TooLongError(
+                f"a sentence of {num_positions} positions, and model.positions=learned knows "
+                f"model.max_positions={len(self.table_TD)}: shorten it, or train a model of more positions, or with "
+                "model.positions=sinusoidal"
+            )
+        return self.table_TD[:num_positions]
+
+
+Positions = SinusoidalPositions | LearnedPositions

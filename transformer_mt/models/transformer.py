@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.config import ModelConfig
-from transformer_mt.models.attention import MultiHeadAttention, Segments, padding_mask, project_memories
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.models.attention import MultiHeadAttention, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
 from transformer_mt.models.linear import Linear
-from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.packed_attention import Segments
+from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.models.rows import RowMask
 
 SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
@@ -29,7 +30,7 @@ SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it
 class Residual(nn.Module):
     """The connection around each sub-layer: residual sum, layer norm and dropout (sec. 3.1 and 5.4)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
@@ -52,7 +53,7 @@ class FeedForward(nn.Module):
     2/3 of ffn_dim have the parameters of the others.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.activation = config.activation
         self.inner = Linear(config.d_model, config.ffn_dim)
@@ -83,7 +84,7 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward (sec. 3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attention = _attention(config)
         self.feed_forward = FeedForward(config)
@@ -126,7 +127,7 @@ class Cache:
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.self_attention = _attention(config)
         self.cross_attention = _attention(config)
@@ -219,10 +220,10 @@ class AttentionWeights:
 class Transformer(Seq2Seq):
     """Encoder, decoder, embeddings."""
 
-    def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+    def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.d_model, self.num_heads = config.d_model, config.num_heads
-        self.attention_dropout = config.attention_dropout
+        self.attention_dropout, self.attention_score = config.attention_dropout, config.attention_score
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -239,8 +240,9 @@ class Transformer(Seq2Seq):
         else:
             self.output_embedding = self.target_embedding
         self.dropout = Dropout(config.dropout)
-        self.positions_TD: Tensor
-        self.register_buffer("positions_TD", sinusoidal(config.max_positions, config.d_model), persistent=False)
+        learned = config.positions == "learned"
+        make = LearnedPositions if learned else SinusoidalPositions
+        self.positions: Positions = make(config.max_positions, config.d_model)
 
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         sources, targets = laid_out(source), laid_out(decoder_input)
@@ -248,7 +250,7 @@ class Transformer(Seq2Seq):
 
     @property
     def takes_unpadded(self) -> bool:
-        return self.attention_dropout == 0.0
+        return self.attention_dropout == 0.0 and self.attention_score == "scaled_dot"
 
     @property
     def output_VD(self) -> Tensor:
@@ -263,13 +265,14 @@ class Transformer(Seq2Seq):
         memory_BSD = self._encode(Padded(source_BS))
         pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self.decoder_layers()]
         memory_key_LBHSK = torch.stack([key for key, _ in pairs])
+        memory_value_LBHSK = torch.stack([value for _, value in pairs])
         L, B, H, _, K = memory_key_LBHSK.shape
         return TransformerState(
             key_LBHNK=memory_key_LBHSK.new_empty(L, B, H, 0, K),
-            value_LBHNK=memory_key_LBHSK.new_empty(L, B, H, 0, K),
+            value_LBHNK=memory_value_LBHSK.new_empty(L, B, H, 0, memory_value_LBHSK.shape[4]),
             visible_BWN=torch.empty(B, width, 0, dtype=torch.bool, device=source_BS.device),
             memory_key_LBHSK=memory_key_LBHSK,
-            memory_value_LBHSK=torch.stack([value for _, value in pairs]),
+            memory_value_LBHSK=memory_value_LBHSK,
             memory_mask_B11S=padding_mask(source_BS),
             position=0,
         )
@@ -278,8 +281,8 @@ class Transformer(Seq2Seq):
         assert isinstance(state, TransformerState)
         used = state.visible_BWN.shape[2]
         state = state.see_themselves()
-        assert state.position < len(self.positions_TD), "longer than model.max_positions"
-        x_BWD = self._embed(self.target_embedding, token_BW, self.positions_TD[state.position])
+        position_D = self.positions.first(state.position + 1)[-1]
+        x_BWD = self._embed(self.target_embedding, token_BW, position_D)
         mask_B1WN = state.visible_BWN[:, None]
         for i, layer in enumerate(self.decoder_layers()):
             memory = Memory(state.memory_key_LBHSK[i], state.memory_value_LBHSK[i], state.memory_mask_B11S)
@@ -301,7 +304,7 @@ class Transformer(Seq2Seq):
 
     def _encode(self, source: Layout, record: list[Tensor] | None = None) -> Tensor:
         mask = source.everywhere()
-        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions_TD))
+        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
         for layer in self.encoder:
             x_BSD = layer(x_BSD, mask, record)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
@@ -316,7 +319,7 @@ class Transformer(Seq2Seq):
         cross_record: list[Tensor] | None = None,
     ) -> Tensor:
         mask, memory_mask = target.backwards(), target.across(source)
-        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions_TD))
+        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
         layers = self.decoder_layers()
         attentions = [layer.cross_attention for layer in layers]
         if isinstance(source, Packed):
@@ -340,8 +343,8 @@ class Transformer(Seq2Seq):
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout)
+def _attention(config: TransformerConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.attention_score)
 
 
 def _embedding(vocab_size: int, d_model: int) -> nn.Embedding:

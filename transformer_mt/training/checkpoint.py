@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from transformer_mt import __version__
-from transformer_mt.config import TrainingConfig
 from transformer_mt.data.loading import Position
 from transformer_mt.errors import CheckpointError
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner

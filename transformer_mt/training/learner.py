@@ -2,11 +2,12 @@
 
 import torch
 
-from transformer_mt.config import ModelConfig, TrainingConfig
 from transformer_mt.data.loading import Layout
 from transformer_mt.device import Device
 from transformer_mt.errors import ConfigError
+from transformer_mt.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, shard
 from transformer_mt.training.optimization import build_optimizer
@@ -51,10 +52,11 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device
 
 def _packed_fault(model: ModelConfig, device: Device) -> str:
     """Why sentences cannot be packed; empty if they can."""
-    if model.attention_dropout:
-        return "has no model.attention_dropout"
+    if fault := model.why_not_packed():
+        return fault
     if device.torch_device.type == "cpu":
         return ""
+    assert isinstance(model, TransformerConfig), "nothing else is packed"
     width = model.d_model // model.num_heads
     if device.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device.torch_device) < (8, 0):
         return "needs training.precision=bf16 and a GPU of compute capability 8.0: its attention knows no fp32"

@@ -11,9 +11,9 @@ from typing import Any, Self
 import torch
 from tqdm import tqdm
 
-from transformer_mt.config import TrainingConfig
 from transformer_mt.errors import TrainingError
 from transformer_mt.files import write_whole
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update

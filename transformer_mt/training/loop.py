@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from transformer_mt.config import TrainingConfig
 from transformer_mt.data.loading import Loader, split_evenly
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.checkpoint import save
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.interrupt import finish_the_update_first

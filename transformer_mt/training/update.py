@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_mt.config import TrainingConfig
 from transformer_mt.data.batching import Batch
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import ONEDNN_REFUSES, Device, do_without_onednn
 from transformer_mt.errors import RankError
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded, unpadded
+from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed

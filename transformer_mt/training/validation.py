@@ -7,13 +7,13 @@ from itertools import islice
 
 import torch
 
-from transformer_mt.config import DecodingConfig, TrainingConfig
 from transformer_mt.data.batching import ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.settings import DecodingConfig, TrainingConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.update import Learner, batch_loss
 

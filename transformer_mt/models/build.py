@@ -1,0 +1,18 @@
+"""A configuration becomes a model."""
+
+from typing import assert_never
+
+from transformer_mt.model_settings import ModelConfig, RnnConfig, TransformerConfig
+from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.transformer import Transformer
+
+
+def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+    """With weights drawn from PyTorch's random numbers."""
+    match config:
+        case TransformerConfig():
+            return Transformer(config, source_vocab_size, target_vocab_size)
+        case RnnConfig():
+            raise NotImplementedError
+        case _:
+            assert_never(config)

@@ -1,0 +1,67 @@
+"""Attention of sentences that lie end to end.
+
+N packed queries  M packed keys  H heads  K width of a head
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Who may see whom among sentences that lie end to end: a query sees the keys of its own segment.
+
+    Segment i is the rows offsets[i] to offsets[i + 1]. The segments cover every row, on both sides, and none
+    has queries but no keys.
+    """
+
+    query_offsets: Tensor
+    """int32 [segments + 1]."""
+    key_offsets: Tensor
+    """int32 [segments + 1]."""
+    max_queries: int
+    """No segment has more. It sizes what is launched on a GPU: a bound serves, a constant one compiles once."""
+    max_keys: int
+    causal: bool
+    """Whether a query sees no key that comes after it. Queries and keys are of the same segments then."""
+
+
+def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each for itself; NHK.
+
+    On CUDA a FlashAttention kernel, in fp16 and bf16 alone, which computes nothing across segments (Dao 2023,
+    arXiv 2307.08691). Elsewhere the plain formula with a mask of all queries by all keys, to compare with.
+    """
+    if query_NHK.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn
+
+        mixed_NHK = varlen_attn(
+            query_NHK,
+            key_MHK,
+            value_MHK,
+            segments.query_offsets,
+            segments.key_offsets,
+            segments.max_queries,
+            segments.max_keys,
+            window_size=(-1, 0) if segments.causal else (-1, -1),
+        )
+        assert isinstance(mixed_NHK, Tensor), "attention alone was asked for"
+        return mixed_NHK
+    mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
+    scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)
+    weights_HNM = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1)
+    return (weights_HNM @ value_MHK.transpose(0, 1)).transpose(0, 1)
+
+
+def segments_mask(segments: Segments, num_queries: int, num_keys: int) -> Tensor:
+    """True where a query may see a key; NM."""
+    query_N = torch.arange(num_queries, dtype=torch.int32, device=segments.query_offsets.device)
+    key_M = torch.arange(num_keys, dtype=torch.int32, device=segments.key_offsets.device)
+    # Which segment a row is of: so many have begun with it.
+    query_segment_N = torch.searchsorted(segments.query_offsets, query_N, right=True)
+    key_segment_M = torch.searchsorted(segments.key_offsets, key_M, right=True)
+    mask_NM = query_segment_N[:, None] == key_segment_M
+    return mask_NM & (key_M <= query_N[:, None]) if segments.causal else mask_NM
