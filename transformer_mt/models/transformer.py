@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.models.attention import MultiHeadAttention, padding_mask, project_memories
+from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
 from transformer_mt.models.linear import Linear
+from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
 from transformer_mt.models.packed_attention import Segments
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.models.rows import RowMask
