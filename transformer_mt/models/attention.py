@@ -23,9 +23,22 @@ def padding_mask(tokens_BS: Tensor) -> Tensor:
     return (tokens_BS != PAD)[:, None, None, :]
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """True where the key's position is not after the query's; TT."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+def causal_mask(length: int, device: torch.device, window: int = 0) -> Tensor:
+    """True where the key's position is not after the query's, nor more than `window` before it if not 0; TT."""
+    mask_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+    return mask_TT.triu(-window) if window else mask_TT
+
+
+def window_mask(real_B11T: Tensor, window: int) -> Tensor:
+    """True at real tokens at most `window` positions before or after the query, and at the query itself; B1TT.
+
+    So that padding far from any token sees something: the softmax of nothing is not a number, and its gradient
+    would make all others none.
+    """
+    length = real_B11T.shape[-1]
+    everything_TT = torch.ones(length, length, dtype=torch.bool, device=real_B11T.device)
+    near_TT, itself_TT = everything_TT.tril(window).triu(-window), everything_TT.tril().triu()
+    return real_B11T & near_TT | itself_TT
 
 
 def attention(
