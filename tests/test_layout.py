@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from packing import pack
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
@@ -16,20 +17,6 @@ from transformer_mt.vocabulary import PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
-
-MAX_LENGTH = 40
-
-
-def pack(tokens_BT, dummies=(3, 1), repeats=4):
-    """The rows end to end without their padding, then dummies of these lengths, then the end once more and again."""
-    sentences = [row[row != PAD].tolist() for row in tokens_BT]
-    tokens, offsets, positions = [], [0], []
-    for sentence in sentences + [[PAD] * length for length in dummies]:
-        tokens += sentence
-        positions += range(len(sentence))
-        offsets.append(len(tokens))
-    offsets += [len(tokens)] * repeats
-    return Packed(torch.tensor(tokens), torch.tensor(offsets, dtype=torch.int32), torch.tensor(positions), MAX_LENGTH)
 
 
 def real(packed, num_sentences):
