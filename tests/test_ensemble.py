@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from test_search import (
+from plain_search import (
     CAPS,
     VOCAB_SIZE,
     assert_same,

@@ -188,6 +188,18 @@ def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(
     assert_close(model(source_BS, decoder_input_BT), expected_BTV)
 
 
+def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_one():
+    """As the paper says of it (sec. 3.3)."""
+    torch.manual_seed(1)
+    feed_forward = FeedForward(TransformerConfig(d_model=4, num_heads=1, ffn_dim=6)).double()
+    inner, outer = nn.Conv1d(4, 6, kernel_size=1).double(), nn.Conv1d(6, 4, kernel_size=1).double()
+    for convolution, linear in ((inner, feed_forward.inner), (outer, feed_forward.outer)):
+        convolution.weight.copy_(linear.weight[..., None])
+        convolution.bias.copy_(linear.bias.normal_())
+    x_BTD = torch.randn(2, 3, 4, dtype=torch.float64)
+    assert_close(feed_forward(x_BTD), outer(inner(x_BTD.mT).relu()).mT)
+
+
 def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
     """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
     torch.manual_seed(1)
