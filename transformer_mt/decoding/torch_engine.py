@@ -42,10 +42,15 @@ class TorchEngine(Engine):
         quantization: Quantization = "none",
         workers: int = 1,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us."""
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us.
+
+        Raises TranslationError if the model cannot be computed in that precision.
+        """
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
+        if self.products != Products():
+            self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or _num_cores()) if on_cpu else 1
         # What works for the workers is held weakly: else they would not end before the garbage is collected.
