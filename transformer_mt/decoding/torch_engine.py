@@ -21,6 +21,7 @@ from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
+from transformer_mt.errors import TranslationError
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, Quantization
@@ -71,6 +72,11 @@ class TorchEngine(Engine):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
+        if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
+            raise TranslationError(
+                "an alignment, or a coverage_penalty, needs attention to the source, and there is a model without "
+                "(model.attention=none): leave it out, or take a model with attention"
+            )
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
