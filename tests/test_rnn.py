@@ -8,7 +8,6 @@ from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.model_settings import RnnConfig
 from transformer_mt.models.build import build_model
-from transformer_mt.models.rnn_decoder import Memory
 from transformer_mt.vocabulary import PAD
 
 both_cells = pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -119,6 +118,16 @@ def test_layers_are_those_of_pytorch(tiny_rnn, sources, decoder_inputs):
     assert_close(model(source_1S, decoder_input_1T), said_BTD @ model.output_VD.T)
 
 
+@both_cells
+@torch.no_grad()
+def test_bahdanaus_query_is_the_state_of_the_last_layer(cell, tiny_rnn, sources):
+    model, source_1S = tiny_rnn(cell=cell, decoder="bahdanau", attention="dot", decoder_layers=2), sources(1, 5)
+    _, state = model.step(torch.tensor([[2]]), model.start(source_1S, width=1))
+    states_SD, _ = encoded(model, source_1S[0])
+    expected_S = torch.softmax(states_SD @ state.past.carried_CBWD[1, 0, 0], dim=0)
+    assert_close(model.attention_to_source(source_1S, torch.tensor([[2, 4]]), layer=1)[0, 1], expected_S)
+
+
 # What is fed and what is seen
 
 
@@ -222,7 +231,6 @@ def test_a_model_without_attention_says_so_when_asked_for_an_alignment(tiny_rnn,
 @torch.no_grad()
 def test_hypotheses_share_the_memory_of_their_source(tiny_rnn, sources):
     state = tiny_rnn().start(sources(3, 6), width=5)
-    assert isinstance(state.memory, Memory)
     assert {len(part) for part in vars(state.memory).values()} == {3}
     assert {part.shape[1] for part in vars(state.memory).values()} == {1}
 
