@@ -44,7 +44,7 @@ def plain_greedy(model, source_1S, cap):
     return tokens
 
 
-def plain_beam_search(model, source_1S, width, alpha, cap):
+def plain_beam_search(model, source_1S, width, alpha, cap, patience=0.0):
     """Beam search of one sentence with lists; (tokens, score), best first."""
     living, finished = [([], 0.0)], []
     for length in range(1, cap + 1):
@@ -61,6 +61,8 @@ def plain_beam_search(model, source_1S, width, alpha, cap):
         ]
         living = [candidate for candidate in candidates if candidate[0][-1] != EOS][:width]
         if not living or sum(score >= penalised(living[0][1], cap, alpha) for _, score in finished) >= width:
+            break
+        if patience and len(finished) >= patience * width:
             break
     return sorted(finished, key=lambda found: found[1], reverse=True)[:width]
 
@@ -89,7 +91,7 @@ def greedy(model, source_BS, caps, alpha=0.0):
     return search.greedy(model, source_BS, Constraints(caps), DecodingConfig(beam_size=1, length_penalty=alpha))
 
 
-def beam_search(model, source_BS, width, alpha, caps, n_best=None):
+def beam_search(model, source_BS, width, alpha, caps, n_best=None, patience=0.0):
     """The n best, or all that are the best of a beam."""
-    decoding = DecodingConfig(beam_size=width, n_best=n_best or width, length_penalty=alpha)
+    decoding = DecodingConfig(beam_size=width, n_best=n_best or width, length_penalty=alpha, patience=patience)
     return search.beam_search(model, source_BS, Constraints(caps), decoding)

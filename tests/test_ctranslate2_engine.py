@@ -25,13 +25,13 @@ from transformer_mt.vocabulary import BOS, EOS
 LINES = [source for source, _ in demo_pairs(24)]
 SETTINGS = {
     "greedy": {"beam_size": 1},
-    "beam": {"beam_size": 3, "n_best": 3},
-    "average": {"beam_size": 3, "n_best": 3, "length_penalty": 1.0, "length_penalty_form": "average"},
-    "no penalty": {"beam_size": 3, "n_best": 3, "length_penalty_form": "none"},
-    "short": {"beam_size": 3, "n_best": 3, "max_extra_length": 0},
-    "long": {"beam_size": 3, "n_best": 3, "min_length": 20, "max_extra_length": 30},
-    "no repetition": {"beam_size": 3, "n_best": 3, "no_repeat_ngram": 2},
-    "coverage": {"beam_size": 3, "n_best": 3, "coverage_penalty": 0.2},
+    "beam": {"beam_size": 3, "n_best": 3, "patience": 0.0},
+    "average": {"beam_size": 3, "n_best": 3, "patience": 0.0, "length_penalty": 1.0, "length_penalty_form": "average"},
+    "no penalty": {"beam_size": 3, "n_best": 3, "patience": 0.0, "length_penalty_form": "none"},
+    "short": {"beam_size": 3, "n_best": 3, "patience": 0.0, "max_extra_length": 0},
+    "long": {"beam_size": 3, "n_best": 3, "patience": 0.0, "min_length": 20, "max_extra_length": 30},
+    "no repetition": {"beam_size": 3, "n_best": 3, "patience": 0.0, "no_repeat_ngram": 2},
+    "coverage": {"beam_size": 3, "n_best": 3, "patience": 0.0, "coverage_penalty": 0.2},
     "sampling": {"sampling": True, "n_best": 5, "temperature": 0.8, "top_k": 20, "top_p": 0.9},
 }
 all_settings = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())

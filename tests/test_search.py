@@ -144,11 +144,12 @@ def test_a_beam_of_everything_finds_the_best_of_everything(norm, alpha, tiny_mod
 @both_norms
 @alphas
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_beam_search_equals_a_search_with_lists(norm, alpha, width, searches):
+@pytest.mark.parametrize("patience", [0.0, 1.0])
+def test_beam_search_equals_a_search_with_lists(norm, alpha, width, patience, searches):
     for model, source_BS in searches(norm):
-        found = beam_search(model, source_BS, width, alpha, CAPS)
+        found = beam_search(model, source_BS, width, alpha, CAPS, patience=patience)
         for hypotheses, source_S, cap in zip(found, source_BS, CAPS, strict=True):
-            expected = plain_beam_search(model, source_S[None], width, alpha, cap)
+            expected = plain_beam_search(model, source_S[None], width, alpha, cap, patience)
             assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in expected]
             scores = [score for _, score in expected]
             assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(scores, rel=1e-5)
@@ -167,11 +168,23 @@ def test_the_score_of_every_hypothesis_is_that_of_teacher_forcing(norm, alpha, s
 
 @both_norms
 @alphas
-def test_the_hypotheses_of_a_sentence_do_not_depend_on_its_batch(norm, alpha, searches):
+@pytest.mark.parametrize(("n_best", "patience"), [(4, 0.0), (1, 1.0)])
+def test_the_hypotheses_of_a_sentence_do_not_depend_on_its_batch(norm, alpha, n_best, patience, searches):
     for model, source_BS in searches(norm):
-        together = beam_search(model, source_BS, 4, alpha, CAPS)
+        together = beam_search(model, source_BS, 4, alpha, CAPS, n_best, patience)
         for hypotheses, source_S, cap in zip(together, source_BS, CAPS, strict=True):
-            (alone,) = beam_search(model, source_S[None, source_S != PAD], 4, alpha, [cap])
+            (alone,) = beam_search(model, source_S[None, source_S != PAD], 4, alpha, [cap], n_best, patience)
+            assert_same(hypotheses, alone)
+
+
+def test_nor_does_its_patience(tiny_model, sources):
+    """What is followed for the sake of another sentence alone counts for nothing."""
+    cap = 24
+    for seed in range(6):
+        model, source_BS = tiny_model(VOCAB_SIZE, seed), sources(8, 8, VOCAB_SIZE, seed)
+        together = beam_search(model, source_BS, 6, 2.0, [cap] * 8, n_best=1, patience=1.0)
+        for hypotheses, source_S in zip(together, source_BS, strict=True):
+            (alone,) = beam_search(model, source_S[None, source_S != PAD], 6, 2.0, [cap], n_best=1, patience=1.0)
             assert_same(hypotheses, alone)
 
 
@@ -205,6 +218,29 @@ def test_hypotheses_that_could_not_be_among_the_best_do_not_matter(norm, alpha, 
                 assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
                 scores = [score for _, score in expected]
                 assert [hypothesis.score for hypothesis in found] == pytest.approx(scores, rel=1e-5)
+
+
+@both_norms
+@alphas
+def test_more_patience_finds_no_worse_and_takes_no_fewer_steps(norm, alpha, searches, monkeypatch):
+    steps = []
+    for model, source_BS in searches(norm):
+
+        def counted(token_BW, state, step=model.step):
+            steps[-1] += 1
+            return step(token_BW, state)
+
+        monkeypatch.setattr(model, "step", counted)
+        for source_S, cap in zip(source_BS, CAPS, strict=True):
+            scores = []
+            for patience in (0.5, 1.0, 2.0, 0.0):
+                steps.append(0)
+                [[best]] = beam_search(model, source_S[None], 4, alpha, [cap], 1, patience)
+                scores.append(best.score)
+            assert scores == sorted(scores)
+    of_each = [sum(steps[i::4]) for i in range(4)]
+    assert of_each == sorted(of_each)
+    assert of_each[0] < of_each[3]
 
 
 def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypatch):

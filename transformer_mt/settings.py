@@ -162,6 +162,10 @@ class DecodingConfig(Section):
 
     beam_size: PositiveInt = 4
     """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
+    patience: float = Field(default=1.0, ge=0.0)
+    """Of beam search: a sentence is settled when patience * beam_size hypotheses have ended (Kasai et al. 2022), and
+    in any case when none that live could still be one of the best. 1 is what most systems do; 0 waits for the latter
+    alone, for a tenth more work."""
     n_best: PositiveInt = 1
     """Translations of a sentence, best first: at most so many of the beam's; of sampling so many, each drawn
     independently of the others."""

@@ -79,10 +79,12 @@ def beam_search(
 
     At each position the 2 W best continuations are candidates. Those of the best W that end are finished;
     the best W that do not end live on, as long as they could still overtake: if they kept their log-probability
-    and grew to the greatest length. There every hypothesis must end. A sentence is settled when none could.
+    and grew to the greatest length. There every hypothesis must end. A sentence is settled when none could, or when
+    `patience` times W are finished.
     Nothing that happens to one sentence depends on another.
     """
     width, wanted = decoding.beam_size, decoding.beam_size if decoding.coverage_penalty else decoding.n_best
+    enough = max(wanted, math.ceil(decoding.patience * width)) if decoding.patience else math.inf
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     held = list(range(len(finished)))
     beam = _Beam.empty(model.start(source_BS, width=1), len(held), source_BS.device)
@@ -96,13 +98,15 @@ def beam_search(
             finished[held[row]].append(scored(tokens, log_prob, decoding))
         living = _living(candidates, width)
         num_hopeful = [
-            _num_hopeful(log_probs, finished[b], wanted, _largest_penalty(constraints.max_length[b], decoding))
+            0
+            if len(finished[b]) >= enough
+            else _num_hopeful(log_probs, finished[b], wanted, _largest_penalty(constraints.max_length[b], decoding))
             for b, log_probs in zip(held, living.score_AC.tolist(), strict=True)
         ]
         going_on = [row for row, number in enumerate(num_hopeful) if number]
         if not going_on:
             break
-        beam = _go_on(living, beam.tokens_AWT, state, max(num_hopeful))
+        beam = _go_on(living, beam.tokens_AWT, state, num_hopeful)
         if len(going_on) <= KEEP_ABOVE * len(held):
             rows = torch.tensor(going_on, device=source_BS.device)
             beam, held = beam.keep(rows), [held[row] for row in going_on]
@@ -211,9 +215,13 @@ def _largest_penalty(max_length: int, decoding: DecodingConfig) -> float:
     return length_penalty(max_length, decoding.length_penalty, decoding.length_penalty_form)
 
 
-def _go_on(living: Candidates, tokens_AWT: Tensor, state: DecoderState, width: int) -> _Beam:
-    """The first `width` of them."""
-    parent_AW, token_AW = living.parent_AC[:, :width], living.token_AC[:, :width]
+def _go_on(living: Candidates, tokens_AWT: Tensor, state: DecoderState, num_hopeful: list[int]) -> _Beam:
+    """The hopeful of them, which are the first; where other sentences have more of them, others at -inf besides."""
+    width = max(num_hopeful)
+    parent_AW, token_AW, score_AW = (x[:, :width] for x in (living.parent_AC, living.token_AC, living.score_AC))
+    if min(num_hopeful) < width:
+        hopeful_A1 = torch.tensor(num_hopeful, device=score_AW.device)[:, None]
+        score_AW = score_AW.masked_fill(torch.arange(width, device=score_AW.device) >= hopeful_A1, -math.inf)
     past_AWT = tokens_AWT.gather(1, parent_AW[..., None].expand(-1, -1, tokens_AWT.shape[-1]))
     tokens_AWT = torch.cat([past_AWT, token_AW[..., None]], dim=-1)
-    return _Beam(tokens_AWT, living.score_AC[:, :width], state.follow(parent_AW))
+    return _Beam(tokens_AWT, score_AW, state.follow(parent_AW))
