@@ -74,25 +74,24 @@ def without_font(text: str) -> list[str]:
 
 def _figure(weights_HTS: Tensor, rows: Side, columns: Side) -> "Figure":
     """The maps beside each other and below each other, and what the colours mean."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     H, T, S = weights_HTS.shape
     across = math.ceil(math.sqrt(H))
     down = math.ceil(H / across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
-    matplotlib.rcParams["font.size"] = min(10.0, 0.6 * cell * 72)  # points, 72 an inch
+    points = min(10.0, 0.6 * cell * 72)  # 72 an inch
     labels = [_shown(side.pieces) for side in (rows, columns)]
-    # A letter is at most about as wide as 0.4 of a cell; half an inch for names and gaps.
-    room = [0.5 + 0.4 * cell * max(map(len, texts)) for texts in labels]
+    # A letter is at most about as wide as 0.4 of a cell; the rest for names and gaps.
+    room = [0.7 + 0.4 * cell * max(map(len, texts)) for texts in labels]
     size = (across * (cell * S + room[0]) + 1.0, down * (cell * T + room[1]))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for head, axes in enumerate(grid[:H]):
         image = axes.imshow(weights_HTS[head].numpy(), cmap="Blues", vmin=0.0, vmax=1.0)
         # parse_math: a piece may be a dollar sign.
-        axes.set_yticks(range(T), labels[0], parse_math=False)
-        axes.set_xticks(range(S), labels[1], parse_math=False, rotation=90)
+        axes.set_yticks(range(T), labels[0], parse_math=False, fontsize=points)
+        axes.set_xticks(range(S), labels[1], parse_math=False, fontsize=points, rotation=90)
         axes.tick_params(length=0)
         axes.set(ylabel=rows.name, xlabel=columns.name, title=f"head {head + 1}" if H > 1 else "")
     for axes in grid[H:]:
