@@ -31,7 +31,7 @@ FEW_HEADS = 100  # of a batch
 def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
     """The model for search, of its weights as they are now. One that has no other form remains as it is."""
     match model:
-        case Transformer() if model.attention_score == "scaled_dot":
+        case Transformer() if model.attention_score == "scaled_dot" and not model.attention_window:
             return FrozenTransformer(model, products).eval()
         case Ensemble():
             return Ensemble([frozen(member, products) for member in model.members()]).eval()
