@@ -63,7 +63,7 @@ def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
         matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
         matplotlib.rcParams["font.family"] = [_FONT, *_more_fonts("".join(rows.pieces + columns.pieces))]
         matplotlib.rcParams["svg.hashsalt"] = "the same names in the same picture"
-        figure = _figure(weights_HTS, rows, columns)
+        figure = figure_of(weights_HTS, rows, columns)
         figure.savefig(file, format=picture_format, dpi=120, bbox_inches="tight", metadata=nothing)
 
 
@@ -72,7 +72,7 @@ def without_font(text: str) -> list[str]:
     return [character for character in _lacking(text) if not any(_has(path, character) for path in _others().values())]
 
 
-def _figure(weights_HTS: Tensor, rows: Side, columns: Side) -> "Figure":
+def figure_of(weights_HTS: Tensor, rows: Side, columns: Side) -> "Figure":
     """The maps beside each other and below each other, and what the colours mean."""
     from matplotlib.figure import Figure
 
