@@ -104,7 +104,7 @@ class General(Score):
         self.weight_HQK = _weights(num_heads, query_width, key_width)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.weight_HQK.transpose(-1, -2)
+        return _by_head(key_BHSK, self.weight_HQK.transpose(-1, -2))
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         return query_BHTK @ prepared.transpose(-1, -2)
@@ -120,10 +120,10 @@ class Additive(Score):
         self.inner_weight_HA1 = _weights(num_heads, inner_width, 1)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.key_weight_HKA
+        return _by_head(key_BHSK, self.key_weight_HKA)
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        query_BHT1A = (query_BHTK @ self.query_weight_HQA)[..., None, :]
+        query_BHT1A = _by_head(query_BHTK, self.query_weight_HQA)[..., None, :]
         inner_BHTSA = (query_BHT1A + prepared[..., None, :, :]).tanh_()
         return (inner_BHTSA @ self.inner_weight_HA1[:, None])[..., 0]
 
@@ -141,10 +141,10 @@ class Concat(Score):
         self.key_weight_HK1 = _weights(num_heads, key_width, 1)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.key_weight_HK1
+        return _by_head(key_BHSK, self.key_weight_HK1)
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return query_BHTK @ self.query_weight_HQ1 + prepared.transpose(-1, -2)
+        return _by_head(query_BHTK, self.query_weight_HQ1) + prepared.transpose(-1, -2)
 
 
 class FixedConcat(Score):
@@ -218,6 +218,11 @@ def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: in
             return Concat(num_heads, query_width, key_width)
         case _:
             assert_never(name)
+
+
+def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
+    """Each head's product with its own matrix, BHTA. (x @ weight would copy the matrices for each sentence.)"""
+    return torch.einsum("bhtk,hka->bhta", x_BHTK, weight_HKA)
 
 
 def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:

@@ -64,6 +64,11 @@ class Seq2Seq(nn.Module, ABC):
         """Logits of the next word at each position, all positions at once; BTV."""
         return self.project(self.features(source_BS, decoder_input_BT))
 
+    @property
+    def attends_to_source(self) -> bool:
+        """Whether there is attention to the source: without, `attention_to_source` raises TranslationError."""
+        return True
+
     @abstractmethod
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         """Teacher forcing: how much each target position looked at each source position; BTS, rows sum to one.
