@@ -131,7 +131,7 @@ case ${1:-both} in
     *)
         for corpus in $(each_corpus "$@"); do
             prepare "$corpus"
-            names | xargs -P "${JOBS:-1}" -I NAME "$BASH" "$0" one "$corpus" NAME
+            names | xargs -P "${JOBS:-1}" -I NAME "$BASH" scripts/compare_architectures.sh one "$corpus" NAME
             table "$corpus"
         done
         ;;
