@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.errors import TooLongError
 from transformer_mt.model_settings import Score as ScoreName
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.linear import Linear, linear
@@ -135,6 +136,37 @@ class Concat(Score):
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         return query_BHTK @ self.query_weight_HQ1 + prepared.transpose(-1, -2)
+
+
+class FixedConcat(Score):
+    """W [q; k_S] + b, where k_S is the last key: a row of W for each position, of which there is a fixed number.
+
+    No score is of the key that it is the score of. Met in tutorials of PyTorch, and in no paper. It has one head.
+    Behind the end of a shorter sentence its last key has to be repeated, lest padding be seen.
+    """
+
+    def __init__(self, query_width: int, key_width: int, num_positions: int) -> None:
+        super().__init__()
+        self.query_width = query_width
+        self.joined = Linear(query_width + key_width, num_positions)
+        nn.init.xavier_uniform_(self.joined.weight)
+        nn.init.zeros_(self.joined.bias)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        """The last key's part of each score; B1S1. Raises TooLongError if there are more keys than positions."""
+        length, num_positions = key_BHSK.shape[2], len(self.joined.weight)
+        if length > num_positions:
+            raise TooLongError(
+                f"a sentence of {length} positions, and attention of a fixed length (fixed_concat) has weights for "
+                f"model.max_positions={num_positions}: shorten it, or train a model of more positions, or with "
+                "another attention"
+            )
+        key_weight_SK = self.joined.weight[:length, self.query_width :]
+        return linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        query_weight_SQ = self.joined.weight[: prepared.shape[2], : self.query_width]
+        return query_BHTK @ query_weight_SQ.T + prepared.transpose(-1, -2)
 
 
 def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from transformer_mt.model_settings import ModelConfig, RnnConfig, TransformerConfig
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
 
 
@@ -13,6 +14,6 @@ def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: 
         case TransformerConfig():
             return Transformer(config, source_vocab_size, target_vocab_size)
         case RnnConfig():
-            raise NotImplementedError
+            return Rnn(config, source_vocab_size, target_vocab_size)
         case _:
             assert_never(config)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.attention import MultiHeadAttention, padding_mask, project_memories
 from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
 from transformer_mt.models.linear import Linear
@@ -229,16 +230,9 @@ class Transformer(Seq2Seq):
         # With the norm inside the residuals nothing has normalised their sum at the end.
         last = nn.LayerNorm if config.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(config.d_model), last(config.d_model)
-        self.target_embedding = _embedding(target_vocab_size, config.d_model)
-        if config.tied_embeddings == "all":
-            assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
-            self.source_embedding = self.target_embedding
-        else:
-            self.source_embedding = _embedding(source_vocab_size, config.d_model)
-        if config.tied_embeddings == "none":
-            self.output_embedding = _embedding(target_vocab_size, config.d_model)
-        else:
-            self.output_embedding = self.target_embedding
+        self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
+            config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
+        )
         self.dropout = Dropout(config.dropout)
         learned = config.positions == "learned"
         make = LearnedPositions if learned else SinusoidalPositions
@@ -345,10 +339,3 @@ class Transformer(Seq2Seq):
 
 def _attention(config: TransformerConfig) -> MultiHeadAttention:
     return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.attention_score)
-
-
-def _embedding(vocab_size: int, d_model: int) -> nn.Embedding:
-    """Of standard deviation d_model ** -0.5: logits of unit scale, and inputs too once scaled by its root."""
-    embedding = nn.Embedding(vocab_size, d_model)
-    nn.init.normal_(embedding.weight, std=d_model**-0.5)
-    return embedding

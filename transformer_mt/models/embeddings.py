@@ -1,0 +1,27 @@
+"""Words become vectors, and features words: embeddings, tied or not (Vaswani et al. 2017, sec. 3.4).
+
+D model width  V vocabulary
+"""
+
+from typing import Literal
+
+from torch import nn
+
+
+def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
+    """Of standard deviation d_model ** -0.5: logits of unit scale, and inputs too once scaled by its root."""
+    made = nn.Embedding(vocab_size, d_model)
+    nn.init.normal_(made.weight, std=d_model**-0.5)
+    return made
+
+
+def embeddings(
+    ties: Literal["all", "target", "none"], d_model: int, source_vocab_size: int, target_vocab_size: int
+) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
+    """Of target, source and output; what is tied is one matrix, VD."""
+    target = embedding(target_vocab_size, d_model)
+    if ties == "all":
+        assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
+    source = target if ties == "all" else embedding(source_vocab_size, d_model)
+    output = embedding(target_vocab_size, d_model) if ties == "none" else target
+    return target, source, output

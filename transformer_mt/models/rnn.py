@@ -1,0 +1,111 @@
+"""The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) and without.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
+C what a recurrence carries
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.errors import TranslationError
+from transformer_mt.model_settings import RnnConfig
+from transformer_mt.models.dropout import Dropout
+from transformer_mt.models.embeddings import embeddings
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.linear import Linear
+from transformer_mt.models.recurrence import BidirectionalEncoder
+from transformer_mt.models.rnn_decoder import BahdanauDecoder, FixedVector, LuongDecoder, Memory, Past, RecurrentDecoder
+from transformer_mt.vocabulary import PAD
+
+
+@dataclass(frozen=True)
+class RnnState(DecoderState):
+    """What each hypothesis goes on from; its hypotheses share the memory of a sentence."""
+
+    past: Past
+    memory: Memory
+
+    def follow(self, parent_BW: Tensor) -> "RnnState":
+        parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.said_BWD.shape[-1])
+        parent_CBWD = parent_BWD.expand(len(self.past.carried_CBWD), -1, -1, -1)
+        carried_CBWD = self.past.carried_CBWD.gather(2, parent_CBWD)
+        return replace(self, past=Past(carried_CBWD, self.past.said_BWD.gather(1, parent_BWD)))
+
+    def keep(self, sentences: Tensor) -> "RnnState":
+        carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
+        past = Past(carried_CBWD, self.past.said_BWD.index_select(0, sentences))
+        return RnnState(past, self.memory.keep(sentences))
+
+
+class Rnn(Seq2Seq):
+    """Encoder of two directions, decoder of one, embeddings."""
+
+    def __init__(self, config: RnnConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__()
+        self.d_model = config.d_model
+        self.encoder = BidirectionalEncoder(config.cell, config.encoder_layers, config.d_model, config.dropout)
+        luong = config.decoder == "luong"
+        self.decoder: RecurrentDecoder = LuongDecoder(config) if luong else BahdanauDecoder(config)
+        # The decoder's first states and cells.
+        self.bridge = Linear(config.d_model, self.decoder.recurrence.num_carried * config.d_model)
+        for weight_DD in torch.split(self.bridge.weight, config.d_model):
+            nn.init.xavier_uniform_(weight_DD)
+        nn.init.zeros_(self.bridge.bias)
+        self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
+            config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+        assert isinstance(source, Tensor), "a recurrence goes through rows"
+        assert isinstance(decoder_input, Tensor), "a recurrence goes through rows"
+        return self._forced(source, decoder_input)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.output_embedding.weight
+
+    def start(self, source_BS: Tensor, width: int) -> RnnState:
+        lengths_B = (source_BS != PAD).sum(dim=1)
+        states_BSD, vector_BD = self.encoder(self._embed(self.source_embedding, source_BS), lengths_B)
+        # tanh(W [last forward; first backward]); Bahdanau et al. take the second half alone (appendix A.2.2).
+        carried_BCD = self.bridge(vector_BD).to(vector_BD.dtype).tanh().unflatten(-1, (-1, self.d_model))
+        carried_CBWD = carried_BCD.transpose(0, 1)[:, :, None].expand(-1, -1, width, -1)
+        said_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
+        return RnnState(Past(carried_CBWD, said_BWD), self.decoder.context.memory(source_BS, states_BSD, vector_BD))
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, RnnState]:
+        assert isinstance(state, RnnState)
+        said_BW1D, state = self._go_on(token_BW[..., None], state)
+        return self.project(said_BW1D[:, :, 0]), state
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        """Of the one attention there is. Raises TranslationError if there is none."""
+        if isinstance(self.decoder.context, FixedVector):
+            raise TranslationError(
+                "the model has no attention (model.attention=none), so nothing says which word comes from which; "
+                "train one with another model.attention"
+            )
+        record: list[Tensor] = []
+        self._forced(source_BS, decoder_input_BT, record)
+        return torch.cat(record, dim=2)[:, 0]
+
+    def _forced(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        """Teacher forcing: one hypothesis of T words, BTD."""
+        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return said_B1TD[:, 0]
+
+    def _go_on(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
+        """What is said after each of T words more, BWTD, and the state that has seen them."""
+        x_BWTD = self._embed(self.target_embedding, token_BWT)
+        said_BWTD, past = self.decoder(x_BWTD, state.memory, state.past, record)
+        return self.dropout(said_BWTD), replace(state, past=past)
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Scaled embeddings, as the Transformer's."""
+        embedded: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model))
+        return embedded

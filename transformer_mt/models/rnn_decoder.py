@@ -1,0 +1,173 @@
+"""Recurrent decoders: what they see of the source, Luong's and Bahdanau's.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width
+A width of prepared keys  C what a recurrence carries
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.model_settings import RnnConfig
+from transformer_mt.models.attention import FixedConcat, Score, build_score, mix, padding_mask
+from transformer_mt.models.linear import Linear
+from transformer_mt.models.recurrence import Recurrence
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decoder sees of the source. The axis of heads has one."""
+
+    prepared_B1SA: Tensor
+    """What the score has made of the keys."""
+    value_B1SD: Tensor
+    mask_B11S: Tensor
+
+    def keep(self, sentences: Tensor) -> "Memory":
+        """That of some of the sentences alone."""
+        parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
+        return Memory(*(part.index_select(0, sentences) for part in parts))
+
+
+class SourceAttention(nn.Module):
+    """The encoder's states, weighted anew for each query."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+
+    def memory(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Memory:
+        """Read once: keys and values are the encoder's states."""
+        mask_B11S = padding_mask(source_BS)
+        key_BSD = states_BSD
+        if isinstance(self.score, FixedConcat):  # reads the last position alone, which has to be a word
+            last_B = mask_B11S.sum(dim=-1).flatten() - 1
+            row_B = torch.arange(len(last_B), device=last_B.device)
+            key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)
+        return Memory(self.score.prepare(key_BSD[:, None]), states_BSD[:, None], mask_B11S)
+
+    def forward(self, query_BWTD: Tensor, memory: Memory, record: list[Tensor] | None = None) -> Tensor:
+        """The context of each query, BWTD. The weights BWTS are appended to `record`, if there is one."""
+        W, T = query_BWTD.shape[1:3]
+        scores_B1QS = self.score(query_BWTD.flatten(1, 2)[:, None], memory.prepared_B1SA)
+        context_B1QD, weights_B1QS = mix(scores_B1QS, memory.value_B1SD, memory.mask_B11S)
+        if record is not None:
+            record.append(weights_B1QS.view(len(weights_B1QS), W, T, -1))
+        return context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
+
+
+class FixedVector(nn.Module):
+    """No attention: whatever the query, the context is the one vector (Cho et al. 2014)."""
+
+    def memory(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Memory:
+        """One position, of the vector; nothing else of the source is seen."""
+        vector_B11D = vector_BD[:, None, None]
+        return Memory(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
+
+    def forward(self, query_BWTD: Tensor, memory: Memory, record: list[Tensor] | None = None) -> Tensor:
+        """The vector for each query, BWTD."""
+        return memory.value_B1SD.expand_as(query_BWTD)
+
+
+def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
+    """How the decoder reads the source."""
+    if config.attention == "none":
+        return FixedVector()
+    if config.attention == "fixed_concat":
+        return SourceAttention(FixedConcat(config.d_model, config.d_model, config.max_positions))
+    return SourceAttention(build_score(config.attention, 1, config.d_model, config.d_model))
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a hypothesis goes on from."""
+
+    carried_CBWD: Tensor
+    said_BWD: Tensor
+    """Luong's attentional vector of the word before, for input feeding; 0 at first."""
+
+
+class RecurrentDecoder(nn.Module, ABC):
+    """One part serves teacher forcing, one hypothesis and T words, and search, W hypotheses and one word."""
+
+    def __init__(self, config: RnnConfig, input_width: int) -> None:
+        super().__init__()
+        self.context = build_context(config)
+        self.recurrence = Recurrence(config.cell, config.decoder_layers, input_width, config.d_model, config.dropout)
+
+    @abstractmethod
+    def forward(
+        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, Past]:
+        """What is said after each of T words more, BWTD, and the past with them.
+
+        Weights of attention are appended to `record`, if there is one: in one piece or more, along T.
+        """
+
+
+class LuongDecoder(RecurrentDecoder):
+    """Attention comes after the recurrence, from its new state s: s~ = tanh(W_c [c; s]) (Luong et al. 2015, eq. 5).
+
+    With input feeding the recurrence reads [y; s~ of the word before] (sec. 3.3), one word after the other; else
+    [y], all of them at once.
+    """
+
+    def __init__(self, config: RnnConfig) -> None:
+        super().__init__(config, input_width=config.d_model * (2 if config.input_feeding else 1))
+        self.input_feeding = config.input_feeding
+        self.combine = _glorot(Linear(2 * config.d_model, config.d_model))
+
+    def forward(
+        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, Past]:
+        if not self.input_feeding:
+            return self._speak(x_BWTD, memory, past, record)
+        said = []
+        for x_BW1D in torch.split(x_BWTD, 1, dim=2):
+            input_BW1I = torch.cat([x_BW1D, past.said_BWD[:, :, None]], dim=-1)
+            said_BW1D, past = self._speak(input_BW1I, memory, past, record)
+            said.append(said_BW1D)
+        return torch.cat(said, dim=2), past
+
+    def _speak(
+        self, input_BWTI: Tensor, memory: Memory, past: Past, record: list[Tensor] | None
+    ) -> tuple[Tensor, Past]:
+        state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
+        context_BWTD = self.context(state_BWTD, memory, record)
+        said_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
+        return said_BWTD, Past(carried_CBWD, said_BWTD[:, :, -1])
+
+
+class BahdanauDecoder(RecurrentDecoder):
+    """Attention comes before the recurrence, from the state before; the recurrence reads [y; c] (Bahdanau et al.
+    2015, appendix A.1.2 and A.2.2).
+
+    Then t~ = U_o s + V_o y + C_o c, and what is said is the larger of each two neighbours in it (maxout). s is the
+    new state, as in eq. 4; the appendix writes the state before there.
+    """
+
+    def __init__(self, config: RnnConfig) -> None:
+        super().__init__(config, input_width=2 * config.d_model)
+        self.readout = _glorot(Linear(3 * config.d_model, 2 * config.d_model))
+
+    def forward(
+        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, Past]:
+        states, contexts, carried_CBWD = [], [], past.carried_CBWD
+        for x_BW1D in torch.split(x_BWTD, 1, dim=2):
+            query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
+            context_BW1D = self.context(query_BW1D, memory, record)
+            state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
+            states.append(state_BW1D)
+            contexts.append(context_BW1D)
+        read_BWTI = torch.cat([torch.cat(states, dim=2), x_BWTD, torch.cat(contexts, dim=2)], dim=-1)
+        pairs_BWTD2 = self.readout(read_BWTI).unflatten(-1, (-1, 2))
+        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.said_BWD)
+
+
+def _glorot(linear: Linear) -> Linear:
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
