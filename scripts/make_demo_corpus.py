@@ -1333,19 +1333,38 @@ SENTENCES = (
 )
 
 
+STATEMENTS = tuple(kind for kind in SENTENCES if kind not in (yes_no_question, wh_question))
+
+
+def joined(dice: Dice, most: int) -> Text:
+    """1 to `most` statements, each number as often as the others, as one sentence."""
+    text = dice.pick(STATEMENTS)(dice)
+    for _ in range(dice.between(0, most - 1)):
+        link, following = dice.pick(texts("and und; but aber")), dice.pick(STATEMENTS)(dice)
+        parts = zip(text, link, following, strict=True)
+        text = Text(*(f"{side[:-1]}, {word} {inside(other[:-1])}." for side, word, other in parts))
+    return text
+
+
+def inside(side: str) -> str:
+    """Written as it is within a sentence; a statement never begins with a noun."""
+    return side if side.split(maxsplit=1)[0].strip(",") in ("I", *WOMEN, *MEN) else side[0].lower() + side[1:]
+
+
 # --- The corpus -----------------------------------------------------------------------------------------
 
 
-def corpus(num_pairs: int, seed: int) -> list[tuple[str, str]]:
+def corpus(num_pairs: int, seed: int, most: int = 1) -> list[tuple[str, str]]:
     """Pairs of an English sentence and its German; no English sentence and no German sentence comes twice.
 
-    A longer corpus begins with the shorter one of the same seed.
+    A longer corpus begins with the shorter one of the same seed. With `most` above 1, sentences are long ones, of
+    up to so many statements.
     """
     dice = Dice(seed)
     german_of: dict[str, str] = {}
     seen: set[str] = set()
     while len(german_of) < num_pairs:
-        pair = dice.pick(SENTENCES)(dice)
+        pair = joined(dice, most) if most > 1 else dice.pick(SENTENCES)(dice)
         known = german_of.get(pair.english)
         assert known in (None, pair.german), f"{pair.english} is both {known} and {pair.german}"
         if pair.german not in seen:
@@ -1354,9 +1373,9 @@ def corpus(num_pairs: int, seed: int) -> list[tuple[str, str]]:
     return list(german_of.items())
 
 
-def files(train: int, valid: int, test: int, seed: int) -> dict[str, bytes]:
+def files(train: int, valid: int, test: int, seed: int, most: int = 1) -> dict[str, bytes]:
     """Name -> content. Test comes first out of the grammar, so that it is the same for every size of train."""
-    pairs = corpus(test + valid + train, seed)
+    pairs = corpus(test + valid + train, seed, most)
     parts = {"test": pairs[:test], "valid": pairs[test : test + valid], "train": pairs[test + valid :]}
     contents = {}
     for part, chosen in parts.items():
@@ -1374,7 +1393,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def positive(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} sentence pairs; at least 1 is needed")
+        raise argparse.ArgumentTypeError(f"{value} is too few; at least 1 is needed")
     return value
 
 
@@ -1388,9 +1407,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--valid", type=positive, default=500, help="sentence pairs (%(default)s)")
     parser.add_argument("--test", type=positive, default=500, help="sentence pairs (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="another seed, another corpus (%(default)s)")
+    parser.add_argument(
+        "--join",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="join 1 to N statements into a sentence, each number as often; 5: up to some 80 words (%(default)s)",
+    )
     args = parser.parse_args(argv)
 
-    contents = files(args.train, args.valid, args.test, args.seed)
+    contents = files(args.train, args.valid, args.test, args.seed, args.join)
     sizes = f"{args.train} train, {args.valid} valid and {args.test} test pairs"
     paths = {args.output / file_name: content for file_name, content in contents.items()}
     if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from transformer_mt import cli
 from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import check_aligned, score_corpus, tokenised_warning
+from transformer_mt.evaluation.metrics import Score, bleu_by_length, check_aligned, score_corpus, tokenised_warning
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config
 
@@ -27,26 +28,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
     if arguments.hypothesis is not None:
-        results = score_files(arguments.hypothesis, arguments.reference, arguments.language)
+        results = score_files(
+            arguments.hypothesis, arguments.reference, arguments.language, confidence=arguments.confidence
+        )
         print_scores(results)
     else:
-        results = evaluate_model(arguments.model, arguments.overrides, arguments.test, arguments.device)
+        results = evaluate_model(
+            arguments.model,
+            arguments.overrides,
+            arguments.test,
+            arguments.device,
+            confidence=arguments.confidence,
+            by_length=arguments.by_length,
+        )
     if arguments.json is not None:
         write_json(arguments.json, results)
     return 0
 
 
-def score_files(hypothesis: Path, references: Sequence[Path], language: str = "") -> Results:
+def score_files(
+    hypothesis: Path, references: Sequence[Path], language: str = "", *, confidence: bool = False
+) -> Results:
     """Score a file of detokenised translations against files of references, aligned by line."""
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
-    scored = _score(texts[0], texts[1:], language, [str(file) for file in files])
+    scored = _score(texts[0], texts[1:], language, [str(file) for file in files], confidence)
     return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
 
 
-def evaluate_model(path: Path, overrides: Sequence[str] = (), test: str | None = None, device: str = "auto") -> Results:
+def evaluate_model(
+    path: Path,
+    overrides: Sequence[str] = (),
+    test: str | None = None,
+    device: str = "auto",
+    *,
+    confidence: bool = False,
+    by_length: int | None = None,
+) -> Results:
     """Translate the test sets of a run or model directory, or the one named `test`, and score them.
 
+    `confidence` adds intervals; `by_length` BLEU of sources that are so many words longer each time.
     Writes <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model that left its run.
     """
     model, output = _locate(path)
@@ -66,7 +87,11 @@ def evaluate_model(path: Path, overrides: Sequence[str] = (), test: str | None =
         file = output / f"{name}.hypotheses.txt"
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
         titles = [cli.shown(file), f"reference of {name}"]
-        scored = _score(hypotheses, [references], config.corpus.target_language, titles)
+        language = config.corpus.target_language
+        scored = _score(hypotheses, [references], language, titles, confidence)
+        if by_length is not None:
+            buckets = bleu_by_length(sources, hypotheses, [references], by_length, language)
+            scored["by_length"] = [asdict(bucket) for bucket in buckets]
         results[name] = scored | {
             "decoding": config.decoding.model_dump(),
             "seconds": round(seconds, 3),
@@ -80,11 +105,15 @@ def evaluate_model(path: Path, overrides: Sequence[str] = (), test: str | None =
 
 
 def print_scores(results: Results) -> None:
-    """One line for each score: name, metric, value, signature; and one for the speed, where it is known."""
+    """One line for each score: name, metric, value, signature; for each length; and for the speed, where known."""
     width = max(len(name) for name in results)
     for name, result in results.items():
         for metric, score in result["scores"].items():
-            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}  {score['signature']}")
+            interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
+            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}{interval}  {score['signature']}")
+        for bucket in result.get("by_length", []):
+            words = f"{bucket['shortest']} to {bucket['longest']} words"
+            print(f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {bucket['num_sentences']} sources of {words}")
         if "seconds" in result:
             print(
                 f"{name:{width}}  {result['num_lines']} sentences in {result['seconds']:.1f} s, "
@@ -120,6 +149,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--language", metavar="CODE", default="", help="theirs: chooses BLEU's tokeniser (zh, ja, ko)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
+    parser.add_argument(
+        "--confidence", action="store_true", help="with 95%% confidence intervals, from 1,000 bootstrap samples"
+    )
+    parser.add_argument(
+        "--by-length", metavar="WORDS", type=int, help="BLEU by words of the source, too: 10 for 1 to 10, 11 to 20, …"
+    )
     return parser
 
 
@@ -130,6 +165,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
     if arguments.hypothesis is not None and not arguments.reference:
         raise EvaluationError("--hypothesis needs --reference: the file that the translations are compared with")
+    if arguments.by_length is not None and arguments.by_length < 1:
+        raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, as 10")
+    if arguments.hypothesis is not None and arguments.by_length is not None:
+        raise EvaluationError("--by-length needs the sources, which a run has and --hypothesis has not: leave it out")
     if arguments.hypothesis is not None and (arguments.model is not None or arguments.test is not None):
         raise EvaluationError(
             "--hypothesis scores a file and takes no run, model, --test or key=value: leave out the one or the other"
@@ -137,17 +176,26 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _score(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
+    names: Sequence[str],
+    confidence: bool,
 ) -> dict[str, Any]:
-    scores = score_corpus(hypotheses, references, language, names)
+    scores = score_corpus(hypotheses, references, language, names, confidence=confidence)
     for name, lines in zip(names, [hypotheses, *references], strict=True):
         warning = tokenised_warning(name, lines)
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
     return {
         "num_lines": len(hypotheses),
-        "scores": {score.name: {"value": score.value, "signature": score.signature} for score in scores},
+        "scores": {score.name: _fields(score) for score in scores},
     }
+
+
+def _fields(score: Score) -> dict[str, float | str]:
+    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
+    return fields if score.interval is None else fields | {"interval": score.interval}
 
 
 def _locate(path: Path) -> tuple[Path, Path]:

@@ -22,6 +22,7 @@ from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
+from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, Quantization
@@ -98,6 +99,18 @@ class TorchEngine(Engine):
             for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
                 scores[pair] = log_probs
         return scores
+
+    def attention_to_source(self, source: list[int], target: list[int], layer: int) -> Tensor:
+        """How much each piece of a target looked at each of its source while it was written; TS. Both end in EOS."""
+        source_1S, decoder_input_1T, _ = self._forced([(source, target)])
+        with torch.inference_mode():
+            return self.model.attention_to_source(source_1S, decoder_input_1T, layer)[0].cpu()
+
+    def attention_weights(self, source: list[int], target: list[int]) -> AttentionWeights:
+        """Likewise every attention in the model. Raises AttentionError if it has no layers and heads of it."""
+        source_1S, decoder_input_1T, _ = self._forced([(source, target)])
+        with torch.inference_mode():
+            return self.model.attention_weights(source_1S, decoder_input_1T)
 
     def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
         batch, decoding, alignment, scores = task

@@ -18,6 +18,7 @@ _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
 # Spaces before ? ! : ; are French; before a full stop or a comma they are a tokeniser's. The rest is Moses'.
 _TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
 _TOKENISED_SHARE = 0.1
+_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,18 @@ class Score:
     name: str
     value: float
     signature: str
+    interval: float | None = None
+    """Half of the 95 % confidence interval, so that a score is written as 41.0 ± 1.2; None if not asked for."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """BLEU, in percent, of the sentences whose source has `shortest` to `longest` words."""
+
+    shortest: int
+    longest: int
+    num_sentences: int
+    bleu: float
 
 
 def score_corpus(
@@ -34,11 +47,15 @@ def score_corpus(
     references: Sequence[Sequence[str]],
     target_language: str = "",
     names: Sequence[str] = (),
+    *,
+    confidence: bool = False,
 ) -> list[Score]:
     """BLEU, chrF2 and TER of detokenised lines against one or more whole sets of references.
 
     `target_language` is a code such as de, zh-CN or jpn_Jpan and chooses the tokeniser of BLEU: zh, ja-mecab,
     ko-mecab or else 13a (Post 2018). `names` are what errors call the hypotheses and each reference.
+    `confidence` adds intervals: each score of 1,000 bootstrap samples of the lines (Koehn 2004), as sacreBLEU
+    draws them, which the signature then says.
     Raises EvaluationError: no lines, unequal numbers of lines, subword pieces in place of words, a tokeniser
     that is not installed.
     """
@@ -48,9 +65,34 @@ def score_corpus(
         _check_words(name, lines)
     scores = []
     for metric in (_bleu(target_language), CHRF(), TER()):
-        result = metric.corpus_score(hypotheses, references)
-        scores.append(Score(result.name, float(result.score), str(metric.get_signature())))
+        result = metric.corpus_score(hypotheses, references, n_bootstrap=_RESAMPLES if confidence else 1)
+        interval = float(result._ci) if confidence else None  # sacreBLEU has no public name for it
+        scores.append(Score(result.name, float(result.score), str(metric.get_signature()), interval))
     return scores
+
+
+def bleu_by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    width: int,
+    target_language: str = "",
+) -> list[Bucket]:
+    """BLEU of short sources and of long ones apart: of 1 to `width` words, width + 1 to 2 width, and so on.
+
+    Words are parted by spaces; a blank source counts with the shortest. Buckets without a sentence are left out.
+    """
+    check_aligned([sources, hypotheses, *references], ["source", "hypothesis", *["reference"] * len(references)])
+    lines_of: dict[int, list[int]] = {}
+    for line, source in enumerate(sources):
+        lines_of.setdefault(max(len(source.split()) - 1, 0) // width, []).append(line)
+    metric, buckets = _bleu(target_language), []
+    for number, lines in sorted(lines_of.items()):
+        said = [hypotheses[line] for line in lines]
+        wanted = [[reference[line] for line in lines] for reference in references]
+        value = float(metric.corpus_score(said, wanted).score)
+        buckets.append(Bucket(number * width + 1, (number + 1) * width, len(lines), value))
+    return buckets
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str = "") -> float:

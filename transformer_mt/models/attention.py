@@ -83,7 +83,7 @@ class Score(nn.Module, ABC):
 
 
 class Dot(Score):
-    """Q K^T (Luong et al. 2015, eq. 8)."""
+    """Q K^T (Luong et al. 2015, sec. 3.1)."""
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         return query_BHTK @ prepared.transpose(-1, -2)
@@ -97,7 +97,7 @@ class ScaledDot(Score):
 
 
 class General(Score):
-    """Q W K^T (Luong et al. 2015, eq. 8). Queries and keys may be of different widths."""
+    """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
 
     def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
         super().__init__()

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.attention import padding_mask
+from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import Cache, TransformerState
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.embeddings import embeddings
@@ -147,15 +148,6 @@ class DecoderLayer(nn.Module):
         return x_BTD
 
 
-@dataclass(frozen=True)
-class AttentionWeights:
-    """Who looked where, for each layer; rows sum to one."""
-
-    encoder_LBHSS: Tensor
-    decoder_LBHTT: Tensor
-    cross_LBHTS: Tensor
-
-
 class Transformer(Seq2Seq):
     """Encoder, decoder, embeddings."""
 
@@ -224,11 +216,9 @@ class Transformer(Seq2Seq):
         return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        cross_LBHTS = self.attention_weights(source_BS, decoder_input_BT).cross_LBHTS
-        return cross_LBHTS[layer - 1 if layer else max(0, len(cross_LBHTS) - 2)].mean(dim=1)
+        return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """The weights of all three kinds of attention under teacher forcing."""
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
