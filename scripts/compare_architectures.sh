@@ -21,14 +21,14 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 read -r -a for_all <<< "${SET:-}"
 
-# Name, kind and what differs from configs/compare_<corpus>_<kind>.yaml. Widths make up for the parameters of scores.
+# Name, kind and what differs from configs/compare_<corpus>_<kind>.yaml. Bahdanau's decoder has more weights at a width.
 architectures() {
     cat << 'END'
 rnn-none                rnn          model.attention=none
 rnn-dot                 rnn          model.attention=dot
 rnn-general             rnn          model.attention=general
 rnn-additive            rnn          model.attention=additive
-rnn-bahdanau            rnn          model.attention=additive model.decoder=bahdanau
+rnn-bahdanau            rnn          model.attention=additive model.decoder=bahdanau model.d_model=176
 rnn-concat              rnn          model.attention=concat
 rnn-fixed_concat        rnn          model.attention=fixed_concat
 transformer-sinusoidal  transformer  model.positions=sinusoidal
@@ -57,7 +57,7 @@ width() { if [[ $1 == demo ]]; then echo 10; else echo 5; fi; }
 
 prepare() {
     if [[ $1 == demo ]]; then
-        "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 5 --train 30000 --test 1000
+        "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 4 --train 30000 --test 1000
     fi
     mkdir -p "runs/compare_$1"
     for name in $(names); do
