@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.errors import EvaluationError
 
@@ -158,6 +158,7 @@ def _resampled(
     signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
     [(name, signature)] = signatures.items()
     [result] = results[name]
+    assert isinstance(result, Result) and result.ci is not None
     return str(signature), float(result.ci)
 
 
