@@ -41,7 +41,7 @@ names() { architectures | awk '{print $1}'; }
 # The configuration and the settings of architecture $2 on corpus $1, as the array `settings`.
 choose() {
     local name kind rest
-    read -r name kind rest < <(architectures | awk -v name="$2" '$1 == name')
+    read -r name kind rest < <(architectures | awk -v name="$2" '$1 == name') || true
     [[ ${kind:-} ]] || { echo "error: $2 is none of: $(names | xargs)" >&2; exit 2; }
     read -r -a settings <<< "$rest"
     settings=("configs/compare_$1_$kind.yaml" "run_dir=runs/compare_$1/$name" "${settings[@]}")
@@ -121,7 +121,8 @@ case ${1:-both} in
         one "$2" "$3"
         ;;
     speed | table)
-        for corpus in $(each_corpus "${2:-both}"); do
+        corpora=$(each_corpus "${2:-both}")
+        for corpus in $corpora; do
             if [[ $1 == speed ]]; then
                 for name in $(names); do speed "$corpus" "$name"; done
             fi
@@ -129,7 +130,8 @@ case ${1:-both} in
         done
         ;;
     *)
-        for corpus in $(each_corpus "$@"); do
+        corpora=$(each_corpus "$@")
+        for corpus in $corpora; do
             prepare "$corpus"
             names | xargs -P "${JOBS:-1}" -I NAME "$BASH" scripts/compare_architectures.sh one "$corpus" NAME
             table "$corpus"
