@@ -7,13 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention import (
-    MultiHeadAttention,
-    causal_mask,
-    padding_mask,
-    project_memories,
-    scaled_dot_product,
-)
+from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product
+from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same

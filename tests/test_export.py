@@ -62,6 +62,12 @@ def test_scores_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer,
     assert_same_scores(write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties), tmp_path / "exported")
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_scores_are_ours_with_learned_positions(norm, joint_tokenizer, tmp_path):
+    model_dir = write_untrained(tmp_path / "model", joint_tokenizer, norm=norm, positions="learned")
+    assert_same_scores(model_dir, tmp_path / "exported")
+
+
 def test_words_are_ours(model_dir, exported):
     ours = Translator.load(model_dir, "cpu")
     theirs = Translator.load(exported, "cpu", engine="ctranslate2")
@@ -168,13 +174,33 @@ def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer,
 
 def test_a_setting_that_a_format_knows_nothing_of_is_refused():
     class Newer(TransformerConfig):
-        attention_window: int = 0
+        memory_tokens: int = 0
 
     held = set(TransformerConfig.model_fields)
     assert beyond(Newer(), held) is None
     assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
-    assert beyond(Newer(attention_window=5), held) == "it has no model.attention_window=5"
+    assert beyond(Newer(memory_tokens=5), held) == "it has no model.memory_tokens=5"
     assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it has no model.norm=pre"
+
+
+@pytest.mark.parametrize(
+    ("format", "setting"),
+    [
+        ("ctranslate2", "attention_score=additive"),
+        ("ctranslate2", "attention_window=3"),
+        ("huggingface", "attention_score=dot"),
+        ("huggingface", "attention_window=1"),
+        ("huggingface", "positions=learned"),
+    ],
+)
+def test_what_a_format_does_not_compute_is_refused(format, setting, joint_tokenizer, tmp_path, capsys):
+    key, value = setting.split("=")
+    settings = {key: int(value) if value.isdigit() else value}
+    model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
+    status, error = status_and_error(export.main, model_dir, tmp_path / "x", "--format", format, capsys=capsys)
+    assert status == 2
+    assert f"cannot be exported as {format}: it has no model.{setting}" in error
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_missing_package_is_named(model_dir, tmp_path, monkeypatch, capsys):

@@ -9,8 +9,8 @@ from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 
 from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.models.attention import Segments, variable_length_attention
 from transformer_mt.models.layout import Packed
+from transformer_mt.models.packed_attention import Segments, variable_length_attention
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import PAD
 

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
 from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.models.cache import SLOTS_GROW_BY
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.positions import sinusoidal
-from transformer_mt.models.transformer import SLOTS_GROW_BY, FeedForward, Transformer
+from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import BOS, PAD
 

@@ -6,7 +6,7 @@ import torch
 
 from transformer_mt.config import dump_config
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.models.build import build_model
 from transformer_mt.settings import Config
 from transformer_mt.weights import model_weights, save_weights
 
@@ -18,7 +18,9 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
 
     Fresh biases are 0 and fresh norms 1, which would hide that one is exported in place of another.
     """
-    sizes = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 16, "ffn_dim": 24, "num_heads": 2}
+    sizes: dict[str, object] = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 16}
+    if settings.get("kind") != "rnn":
+        sizes |= {"ffn_dim": 24, "num_heads": 2}
     values = {
         "data_dir": "data",
         "run_dir": "run",
@@ -29,7 +31,7 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
     }
     config = Config.model_validate(values)
     torch.manual_seed(1)
-    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -13,6 +13,7 @@ STAGES = {
     "score": "pairs become log-probabilities",
     "export": "a model becomes a directory of another program",
     "evaluate": "translations become scores",
+    "plot": "attention becomes a picture",
 }
 
 

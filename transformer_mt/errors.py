@@ -41,5 +41,13 @@ class ExportError(UserError):
     """A model that a format cannot hold, or a place where it cannot be written."""
 
 
+class AttentionError(UserError):
+    """Weights of attention that a model does not have."""
+
+
+class PictureError(UserError):
+    """A picture that cannot be drawn here."""
+
+
 class TooLongError(UserError):
     """A sentence of more positions than a model has."""

@@ -19,7 +19,7 @@ from transformer_mt.vocabulary import BOS, EOS, UNK
 
 HELD = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "max_positions"),
+    *("activation", "norm", "tied_embeddings", "positions", "max_positions"),
 }
 
 
@@ -95,7 +95,10 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
     # Weights of equal numbers become one in the file: CTranslate2 sees by itself which are tied.
     # The positions are ours to the last digit: left out, they would be made as all sines before all cosines.
     model = trained.model
-    positions_TD = sinusoidal(model.max_positions, model.d_model).numpy()
+    if model.positions == "learned":
+        positions_TD = trained.weights["positions.table_TD"]
+    else:
+        positions_TD = sinusoidal(model.max_positions, model.d_model).numpy()
     spec.encoder.embeddings[0].weight = trained.source_embedding_VD
     spec.decoder.embeddings.weight = trained.target_embedding_VD
     spec.decoder.projection.weight = trained.output_VD

@@ -21,6 +21,8 @@ from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
+from transformer_mt.errors import TranslationError
+from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, Quantization
@@ -41,10 +43,15 @@ class TorchEngine(Engine):
         quantization: Quantization = "none",
         workers: int = 1,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us."""
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us.
+
+        Raises TranslationError if the model cannot be computed in that precision.
+        """
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
+        if self.products != Products():
+            self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or _num_cores()) if on_cpu else 1
         # What works for the workers is held weakly: else they would not end before the garbage is collected.
@@ -66,6 +73,11 @@ class TorchEngine(Engine):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
+        if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
+            raise TranslationError(
+                "an alignment, or a coverage_penalty, needs attention to the source, and there is a model without "
+                "(model.attention=none): leave it out, or take a model with attention"
+            )
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
@@ -87,6 +99,18 @@ class TorchEngine(Engine):
             for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
                 scores[pair] = log_probs
         return scores
+
+    def attention_to_source(self, source: list[int], target: list[int], layer: int) -> Tensor:
+        """How much each piece of a target looked at each of its source while it was written; TS. Both end in EOS."""
+        source_1S, decoder_input_1T, _ = self._forced([(source, target)])
+        with torch.inference_mode():
+            return self.model.attention_to_source(source_1S, decoder_input_1T, layer)[0].cpu()
+
+    def attention_weights(self, source: list[int], target: list[int]) -> AttentionWeights:
+        """Likewise every attention in the model. Raises AttentionError if it has no layers and heads of it."""
+        source_1S, decoder_input_1T, _ = self._forced([(source, target)])
+        with torch.inference_mode():
+            return self.model.attention_weights(source_1S, decoder_input_1T)
 
     def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
         batch, decoding, alignment, scores = task

@@ -1,24 +1,20 @@
-"""Masks, attention and its score functions, multi-head attention (Vaswani et al. 2017, sec. 3.2).
+"""Masks, attention and its score functions (Vaswani et al. 2017, sec. 3.2.1, and what was before it).
 
-B sentences  T query positions  S key positions  D model width  H heads  K width of a head  A inner width
-Q width of queries, where it differs from that of keys  N packed queries  M packed keys
+B sentences  T query positions  S key positions  H heads  K width of a head  A inner width
+Q width of queries, where it differs from that of keys
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import assert_never
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
 from transformer_mt.model_settings import Score as ScoreName
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.linear import Linear, linear
-from transformer_mt.models.packed_attention import Segments, variable_length_attention
-from transformer_mt.models.rows import RowMask, attention_over_rows
 from transformer_mt.vocabulary import PAD
 
 
@@ -27,9 +23,22 @@ def padding_mask(tokens_BS: Tensor) -> Tensor:
     return (tokens_BS != PAD)[:, None, None, :]
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """True where the key's position is not after the query's; TT."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+def causal_mask(length: int, device: torch.device, window: int = 0) -> Tensor:
+    """True where the key's position is not after the query's, nor more than `window` before it if not 0; TT."""
+    mask_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+    return mask_TT.triu(-window) if window else mask_TT
+
+
+def window_mask(real_B11T: Tensor, window: int) -> Tensor:
+    """True at real tokens at most `window` positions before or after the query, and at the query itself; B1TT.
+
+    So that padding far from any token sees something: the softmax of nothing is not a number, and its gradient
+    would make all others none.
+    """
+    length = real_B11T.shape[-1]
+    everything_TT = torch.ones(length, length, dtype=torch.bool, device=real_B11T.device)
+    near_TT, itself_TT = everything_TT.tril(window).triu(-window), everything_TT.tril().triu()
+    return real_B11T & near_TT | itself_TT
 
 
 def attention(
@@ -74,7 +83,7 @@ class Score(nn.Module, ABC):
 
 
 class Dot(Score):
-    """Q K^T (Luong et al. 2015, eq. 8)."""
+    """Q K^T (Luong et al. 2015, sec. 3.1)."""
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         return query_BHTK @ prepared.transpose(-1, -2)
@@ -88,14 +97,14 @@ class ScaledDot(Score):
 
 
 class General(Score):
-    """Q W K^T (Luong et al. 2015, eq. 8). Queries and keys may be of different widths."""
+    """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
 
     def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
         super().__init__()
         self.weight_HQK = _weights(num_heads, query_width, key_width)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.weight_HQK.transpose(-1, -2)
+        return _by_head(key_BHSK, self.weight_HQK.transpose(-1, -2))
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         return query_BHTK @ prepared.transpose(-1, -2)
@@ -111,10 +120,10 @@ class Additive(Score):
         self.inner_weight_HA1 = _weights(num_heads, inner_width, 1)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.key_weight_HKA
+        return _by_head(key_BHSK, self.key_weight_HKA)
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        query_BHT1A = (query_BHTK @ self.query_weight_HQA)[..., None, :]
+        query_BHT1A = _by_head(query_BHTK, self.query_weight_HQA)[..., None, :]
         inner_BHTSA = (query_BHT1A + prepared[..., None, :, :]).tanh_()
         return (inner_BHTSA @ self.inner_weight_HA1[:, None])[..., 0]
 
@@ -132,10 +141,10 @@ class Concat(Score):
         self.key_weight_HK1 = _weights(num_heads, key_width, 1)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return key_BHSK @ self.key_weight_HK1
+        return _by_head(key_BHSK, self.key_weight_HK1)
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return query_BHTK @ self.query_weight_HQ1 + prepared.transpose(-1, -2)
+        return _by_head(query_BHTK, self.query_weight_HQ1) + prepared.transpose(-1, -2)
 
 
 class FixedConcat(Score):
@@ -169,6 +178,31 @@ class FixedConcat(Score):
         return query_BHTK @ query_weight_SQ.T + prepared.transpose(-1, -2)
 
 
+class FixedLengthAttention(nn.Module):
+    """Attention by FixedConcat as tutorials have it: what is read is joined with the query, and mapped linearly."""
+
+    def __init__(
+        self, query_width: int, key_width: int, num_positions: int, value_width: int, output_width: int
+    ) -> None:
+        super().__init__()
+        self.score = FixedConcat(query_width, key_width, num_positions)
+        self.out_projection = Linear(query_width + value_width, output_width)
+
+    def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
+        """What the last query makes of the values, B1O, and their weights, BS, which sum to one.
+
+        The last key is for all values: there may be any number of keys, U. Raises TooLongError for more values
+        than positions.
+        """
+        query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
+        length = value_BSV.shape[1]
+        everywhere_S = torch.ones(length, dtype=torch.bool, device=value_BSV.device)
+        key_B1SK = key_B11K.expand(-1, -1, length, -1)
+        mixed_B11V, weights_B11S = attention(query_B11Q, key_B1SK, value_BSV[:, None], everywhere_S, self.score)
+        joined_B1I = torch.cat([query_B11Q, mixed_B11V], dim=-1)[:, 0]
+        return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
+
+
 def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:
     """For queries and keys of these widths in each head. Raises no error: `dot` needs equal widths."""
     match name:
@@ -186,107 +220,14 @@ def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: in
             assert_never(name)
 
 
+def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
+    """Each head's product with its own matrix, BHTA. (x @ weight would copy the matrices for each sentence.)"""
+    return torch.einsum("bhtk,hka->bhta", x_BHTK, weight_HKA)
+
+
 def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:
     """A matrix for each head."""
     weights = nn.Parameter(torch.empty(num_heads, width_in, width_out))
     for matrix in weights:
         nn.init.xavier_uniform_(matrix)
     return weights
-
-
-class MultiHeadAttention(nn.Module):
-    """H attentions side by side, each on its own projection of queries, keys and values (sec. 3.2.2)."""
-
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, score: ScoreName = "scaled_dot") -> None:
-        super().__init__()
-        self.d_model, self.num_heads = d_model, num_heads
-        self.score = build_score(score, num_heads, d_model // num_heads, d_model // num_heads)
-        self.dropout = Dropout(dropout)
-        # Rows: queries, keys, values. One matrix, so that self-attention is one product.
-        self.in_projection = Linear(d_model, 3 * d_model)
-        self.out_projection = Linear(d_model, d_model)
-        for block_DD in self.in_projection.weight.chunk(3):
-            nn.init.xavier_uniform_(block_DD)
-        nn.init.xavier_uniform_(self.out_projection.weight)
-        nn.init.zeros_(self.in_projection.bias)
-        nn.init.zeros_(self.out_projection.bias)
-
-    @property
-    def is_scaled_dot(self) -> bool:
-        return isinstance(self.score, ScaledDot)
-
-    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, prepared keys and values of the same positions; each BHTK, or HNK of packed ND."""
-        query_BTD, key_BTD, value_BTD = self.in_projection(x_BTD).chunk(3, dim=-1)
-        key_BHTK = self.score.prepare(self._split_heads(key_BTD))
-        return self._split_heads(query_BTD), key_BHTK, self._split_heads(value_BTD)
-
-    def project_query(self, x_BTD: Tensor) -> Tensor:
-        """Queries alone; BHTK."""
-        rows = slice(self.d_model)
-        return self._split_heads(linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
-
-    def project_memory(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Prepared keys and values alone; each BHSK."""
-        return self.split_memory(linear(memory_BSD, *self.memory_projection()))
-
-    def memory_projection(self) -> tuple[Tensor, Tensor]:
-        """The weight and the bias that keys and values are made with."""
-        rows = slice(self.d_model, None)
-        return self.in_projection.weight[rows], self.in_projection.bias[rows]
-
-    def split_memory(self, both: Tensor) -> tuple[Tensor, Tensor]:
-        """Prepared keys and values that were made side by side; each BHSK."""
-        key_BSD, value_BSD = both.chunk(2, dim=-1)
-        return self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD)
-
-    def attend(
-        self,
-        query_BHTK: Tensor,
-        key_BHSK: Tensor,
-        value_BHSK: Tensor,
-        mask: Tensor | Segments | RowMask,
-        record: list[Tensor] | None = None,
-    ) -> Tensor:
-        """What each query reads, heads joined and mapped back to the model width; BTD.
-
-        The weights BHTS are appended to `record`, if there is one. With segments or rows for a mask, queries,
-        keys and values are packed: HNK, and so is the output: ND. Weights are not dropped out then, nor recorded,
-        and scores are scaled dot products.
-        """
-        if isinstance(mask, Segments | RowMask):
-            assert record is None, "packed attention never has its weights at hand"
-            assert self.is_scaled_dot, "other scores need padded rows"
-            assert not (self.training and self.dropout.probability), "dropout of the weights needs padded rows"
-            query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_BHTK, key_BHSK, value_BHSK))
-            if isinstance(mask, RowMask):
-                mixed_NHK = attention_over_rows(query_NHK, key_MHK, value_MHK, mask)
-            else:
-                mixed_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, mask)
-            mixed_BHTK = mixed_NHK.transpose(0, 1)
-        elif query_BHTK.is_cuda and record is None and self.is_scaled_dot:
-            dropout = self.dropout.probability if self.training else 0.0
-            mixed_BHTK = F.scaled_dot_product_attention(
-                query_BHTK, key_BHSK, value_BHSK, attn_mask=mask, dropout_p=dropout
-            )
-        else:
-            mixed_BHTK, weights_BHTS = mix(self.score(query_BHTK, key_BHSK), value_BHSK, mask, self.dropout)
-            if record is not None:
-                record.append(weights_BHTS)
-        mixed_BTD = mixed_BHTK.transpose(-3, -2).flatten(-2)
-        output_BTD: Tensor = self.out_projection(mixed_BTD)
-        return output_BTD
-
-    def _split_heads(self, x_BTD: Tensor) -> Tensor:
-        width = self.d_model // self.num_heads
-        return x_BTD.view(*x_BTD.shape[:-1], self.num_heads, width).transpose(-3, -2)
-
-
-def project_memories(attentions: Sequence[MultiHeadAttention], memory: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """`project_memory` of each, in one product: a GPU then reads the memory once and writes its gradient once.
-
-    CPUs are 5 to 20 % slower at it than at one product after the other.
-    """
-    weights, biases = zip(*(attention.memory_projection() for attention in attentions), strict=True)
-    parts = linear(memory, torch.cat(weights), torch.cat(biases)).chunk(len(attentions), dim=-1)
-    return [attention.split_memory(part) for attention, part in zip(attentions, parts, strict=True)]

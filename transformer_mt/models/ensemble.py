@@ -49,6 +49,10 @@ class Ensemble(Seq2Seq):
         apart = features.split_with_sizes(widths, dim=-1)
         return _combined([model.project(own) for model, own in zip(self.members(), apart, strict=True)])
 
+    @property
+    def attends_to_source(self) -> bool:
+        return all(model.attends_to_source for model in self.members())
+
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         weights = [model.attention_to_source(source_BS, decoder_input_BT, layer) for model in self.members()]
         return torch.stack(weights).mean(dim=0)

@@ -8,8 +8,7 @@ R rows  D model width  H heads  K width of a head  F inner width  V vocabulary  
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -17,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.errors import TranslationError
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
-from transformer_mt.models.products import Products
+from transformer_mt.models.products import Products, best_products
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.vocabulary import PAD
 
@@ -29,12 +29,20 @@ FEW_HEADS = 100  # of a batch
 
 
 def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
-    """The model for search, of its weights as they are now. One that has no other form remains as it is."""
+    """The model for search, of its weights as they are now. One that has no other form remains as it is.
+
+    Raises TranslationError if products are to be made in another way, and the model has no form for that.
+    """
     match model:
-        case Transformer() if model.attention_score == "scaled_dot":
+        case Transformer() if model.attention_score == "scaled_dot" and not model.attention_window:
             return FrozenTransformer(model, products).eval()
         case Ensemble():
             return Ensemble([frozen(member, products) for member in model.members()]).eval()
+        case _ if products != Products():
+            raise TranslationError(
+                "other precisions than fp32 are for Transformers with model.attention_score=scaled_dot and without "
+                "model.attention_window: leave --dtype and --quantize out"
+            )
         case _:
             return model
 
@@ -274,22 +282,9 @@ def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: 
 def _attention(query_BHWK: Tensor, key_BHKN: Tensor, value_BHNK: Tensor, bias: Tensor) -> Tensor:
     """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD; `bias` broadcasts to BWN."""
     B, H, W, K = query_BHWK.shape
-    with _best_products(few=W == 1 or B * H < FEW_HEADS):
+    with best_products(few=W == 1 or B * H < FEW_HEADS):
         scores_BHWN = torch.bmm(query_BHWK.flatten(0, 1), key_BHKN.flatten(0, 1)).view(B, H, W, -1)
         torch.add(bias[:, None], scores_BHWN, alpha=K**-0.5, out=scores_BHWN)
         weights_BHWN = torch.softmax(scores_BHWN, dim=-1, out=scores_BHWN)
         mixed_BWK = torch.bmm(weights_BHWN.flatten(0, 1), value_BHNK.flatten(0, 1))
     return mixed_BWK.view(B, H, W, K).transpose(1, 2).reshape(B * W, H * K)
-
-
-@contextmanager
-def _best_products(few: bool) -> Iterator[None]:
-    """Leaves products of matrices with vectors, and few products, to MKL on a CPU: half of oneDNN's time there."""
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
-    before = matmul.fp32_precision
-    if few:
-        matmul.fp32_precision = "none"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before

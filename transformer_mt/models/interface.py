@@ -10,6 +10,8 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.errors import AttentionError
+from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.layout import Packed, Unpadded
 
 
@@ -62,12 +64,24 @@ class Seq2Seq(nn.Module, ABC):
         """Logits of the next word at each position, all positions at once; BTV."""
         return self.project(self.features(source_BS, decoder_input_BT))
 
+    @property
+    def attends_to_source(self) -> bool:
+        """Whether there is attention to the source: without, `attention_to_source` raises TranslationError."""
+        return True
+
     @abstractmethod
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         """Teacher forcing: how much each target position looked at each source position; BTS, rows sum to one.
 
         In a decoder layer: 1 is the lowest, 0 the last but one (Garg et al. 2019), or the only one.
         """
+
+    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
+        """Likewise each head of each layer of every attention. Raises AttentionError if the model has none such."""
+        raise AttentionError(
+            "the model has no layers and heads of attention to choose from: its attention to the source is all that "
+            "can be shown"
+        )
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from transformer_mt.models import rows
-from transformer_mt.models.attention import causal_mask, padding_mask
+from transformer_mt.models.attention import causal_mask, padding_mask, window_mask
 from transformer_mt.models.packed_attention import Segments
 from transformer_mt.models.positions import Positions
 from transformer_mt.models.rows import RowMask, Rows
@@ -28,13 +28,14 @@ class Padded:
         """What is added to the embeddings; TD."""
         return positions.first(self.tokens.shape[1])
 
-    def everywhere(self) -> Tensor:
-        """Each word may see all of its sentence; B11T."""
-        return padding_mask(self.tokens)
+    def everywhere(self, window: int = 0) -> Tensor:
+        """Each word may see all of its sentence, B11T, or so many positions on each side, B1TT."""
+        mask_B11T = padding_mask(self.tokens)
+        return window_mask(mask_B11T, window) if window else mask_B11T
 
-    def backwards(self) -> Tensor:
-        """Each word may see itself and what is before it; TT."""
-        return causal_mask(self.tokens.shape[1], self.tokens.device)
+    def backwards(self, window: int = 0) -> Tensor:
+        """Each word may see itself and what is before it, or so many positions of that; TT."""
+        return causal_mask(self.tokens.shape[1], self.tokens.device, window)
 
     def across(self, source: "Layout") -> Tensor:
         """Each word may see all of the source sentence; B11S."""
@@ -62,15 +63,15 @@ class Packed:
 
     def encodings(self, positions: Positions) -> Tensor:
         """What is added to the embeddings; ND."""
-        return positions.first(self.max_length)[self.positions_N]
+        return positions.of(self.positions_N, self.max_length)
 
-    def everywhere(self) -> Segments:
-        """Each word may see all of its sentence."""
-        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=False)
+    def everywhere(self, window: int = 0) -> Segments:
+        """Each word may see all of its sentence, or so many positions on each side."""
+        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=False, window=window)
 
-    def backwards(self) -> Segments:
-        """Each word may see itself and what is before it."""
-        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=True)
+    def backwards(self, window: int = 0) -> Segments:
+        """Each word may see itself and what is before it, or so many positions of that."""
+        return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=True, window=window)
 
     def across(self, source: "Layout") -> Segments:
         """Each word may see all of the source sentence."""
@@ -91,13 +92,13 @@ class Unpadded:
         length = self.rows.padding_BT.shape[1]
         return positions.first(length)[self.rows.place_N % length]
 
-    def everywhere(self) -> RowMask:
-        """Each word may see all of its sentence."""
-        return rows.everywhere(self.rows, self.rows)
+    def everywhere(self, window: int = 0) -> RowMask:
+        """Each word may see all of its sentence, or so many positions on each side."""
+        return rows.nearby(self.rows, window) if window else rows.everywhere(self.rows, self.rows)
 
-    def backwards(self) -> RowMask:
-        """Each word may see itself and what is before it."""
-        return rows.backwards(self.rows)
+    def backwards(self, window: int = 0) -> RowMask:
+        """Each word may see itself and what is before it, or so many positions of that."""
+        return rows.backwards(self.rows, window)
 
     def across(self, source: "Layout") -> RowMask:
         """Each word may see all of the source sentence."""

@@ -27,6 +27,8 @@ class Segments:
     max_keys: int
     causal: bool
     """Whether a query sees no key that comes after it. Queries and keys are of the same segments then."""
+    window: int = 0
+    """If not 0, a query sees so many keys on each side of it alone; likewise."""
 
 
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
@@ -38,6 +40,7 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
     if query_NHK.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
+        window = segments.window or -1
         mixed_NHK = varlen_attn(
             query_NHK,
             key_MHK,
@@ -46,7 +49,7 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
             segments.key_offsets,
             segments.max_queries,
             segments.max_keys,
-            window_size=(-1, 0) if segments.causal else (-1, -1),
+            window_size=(window, 0) if segments.causal else (window, window),
         )
         assert isinstance(mixed_NHK, Tensor), "attention alone was asked for"
         return mixed_NHK
@@ -64,4 +67,8 @@ def segments_mask(segments: Segments, num_queries: int, num_keys: int) -> Tensor
     query_segment_N = torch.searchsorted(segments.query_offsets, query_N, right=True)
     key_segment_M = torch.searchsorted(segments.key_offsets, key_M, right=True)
     mask_NM = query_segment_N[:, None] == key_segment_M
-    return mask_NM & (key_M <= query_N[:, None]) if segments.causal else mask_NM
+    if segments.causal:
+        mask_NM &= key_M <= query_N[:, None]
+    if segments.window:
+        mask_NM &= (key_M - query_N[:, None]).abs() <= segments.window
+    return mask_NM

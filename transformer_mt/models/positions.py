@@ -37,6 +37,10 @@ class SinusoidalPositions(nn.Module):
             self.table_TD = sinusoidal(num_positions, self.table_TD.shape[1]).to(self.table_TD)
         return self.table_TD[:num_positions]
 
+    def of(self, position_N: Tensor, bound: int) -> Tensor:
+        """Encodings of these positions, all of them below the bound; ND."""
+        return self.first(bound)[position_N]
+
 
 class LearnedPositions(nn.Module):
     """A vector for each position, as in Gehring et al. 2017 (sec. 3.1); compared in sec. 3.5 of the paper."""
@@ -55,6 +59,10 @@ class LearnedPositions(nn.Module):
                 "model.positions=sinusoidal"
             )
         return self.table_TD[:num_positions]
+
+    def of(self, position_N: Tensor, bound: int) -> Tensor:
+        """Encodings of these positions, ND; the bound may be beyond what was learned, as long as they are not."""
+        return self.table_TD[position_N]
 
 
 Positions = SinusoidalPositions | LearnedPositions

@@ -18,7 +18,14 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
 from transformer_mt.models.linear import Linear
 from transformer_mt.models.recurrence import BidirectionalEncoder
-from transformer_mt.models.rnn_decoder import BahdanauDecoder, FixedVector, LuongDecoder, Memory, Past, RecurrentDecoder
+from transformer_mt.models.rnn_decoder import (
+    BahdanauDecoder,
+    LuongDecoder,
+    Memory,
+    Past,
+    RecurrentDecoder,
+    SourceAttention,
+)
 from transformer_mt.vocabulary import PAD
 
 
@@ -83,9 +90,13 @@ class Rnn(Seq2Seq):
         said_BW1D, state = self._go_on(token_BW[..., None], state)
         return self.project(said_BW1D[:, :, 0]), state
 
+    @property
+    def attends_to_source(self) -> bool:
+        return isinstance(self.decoder.context, SourceAttention)
+
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         """Of the one attention there is. Raises TranslationError if there is none."""
-        if isinstance(self.decoder.context, FixedVector):
+        if not self.attends_to_source:
             raise TranslationError(
                 "the model has no attention (model.attention=none), so nothing says which word comes from which; "
                 "train one with another model.attention"

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from transformer_mt.models.attention import causal_mask, window_mask
 from transformer_mt.vocabulary import PAD
 
 
@@ -60,14 +61,24 @@ class RowMask:
 
 def everywhere(queries: Rows, keys: Rows) -> RowMask:
     """Each query sees every key of its row."""
-    bias_BS = torch.zeros(keys.padding_BT.shape, device=keys.padding_BT.device).masked_fill_(keys.padding_BT, -math.inf)
-    return RowMask(queries, keys, bias_BS[:, None])
+    return RowMask(queries, keys, _bias(~keys.padding_BT[:, None]))
 
 
-def backwards(rows: Rows) -> RowMask:
-    """Each query sees itself and the keys before it; padding comes after all of them."""
-    length = rows.padding_BT.shape[1]
-    return RowMask(rows, rows, torch.full((length, length), -math.inf, device=rows.padding_BT.device).triu_(1))
+def nearby(rows: Rows, window: int) -> RowMask:
+    """Each query sees so many keys of its row on each side."""
+    mask_B1TT = window_mask(~rows.padding_BT[:, None, None], window)
+    return RowMask(rows, rows, _bias(mask_B1TT[:, 0]))
+
+
+def backwards(rows: Rows, window: int = 0) -> RowMask:
+    """Each query sees itself and the keys before it, or so many of them; padding comes after all of them."""
+    mask_TT = causal_mask(rows.padding_BT.shape[1], rows.padding_BT.device, window)
+    return RowMask(rows, rows, _bias(mask_TT))
+
+
+def _bias(mask: Tensor) -> Tensor:
+    """0 where the mask is true, else -inf."""
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
 
 
 def attention_over_rows(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:

@@ -15,17 +15,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.models.attention import MultiHeadAttention, padding_mask, project_memories
+from transformer_mt.models.attention import padding_mask
+from transformer_mt.models.attention_weights import AttentionWeights
+from transformer_mt.models.cache import Cache, TransformerState
 from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
 from transformer_mt.models.linear import Linear
+from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
 from transformer_mt.models.packed_attention import Segments
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.models.rows import RowMask
-
-SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
 
 
 class Residual(nn.Module):
@@ -109,22 +110,6 @@ class Memory:
     mask: Tensor | Segments | RowMask
 
 
-@dataclass(frozen=True)
-class Cache:
-    """Keys and values that one decoder layer has computed so far, and room for more."""
-
-    key_BHNK: Tensor
-    value_BHNK: Tensor
-    used: int
-
-    def add(self, key_BHWK: Tensor, value_BHWK: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the newest into the slots after the used ones; all there are now."""
-        now = self.used + key_BHWK.shape[2]
-        self.key_BHNK[:, :, self.used : now] = key_BHWK
-        self.value_BHNK[:, :, self.used : now] = value_BHWK
-        return self.key_BHNK[:, :, :now], self.value_BHNK[:, :, :now]
-
-
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
 
@@ -163,61 +148,6 @@ class DecoderLayer(nn.Module):
         return x_BTD
 
 
-@dataclass(frozen=True)
-class TransformerState(DecoderState):
-    """The hypotheses of a sentence share its slots: slot t * W + w holds position t of hypothesis w.
-
-    A cached key never moves; `visible_BWN` says which slots are a hypothesis' own past.
-    """
-
-    key_LBHNK: Tensor
-    value_LBHNK: Tensor
-    visible_BWN: Tensor
-    memory_key_LBHSK: Tensor
-    memory_value_LBHSK: Tensor
-    memory_mask_B11S: Tensor
-    position: int
-
-    def follow(self, parent_BW: Tensor) -> "TransformerState":
-        slots_BWN = parent_BW[..., None].expand(-1, -1, self.visible_BWN.shape[-1])
-        return replace(self, visible_BWN=self.visible_BWN.gather(1, slots_BWN))
-
-    def keep(self, sentences: Tensor) -> "TransformerState":
-        return replace(
-            self,
-            key_LBHNK=self.key_LBHNK.index_select(1, sentences),
-            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
-            visible_BWN=self.visible_BWN.index_select(0, sentences),
-            memory_key_LBHSK=self.memory_key_LBHSK.index_select(1, sentences),
-            memory_value_LBHSK=self.memory_value_LBHSK.index_select(1, sentences),
-            memory_mask_B11S=self.memory_mask_B11S.index_select(0, sentences),
-        )
-
-    def see_themselves(self) -> "TransformerState":
-        """The state with slots for one more position, in each of which a hypothesis sees its own."""
-        B, W, used = self.visible_BWN.shape
-        own_BWW = torch.eye(W, dtype=torch.bool, device=self.visible_BWN.device).expand(B, W, W)
-        visible_BWN = torch.cat([self.visible_BWN, own_BWW], dim=2)
-        if used + W <= self.key_LBHNK.shape[3]:
-            return replace(self, visible_BWN=visible_BWN)
-        more = (0, 0, 0, SLOTS_GROW_BY * W)
-        return replace(
-            self,
-            visible_BWN=visible_BWN,
-            key_LBHNK=F.pad(self.key_LBHNK, more),
-            value_LBHNK=F.pad(self.value_LBHNK, more),
-        )
-
-
-@dataclass(frozen=True)
-class AttentionWeights:
-    """Who looked where, for each layer; rows sum to one."""
-
-    encoder_LBHSS: Tensor
-    decoder_LBHTT: Tensor
-    cross_LBHTS: Tensor
-
-
 class Transformer(Seq2Seq):
     """Encoder, decoder, embeddings."""
 
@@ -225,6 +155,7 @@ class Transformer(Seq2Seq):
         super().__init__()
         self.d_model, self.num_heads = config.d_model, config.num_heads
         self.attention_dropout, self.attention_score = config.attention_dropout, config.attention_score
+        self.attention_window = config.attention_window
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -269,6 +200,7 @@ class Transformer(Seq2Seq):
             memory_value_LBHSK=memory_value_LBHSK,
             memory_mask_B11S=padding_mask(source_BS),
             position=0,
+            window=self.attention_window,
         )
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
@@ -284,11 +216,9 @@ class Transformer(Seq2Seq):
         return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        cross_LBHTS = self.attention_weights(source_BS, decoder_input_BT).cross_LBHTS
-        return cross_LBHTS[layer - 1 if layer else max(0, len(cross_LBHTS) - 2)].mean(dim=1)
+        return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """The weights of all three kinds of attention under teacher forcing."""
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
@@ -297,7 +227,7 @@ class Transformer(Seq2Seq):
         return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
 
     def _encode(self, source: Layout, record: list[Tensor] | None = None) -> Tensor:
-        mask = source.everywhere()
+        mask = source.everywhere(self.attention_window)
         x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
         for layer in self.encoder:
             x_BSD = layer(x_BSD, mask, record)
@@ -312,7 +242,7 @@ class Transformer(Seq2Seq):
         self_record: list[Tensor] | None = None,
         cross_record: list[Tensor] | None = None,
     ) -> Tensor:
-        mask, memory_mask = target.backwards(), target.across(source)
+        mask, memory_mask = target.backwards(self.attention_window), target.across(source)
         x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
         layers = self.decoder_layers()
         attentions = [layer.cross_attention for layer in layers]

@@ -1,0 +1,122 @@
+"""A sentence, a translation and a model become a picture of who looked where."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import assert_never
+
+from torch import Tensor
+
+from transformer_mt import cli
+from transformer_mt.config import load_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.opening import open_model
+from transformer_mt.decoding.torch_engine import TorchEngine
+from transformer_mt.errors import TranslationError
+from transformer_mt.evaluation import heat_map
+from transformer_mt.evaluation.heat_map import Side
+from transformer_mt.models.attention_weights import Attention
+from transformer_mt.settings import DecodingConfig
+from transformer_mt.vocabulary import BOS
+
+_DESCRIPTION = """\
+Reads a model and a sentence; draws how much each piece of its translation looked at each piece of the sentence
+while it was written. Rows sum to one; white is 0, the darkest blue 1. Without --target the model translates
+first, as `translate` does with the same key=value.
+
+All models with attention can show that: of the Transformer it is the mean of a layer's heads, alignment_layer=N.
+What a Transformer alone has:
+  --heads                a map for each head instead of their mean
+  --layer N              this layer, 1 the lowest; 0, the default, is the last but one
+  --attention encoder    how source pieces looked at each other
+  --attention decoder    how each piece looked at those before it, <s> the first of them
+
+A character that no installed font has is drawn as its code point, as U+4E2D, with a warning. The same picture is
+the same file. Needs matplotlib: the extra transformer-mt[plot]."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw one picture."""
+    arguments = _parser().parse_intermixed_args(argv)
+    heat_map.check(arguments.output)
+    model = open_model(arguments.model, arguments.device, "torch", "fp32", "none", workers=1)
+    assert isinstance(model.engine, TorchEngine)
+    decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
+    source = _ids(arguments.source, "source", model.tokenizer, model.engine)
+    if arguments.target is None:
+        target = model.engine.translate([Sentence(source)], decoding)[0][0].tokens
+    else:
+        target = _ids(arguments.target, "target", model.tokenizer, model.engine)
+    weights_HTS = _weights(model.engine, source, target, decoding, arguments)
+    rows, columns = _sides(arguments.attention, source, target, model.tokenizer)
+    if lacking := heat_map.without_font("".join(rows.pieces + columns.pieces)):
+        print(f"warning: no font here has {' '.join(lacking)}: drawn as code points; install one", file=sys.stderr)
+    heat_map.draw(weights_HTS, rows, columns, arguments.output)
+    print(f"{cli.shown(arguments.output)}: {model.tokenizer.decode_target(target)}")
+    return 0
+
+
+def _ids(text: str, side: str, tokenizer: Tokenizer, engine: Engine) -> list[int]:
+    """The pieces of a text and EOS."""
+    [ids] = tokenizer.encode_source([text]) if side == "source" else tokenizer.encode_target([text])
+    if len(ids) == 1:
+        raise TranslationError(f"--{side} is blank: give a sentence")
+    if len(ids) > engine.max_positions:
+        raise TranslationError(
+            f"--{side} has {len(ids):,} subword pieces, and the model takes at most {engine.max_positions:,} "
+            "(model.max_positions): give a sentence alone"
+        )
+    return ids
+
+
+def _weights(
+    engine: TorchEngine, source: list[int], target: list[int], decoding: DecodingConfig, arguments: argparse.Namespace
+) -> Tensor:
+    """A map each head HTS, or one of all."""
+    if arguments.attention == "cross" and arguments.layer is None and not arguments.heads:
+        return engine.attention_to_source(source, target, decoding.alignment_layer)[None]
+    layer = arguments.layer
+    if layer is None:
+        layer = decoding.alignment_layer if arguments.attention == "cross" else 0
+    heads_HTS = engine.attention_weights(source, target).heads(arguments.attention, layer)[0]
+    return heads_HTS if arguments.heads else heads_HTS.mean(dim=0, keepdim=True)
+
+
+def _sides(attention: Attention, source: list[int], target: list[int], tokenizer: Tokenizer) -> tuple[Side, Side]:
+    """What looked, the rows, and what was looked at."""
+    sources = tokenizer.source_pieces(source)
+    targets = Side("target", tokenizer.target_pieces(target))
+    match attention:
+        case "cross":
+            return targets, Side("source", sources)
+        case "encoder":
+            return Side("source", sources), Side("source", sources)
+        case "decoder":
+            # A piece is written at the position of the one before it.
+            return targets, Side("target before", tokenizer.target_pieces([BOS, *target[:-1]]))
+        case _:
+            assert_never(attention)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.parser(
+        "plot",
+        _DESCRIPTION,
+        'python -m transformer_mt.plot runs/demo_en_de/model --source "He sees the house." --output attention.png',
+    )
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
+    parser.add_argument("--source", metavar="TEXT", required=True, help="a sentence")
+    parser.add_argument("--target", metavar="TEXT", help="a translation of it, instead of the model's own")
+    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="a .png, .svg or .pdf")
+    parser.add_argument("--attention", choices=["cross", "encoder", "decoder"], default="cross", help="cross: default")
+    parser.add_argument("--layer", metavar="N", type=int, help="1 the lowest (default: that of alignment_layer)")
+    parser.add_argument("--heads", action="store_true", help="a map for each head")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))
