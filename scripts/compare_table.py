@@ -12,12 +12,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
 from transformer_mt import cli
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation import heat_map
+from transformer_mt.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _HEAD = """\
 | architecture | parameters | BLEU | target tokens/s in training | of training | sentences/s, beam 4 |
@@ -99,26 +104,29 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """A line an architecture; below, the lengths and how many sentences have them."""
-    import matplotlib
+    """Write the picture as PNG. Raises PictureError without matplotlib."""
+    heat_map.check(path)
+    with replacing(path) as file:
+        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})  # no version of it
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+def figure_of(rows: Sequence[Row]) -> "Figure":
+    """BLEU by length: a line an architecture; below, the lengths and how many sentences have them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
     for row in rows:
         style = "--" if row.name.startswith("transformer") else "-"
         values = [bucket["bleu"] for bucket in row.by_length]
         axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
     buckets = rows[0].by_length
     axes.set_xticks(range(len(buckets)), [f"{b['shortest']}–{b['longest']}\n{b['num_sentences']}" for b in buckets])
-    axes.set_xlabel("words of the source; below, how many sentences have so many")
-    axes.set_ylabel("BLEU")
+    axes.set(xlabel="words of the source; below, how many sentences have so many", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    return figure
 
 
 def _read(path: Path) -> dict[str, Any]:
