@@ -1,5 +1,7 @@
 """The recurrent encoder-decoder: its formulas by hand, what it is fed, its sizes and its first weights."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.model_settings import RnnConfig
 from transformer_mt.models.build import build_model
+from transformer_mt.models.rnn_decoder import Past
 from transformer_mt.vocabulary import PAD
 
 both_cells = pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -64,6 +67,39 @@ def first_states(model, vector_D, cell):
 def context_by_hand(states_SD, query_D):
     """With dot scores."""
     return torch.softmax(states_SD @ query_D, dim=0) @ states_SD
+
+
+@torch.no_grad()
+def test_an_example_worked_by_hand():
+    """Luong's decoder in the states (0.8, 0.2) and (0.1, 0.9), with dot scores; contexts are known to three decimals.
+
+    With the update gate shut and nothing remembered, the new state of a GRU is tanh of its input.
+    """
+    model = fresh(d_model=2, attention="dot", input_feeding=False, tied_embeddings="none").double().eval()
+    cells = model.decoder.recurrence.cells
+    for parameter in cells.parameters():
+        parameter.zero_()
+    cells.bias_ih_l0[2:4] = -1e4
+    cells.weight_ih_l0[4:6] = torch.eye(2)
+    encoder_BSD = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]).double()
+    state_TD = torch.tensor([[0.8, 0.2], [0.1, 0.9]]).double()
+    memory = model.decoder.context.memory(torch.full((1, 3), 9), encoder_BSD, encoder_BSD[:, 0])
+    past = Past(torch.zeros(1, 1, 1, 2).double(), torch.zeros(1, 1, 2).double())
+    weights = []
+    said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], memory, past, weights)
+
+    to_three = {"rtol": 0, "atol": 0.0005}
+    expected_TS = torch.tensor([[0.361, 0.198, 0.441], [0.176, 0.391, 0.433]]).double()
+    torch.testing.assert_close(weights[0][0, 0], expected_TS, **to_three)
+    context_TD = torch.tensor([[0.802, 0.639], [0.609, 0.824]]).double()
+    W_c, b_c = model.decoder.combine.weight, model.decoder.combine.bias
+    for said_D, context_D, state_D in zip(said_BWTD[0, 0], context_TD, state_TD, strict=True):
+        joined = [*context_D, *state_D]
+        by_hand = [math.tanh(sum(w * x for w, x in zip(W_c[i], joined, strict=True)) + b_c[i]) for i in range(2)]
+        torch.testing.assert_close(said_D, torch.tensor(by_hand).double(), **to_three)
+        scores = [math.exp(sum(w * x for w, x in zip(word_D, by_hand, strict=True))) for word_D in model.output_VD]
+        probs_V = torch.tensor([score / sum(scores) for score in scores]).double()
+        torch.testing.assert_close(model.project(said_D).softmax(dim=-1), probs_V, **to_three)
 
 
 @both_cells
