@@ -21,14 +21,14 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 read -r -a for_all <<< "${SET:-}"
 
-# Name, kind and what differs from configs/compare_<corpus>_<kind>.yaml. Widths make up for the parameters of scores.
+# Name, kind and what differs from configs/compare_<corpus>_<kind>.yaml. Bahdanau's decoder has more weights at a width.
 architectures() {
     cat << 'END'
 rnn-none                rnn          model.attention=none
 rnn-dot                 rnn          model.attention=dot
 rnn-general             rnn          model.attention=general
 rnn-additive            rnn          model.attention=additive
-rnn-bahdanau            rnn          model.attention=additive model.decoder=bahdanau
+rnn-bahdanau            rnn          model.attention=additive model.decoder=bahdanau model.d_model=176
 rnn-concat              rnn          model.attention=concat
 rnn-fixed_concat        rnn          model.attention=fixed_concat
 transformer-sinusoidal  transformer  model.positions=sinusoidal
@@ -41,7 +41,7 @@ names() { architectures | awk '{print $1}'; }
 # The configuration and the settings of architecture $2 on corpus $1, as the array `settings`.
 choose() {
     local name kind rest
-    read -r name kind rest < <(architectures | awk -v name="$2" '$1 == name')
+    read -r name kind rest < <(architectures | awk -v name="$2" '$1 == name') || true
     [[ ${kind:-} ]] || { echo "error: $2 is none of: $(names | xargs)" >&2; exit 2; }
     read -r -a settings <<< "$rest"
     settings=("configs/compare_$1_$kind.yaml" "run_dir=runs/compare_$1/$name" "${settings[@]}")
@@ -57,7 +57,7 @@ width() { if [[ $1 == demo ]]; then echo 10; else echo 5; fi; }
 
 prepare() {
     if [[ $1 == demo ]]; then
-        "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 5 --train 30000 --test 1000
+        "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 4 --train 30000 --test 1000
     fi
     mkdir -p "runs/compare_$1"
     for name in $(names); do
@@ -121,7 +121,8 @@ case ${1:-both} in
         one "$2" "$3"
         ;;
     speed | table)
-        for corpus in $(each_corpus "${2:-both}"); do
+        corpora=$(each_corpus "${2:-both}")
+        for corpus in $corpora; do
             if [[ $1 == speed ]]; then
                 for name in $(names); do speed "$corpus" "$name"; done
             fi
@@ -129,7 +130,8 @@ case ${1:-both} in
         done
         ;;
     *)
-        for corpus in $(each_corpus "$@"); do
+        corpora=$(each_corpus "$@")
+        for corpus in $corpora; do
             prepare "$corpus"
             names | xargs -P "${JOBS:-1}" -I NAME "$BASH" scripts/compare_architectures.sh one "$corpus" NAME
             table "$corpus"

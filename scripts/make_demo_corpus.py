@@ -1412,7 +1412,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=positive,
         default=1,
         metavar="N",
-        help="join 1 to N statements into a sentence, each number as often; 5: up to some 80 words (%(default)s)",
+        help="join 1 to N statements into a sentence, each number as often; 4: up to some 70 words (%(default)s)",
     )
     args = parser.parse_args(argv)
 

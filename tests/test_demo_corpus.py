@@ -140,6 +140,54 @@ def test_a_german_sentence_is_taken_once(monkeypatch):
     assert demo.corpus(2, seed=1) == [("She reads.", "Sie liest."), ("He reads.", "Er liest.")]
 
 
+@pytest.fixture(scope="module")
+def long_pairs() -> list[tuple[str, str]]:
+    return demo.corpus(2000, seed=1, most=4)
+
+
+def test_joined_sentences_are_of_all_lengths(long_pairs):
+    shares = [0] * 7
+    for english, _ in long_pairs:
+        shares[min(len(english.split()) // 10, 6)] += 1 / len(long_pairs)
+    assert all(share > 0.1 for share in shares[:5]) and max(shares) < 0.25, shares
+    assert max(len(english.split()) for english, _ in long_pairs) >= 60
+
+
+def test_joined_sentences_are_well_formed(long_pairs):
+    for pair in long_pairs:
+        for line in pair:
+            assert re.fullmatch(r"[A-ZÄÖÜ][A-Za-zÄÖÜäöüß', -]*[.]", line), line
+            assert not re.search(r"  | ,|,,|,[.?]|,\S", line), line
+
+
+def test_within_a_joined_sentence_only_names_and_german_nouns_are_capital(long_pairs):
+    """What follows a link is written as a statement of its own is, but for its first letter."""
+    for pair in long_pairs:
+        for side, links in enumerate(("and|but", "und|aber")):
+            for word in re.findall(rf", (?:{links}) (\w+)", pair[side]):
+                assert word in (*demo.WOMEN, *demo.MEN, "I") or word[0].islower(), pair[side]
+    assert any(", and I " in english for english, _ in long_pairs)
+    text = " ".join(german for _, german in long_pairs)
+    assert ", aber Anna " in text and ", aber Peter " in text
+
+
+def test_joining_joins_what_the_grammar_makes(monkeypatch):
+    drawn = [demo.Text("I sleep.", "Ich schlafe."), demo.Text("Anna is old.", "Anna ist alt.")]
+    monkeypatch.setattr(demo, "STATEMENTS", (lambda dice: drawn[0], lambda dice: drawn[1]))
+    found = {demo.joined(demo.Dice(seed), 2) for seed in range(200)}
+    assert set(drawn) < found
+    assert demo.Text("Anna is old, but I sleep.", "Anna ist alt, aber ich schlafe.") in found
+    assert demo.Text("I sleep, and Anna is old.", "Ich schlafe, und Anna ist alt.") in found
+    assert len(found) == 2 + 2 * 2 * 2
+
+
+def test_join_is_an_option(tmp_path):
+    demo.main(["--output", str(tmp_path), "--train", "30", "--valid", "5", "--test", "5", "--join", "3"])
+    expected = demo.corpus(40, seed=1, most=3)
+    assert lines(tmp_path / "test.de") == [german for _, german in expected[:5]]
+    assert max(len(line.split()) for line in lines(tmp_path / "train.en")) > 20
+
+
 def test_a_second_run_does_nothing_and_a_damaged_file_is_written_again(tmp_path, capsys):
     arguments = ["--output", str(tmp_path), "--train", "20", "--valid", "5", "--test", "5"]
     demo.main(arguments)

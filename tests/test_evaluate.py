@@ -57,6 +57,12 @@ class TestFiles:
         assert f"BLEU  {expected.score:5.1f}  nrefs:2|case:mixed|" in lines[0]
         assert sorted(path.name for path in target.parent.iterdir()) == ["scores.json"]
 
+    def test_intervals_are_printed_where_asked_for(self, files, capsys):
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=1000)
+        main(["--hypothesis", files[0], "--reference", files[1], "--confidence"])
+        line = capsys.readouterr().out.splitlines()[0]
+        assert f"{expected.score:.1f} ± " in line and "|bs:1000|seed:12345|" in line
+
     def test_script_prints_and_writes_the_same(self, tmp_path, files, capsys):
         main(["--hypothesis", files[0], "--reference", files[1], "--json", str(tmp_path / "stage.json")])
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
@@ -104,6 +110,8 @@ class TestMistakes:
             (["--hypothesis", "{empty}", "--reference", "{empty}"], "no lines"),
             (["--hypothesis", "{pieces}", "--reference", "{ref}"], "{pieces}, line 3"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"], "--by-length needs the sources"),
+            (["{run}", "--by-length", "0"], "it must be 1 word or more"),
             (["{run}"], "holds no model"),
         ],
     )
@@ -216,6 +224,19 @@ class TestModel:
         elsewhere = (trained / "model").rename(tmp_path / "mine")
         main([str(elsewhere)])
         assert (elsewhere / "evaluation/scores.json").is_file()
+
+    def test_intervals_and_lengths_are_told_where_asked_for(self, trained, capsys):
+        main([str(trained), "--test", "news", "--confidence", "--by-length", "2"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert result["scores"]["BLEU"]["interval"] > 0 and "|bs:1000|" in result["scores"]["TER"]["signature"]
+        value = result["scores"]["BLEU"]["value"]
+        assert result["by_length"] == [{"shortest": 1, "longest": 2, "num_sentences": 3, "bleu": value}]
+        printed = capsys.readouterr().out
+        assert f"news  BLEU   {value:.1f} ± {result['scores']['BLEU']['interval']:.1f}  nrefs:1|bs:1000|" in printed
+        assert f"news  BLEU   {value:.1f}  3 sources of 1 to 2 words" in printed
+        main([str(trained), "--test", "news"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
 
     def test_unknown_test_set_names_the_known(self, trained, capsys):
         assert cli.run(main, [str(trained), "--test", "demo"]) == 2

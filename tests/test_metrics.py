@@ -7,7 +7,7 @@ import sacrebleu
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import bleu, chrf, score_corpus, tokenised_warning
+from transformer_mt.evaluation.metrics import bleu, bleu_by_length, chrf, score_corpus, tokenised_warning
 
 HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]
 REFERENCES = ["The dog sleeps here.", "The cat sees a big house.", "Yes.", "He did not come to us today."]
@@ -32,6 +32,58 @@ def test_scores_and_signatures_are_sacrebleus(references):
     for score, (value, signature) in zip(found, expected, strict=True):
         assert (score.value, score.signature) == (value.score, str(signature))
         assert f"nrefs:{len(references)}|" in score.signature
+
+
+def test_intervals_are_those_of_sacrebleus_bootstrap():
+    hypotheses, references = [*HYPOTHESES[:2], HYPOTHESES[3]] * 5, [*REFERENCES[:2], REFERENCES[3]] * 5
+    plain = score_corpus(hypotheses, [references])
+    found = score_corpus(hypotheses, [references], confidence=True)
+    for score, metric in zip(found, (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()), strict=True):
+        expected = str(metric.corpus_score(hypotheses, [references], n_bootstrap=1000))
+        assert f" ± {score.interval:.2f})" in expected
+        assert score.signature == str(metric.get_signature()) and "|bs:1000|seed:12345|" in score.signature
+    assert [score.value for score in found] == [score.value for score in plain]
+    assert all(score.interval is None and "bs:" not in score.signature for score in plain)
+
+
+def test_there_is_an_interval_even_where_hardly_anything_is_right():
+    """sacreBLEU's own mean over samples fails on these lines, of which some samples score exactly 0."""
+    assert all(score.interval is not None for score in score_corpus(HYPOTHESES, [REFERENCES], confidence=True))
+
+
+def test_an_interval_is_nothing_where_all_lines_are_alike_and_shrinks_with_more_lines():
+    right, wrong = "The dog sleeps here.", "The cat sees a big house."
+
+    def interval(repeats, hypotheses):
+        return score_corpus(hypotheses * repeats, [[right, right] * repeats], confidence=True)[0].interval
+
+    assert interval(10, [right, right]) == 0
+    assert 0 < interval(400, [right, wrong]) < 0.4 * interval(25, [right, wrong])
+
+
+def test_bleu_by_length_is_the_bleu_of_each_length_alone():
+    sources = ["one", "one two", "one two three", "", "one two three four five"]
+    hypotheses, references = [*HYPOTHESES, "So it is here."], [*REFERENCES, "So it was here."]
+    found = bleu_by_length(sources, hypotheses, [references], 2, "de")
+    assert [(bucket.shortest, bucket.longest, bucket.num_sentences) for bucket in found] == [
+        (1, 2, 3),
+        (3, 4, 1),
+        (5, 6, 1),
+    ]
+    for bucket, lines in zip(found, ([0, 1, 3], [2], [4]), strict=True):
+        assert bucket.bleu == bleu([hypotheses[line] for line in lines], [references[line] for line in lines], "de")
+
+
+def test_bleu_by_length_has_one_bucket_if_that_is_wide_enough_and_none_that_is_empty():
+    sources = ["a b", "a " * 9, "a " * 40, "a " * 40]
+    [whole] = bleu_by_length(sources, HYPOTHESES, [REFERENCES, OTHERS], 40)
+    assert whole.bleu == score_corpus(HYPOTHESES, [REFERENCES, OTHERS])[0].value
+    assert [bucket.longest for bucket in bleu_by_length(sources, HYPOTHESES, [REFERENCES], 10)] == [10, 40]
+
+
+def test_bleu_by_length_wants_a_source_for_each_line():
+    with pytest.raises(EvaluationError, match="source has 3 lines, hypothesis has 4"):
+        bleu_by_length(["a", "b", "c"], HYPOTHESES, [REFERENCES], 10)
 
 
 def test_scores_of_validation_are_those_of_evaluation():

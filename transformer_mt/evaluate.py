@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +23,41 @@ from transformer_mt.settings import Config
 Results = dict[str, dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Details:
+    """What is found out besides the scores."""
+
+    confidence: bool = False
+    """Their 95 % confidence intervals."""
+    by_length: int | None = None
+    """BLEU of sources of up to so many words, of up to twice as many, and so on."""
+
+
+SCORES_ALONE = Details()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Score a model's translations of its test sets, or a file's lines, and say where the results lie."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
+    details = Details(arguments.confidence, arguments.by_length)
     if arguments.hypothesis is not None:
-        results = score_files(
-            arguments.hypothesis, arguments.reference, arguments.language, confidence=arguments.confidence
-        )
+        results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details)
         print_scores(results)
     else:
-        results = evaluate_model(
-            arguments.model,
-            arguments.overrides,
-            arguments.test,
-            arguments.device,
-            confidence=arguments.confidence,
-            by_length=arguments.by_length,
-        )
+        results = evaluate_model(arguments.model, arguments.overrides, arguments.test, arguments.device, details)
     if arguments.json is not None:
         write_json(arguments.json, results)
     return 0
 
 
 def score_files(
-    hypothesis: Path, references: Sequence[Path], language: str = "", *, confidence: bool = False
+    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = SCORES_ALONE
 ) -> Results:
-    """Score a file of detokenised translations against files of references, aligned by line."""
+    """Score a file of detokenised translations against files of references, aligned by line; not by length."""
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
-    scored = _score(texts[0], texts[1:], language, [str(file) for file in files], confidence)
+    scored = _score(texts[0], texts[1:], language, [str(file) for file in files], details)
     return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
 
 
@@ -61,13 +66,10 @@ def evaluate_model(
     overrides: Sequence[str] = (),
     test: str | None = None,
     device: str = "auto",
-    *,
-    confidence: bool = False,
-    by_length: int | None = None,
+    details: Details = SCORES_ALONE,
 ) -> Results:
     """Translate the test sets of a run or model directory, or the one named `test`, and score them.
 
-    `confidence` adds intervals; `by_length` BLEU of sources that are so many words longer each time.
     Writes <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model that left its run.
     """
     model, output = _locate(path)
@@ -88,10 +90,7 @@ def evaluate_model(
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
         titles = [cli.shown(file), f"reference of {name}"]
         language = config.corpus.target_language
-        scored = _score(hypotheses, [references], language, titles, confidence)
-        if by_length is not None:
-            buckets = bleu_by_length(sources, hypotheses, [references], by_length, language)
-            scored["by_length"] = [asdict(bucket) for bucket in buckets]
+        scored = _score(hypotheses, [references], language, titles, details, sources)
         results[name] = scored | {
             "decoding": config.decoding.model_dump(),
             "seconds": round(seconds, 3),
@@ -180,17 +179,19 @@ def _score(
     references: Sequence[Sequence[str]],
     language: str,
     names: Sequence[str],
-    confidence: bool,
+    details: Details,
+    sources: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    scores = score_corpus(hypotheses, references, language, names, confidence=confidence)
+    scores = score_corpus(hypotheses, references, language, names, confidence=details.confidence)
     for name, lines in zip(names, [hypotheses, *references], strict=True):
         warning = tokenised_warning(name, lines)
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
-    return {
-        "num_lines": len(hypotheses),
-        "scores": {score.name: _fields(score) for score in scores},
-    }
+    result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
+    if sources is None or details.by_length is None:
+        return result
+    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language)
+    return result | {"by_length": [asdict(bucket) for bucket in buckets]}
 
 
 def _fields(score: Score) -> dict[str, float | str]:

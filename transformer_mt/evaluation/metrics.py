@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.errors import EvaluationError
 
@@ -65,9 +66,11 @@ def score_corpus(
         _check_words(name, lines)
     scores = []
     for metric in (_bleu(target_language), CHRF(), TER()):
-        result = metric.corpus_score(hypotheses, references, n_bootstrap=_RESAMPLES if confidence else 1)
-        interval = float(result._ci) if confidence else None  # sacreBLEU has no public name for it
-        scores.append(Score(result.name, float(result.score), str(metric.get_signature()), interval))
+        result = metric.corpus_score(hypotheses, references)
+        signature, interval = str(metric.get_signature()), None
+        if confidence:
+            signature, interval = _resampled(metric, hypotheses, references)
+        scores.append(Score(result.name, float(result.score), signature, interval))
     return scores
 
 
@@ -145,6 +148,18 @@ def _bleu(target_language: str) -> BLEU:
             f"BLEU for {target_language} needs a word segmenter that is not installed: "
             f'pip install "sacrebleu[{language}]"'
         ) from None
+
+
+def _resampled(
+    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[str, float]:
+    """The signature that says so, and half of the interval: of a paired test in which a single system takes part."""
+    systems = [("hypothesis", hypotheses)]
+    signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
+    [(name, signature)] = signatures.items()
+    [result] = results[name]
+    assert isinstance(result, Result) and result.ci is not None
+    return str(signature), float(result.ci)
 
 
 def _check_words(name: str, lines: Sequence[str]) -> None:

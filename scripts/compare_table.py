@@ -1,0 +1,152 @@
+"""What scripts/compare_architectures.sh found: a table in Markdown, and BLEU by length of the source as a picture.
+
+    python scripts/compare_table.py RUNS_DIR NAME …
+
+Reads RUNS_DIR/NAME of each architecture and, where they are there, the speeds in RUNS_DIR/speed; prints the table
+and writes RUNS_DIR/by_length.png.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import safe_open
+
+from transformer_mt import cli
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation import heat_map
+from transformer_mt.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_HEAD = """\
+| architecture | parameters | BLEU | target tokens/s in training | of training | sentences/s, beam 4 |
+|---|---|---|---|---|---|"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An architecture's results. Speeds are None where they were not measured."""
+
+    name: str
+    num_parameters: int
+    bleu: float
+    interval: float
+    by_length: list[dict[str, Any]]
+    num_target_tokens: int
+    """That it was trained on."""
+    tokens_per_second: float | None
+    sentences_per_second: float | None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table and write the picture; raises EvaluationError if results are missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", metavar="RUNS_DIR", type=Path)
+    parser.add_argument("names", metavar="NAME", nargs="+")
+    arguments = parser.parse_args(argv)
+    rows = [read_row(arguments.runs, name) for name in arguments.names]
+    print(table(rows))
+    draw(rows, arguments.runs / "by_length.png")
+    return 0
+
+
+def read_row(runs: Path, name: str) -> Row:
+    """The results of runs/name, of its one test set."""
+    run, speed = runs / name, runs / "speed"
+    [scores] = _read(run / "evaluation" / "scores.json").values()
+    bleu = scores["scores"]["BLEU"]
+    tokens_per_second = sentences_per_second = None
+    if (speed / f"{name}.json").exists():
+        tokens_per_second = _updates(speed / name)[-1]["tokens_per_second"]
+        [again] = _read(speed / f"{name}.json").values()
+        sentences_per_second = again["sentences_per_second"]
+    return Row(
+        name,
+        num_parameters(run / "model" / "model.safetensors"),
+        bleu["value"],
+        bleu["interval"],
+        scores["by_length"],
+        _updates(run)[-1]["tokens"],
+        tokens_per_second,
+        sentences_per_second,
+    )
+
+
+def num_parameters(path: Path) -> int:
+    """Numbers in a file of weights, where a tied matrix stands once."""
+    total = 0
+    with safe_open(path, "pt") as weights:
+        for name in weights.keys():  # noqa: SIM118 - it is no dictionary
+            size = 1
+            for length in weights.get_slice(name).get_shape():
+                size *= length
+            total += size
+    return total
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown; a dash where nothing was measured. Minutes of training are its tokens at the speed measured."""
+    lines = [_HEAD]
+    for row in rows:
+        training = minutes = decoding = "–"
+        if row.tokens_per_second is not None and row.sentences_per_second is not None:
+            training, decoding = f"{row.tokens_per_second:,.0f}", f"{row.sentences_per_second:.1f}"
+            minutes = f"{row.num_target_tokens / row.tokens_per_second / 60:.0f} min"
+        bleu = f"{row.bleu:.1f} ± {row.interval:.1f}"
+        lines.append(f"| {row.name} | {row.num_parameters:,} | {bleu} | {training} | {minutes} | {decoding} |")
+    return "\n".join(lines)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Write the picture as PNG. Raises PictureError without matplotlib."""
+    heat_map.check(path)
+    with replacing(path) as file:
+        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})  # no version of it
+
+
+def figure_of(rows: Sequence[Row]) -> "Figure":
+    """BLEU by length: a line an architecture; below, the lengths and how many sentences have them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    for row in rows:
+        style = "--" if row.name.startswith("transformer") else "-"
+        values = [bucket["bleu"] for bucket in row.by_length]
+        axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
+    buckets = rows[0].by_length
+    axes.set_xticks(range(len(buckets)), [f"{b['shortest']}–{b['longest']}\n{b['num_sentences']}" for b in buckets])
+    axes.set(xlabel="words of the source; below, how many sentences have so many", ylabel="BLEU")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    return figure
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EvaluationError(
+            f"{path}: cannot be read ({error}); run scripts/compare_architectures.sh to its end"
+        ) from None
+    return content
+
+
+def _updates(run: Path) -> list[dict[str, Any]]:
+    """What the log says of updates, the last at the end."""
+    try:
+        records = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise EvaluationError(f"{run}: has no log ({error}); run scripts/compare_architectures.sh again") from None
+    return [record for record in records if "tokens_per_second" in record]
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))
