@@ -15,8 +15,8 @@ from transformer_mt import average, cli
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.model_settings import RnnConfig, TransformerConfig
+from transformer_mt.models.build import build_model
 from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -31,6 +31,7 @@ TINY = {
     "dropout": 0.0,
     "max_positions": 64,
 }
+TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
 
 
 @pytest.fixture(scope="module")
@@ -105,19 +106,32 @@ def tiny_model():
     """A function that builds a model in evaluation mode: tiny_model(vocab_size, seed, **settings)."""
 
     def build(vocab_size=11, seed=1, source_vocab_size=None, **settings):
-        """In fp64, so that what ought to be equal is equal to many digits; and not fresh, but sharpened.
-
-        Fresh biases are 0 and fresh norms 1, which hides mistakes; fresh logits are so even that beams do
-        not compete.
-        """
-        torch.manual_seed(seed)
-        model = Transformer(TransformerConfig(**TINY | settings), source_vocab_size or vocab_size, vocab_size).double()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
-        return model.eval()
+        return _moved(TransformerConfig(**TINY | settings), seed, source_vocab_size or vocab_size, vocab_size)
 
     return build
+
+
+@pytest.fixture
+def tiny_rnn():
+    """Likewise of a recurrent model."""
+
+    def build(vocab_size=11, seed=1, source_vocab_size=None, **settings):
+        return _moved(RnnConfig(**TINY_RNN | settings), seed, source_vocab_size or vocab_size, vocab_size)
+
+    return build
+
+
+def _moved(config, seed, source_vocab_size, target_vocab_size):
+    """A model in fp64, so that what ought to be equal is equal to many digits; and not fresh, but sharpened.
+
+    Fresh biases are 0 and fresh norms 1, which hides mistakes; fresh logits are so even that beams do not compete.
+    """
+    torch.manual_seed(seed)
+    model = build_model(config, source_vocab_size, target_vocab_size).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5).add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 import torch
-from test_search import CAPS, SEEDS, VOCAB_SIZE, WORDS, assert_same, every_translation, plain_greedy, teacher_forced
+from plain_search import CAPS, VOCAB_SIZE, WORDS, assert_same, every_translation, plain_greedy, teacher_forced
+from test_search import SEEDS
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import draw, sample, uniform_numbers

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from test_search import (
+from plain_search import (
     CAPS,
     VOCAB_SIZE,
     assert_same,
@@ -28,12 +28,12 @@ def no_gradients():
 
 
 @pytest.fixture
-def models(tiny_model):
-    """Of three shapes, which share the vocabulary alone."""
+def models(tiny_model, tiny_rnn):
+    """Of three shapes and two architectures, which share the vocabulary alone."""
     return [
         tiny_model(VOCAB_SIZE, 1),
         tiny_model(VOCAB_SIZE, 2, norm="pre", d_model=24, num_heads=3, decoder_layers=1),
-        tiny_model(VOCAB_SIZE, 3, tied_embeddings="none", ffn_dim=8),
+        tiny_rnn(VOCAB_SIZE, 3, tied_embeddings="none"),
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
+from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.frozen import FEW_HEADS, ROW, FrozenTransformer, frozen
 from transformer_mt.models.products import Products
@@ -84,6 +84,10 @@ def test_stepping_is_that_of_the_transformer(norm, activation, ties, tiny_model,
 def test_also_with_vocabularies_of_two_sizes(norm, ties, tiny_model, sources):
     model = tiny_model(VOCAB_SIZE, source_vocab_size=30, norm=norm, tied_embeddings=ties)
     assert_steps_alike(model, sources(4, 7, vocab_size=30), WIDER_AND_NARROWER)
+
+
+def test_also_with_learned_positions(tiny_model, sources):
+    assert_steps_alike(tiny_model(positions="learned"), sources(4, 7), WIDER_AND_NARROWER, leaving=(4,))
 
 
 @both_norms
@@ -246,10 +250,17 @@ def test_an_ensemble_is_frozen_model_by_model(tiny_model, sources):
     assert_steps_alike(ensemble, sources(4, 7), WIDER_AND_NARROWER, leaving=(5,))
 
 
-def test_another_model_remains_as_it_is(tiny_model):
-    """As one does that is frozen already."""
+@pytest.mark.parametrize("settings", [{"attention_score": "dot"}, {"attention_window": 2}])
+def test_another_model_remains_as_it_is(settings, tiny_model):
+    """As one does that is frozen already. In another precision it could not be."""
     model = frozen(tiny_model(), Products())
     assert frozen(model, Products()) is model
+    model = tiny_model(**settings)
+    assert frozen(model, Products()) is model
+    for products in (Products(torch.bfloat16), Products(quantization="int8")):
+        for whole in (model, Ensemble([tiny_model(), model])):
+            with pytest.raises(TranslationError, match=r"attention_score=scaled_dot.*leave --dtype and --quantize out"):
+                frozen(whole, products)
 
 
 @both_norms

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from packing import pack
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
@@ -16,20 +17,6 @@ from transformer_mt.vocabulary import PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
-
-MAX_LENGTH = 40
-
-
-def pack(tokens_BT, dummies=(3, 1), repeats=4):
-    """The rows end to end without their padding, then dummies of these lengths, then the end once more and again."""
-    sentences = [row[row != PAD].tolist() for row in tokens_BT]
-    tokens, offsets, positions = [], [0], []
-    for sentence in sentences + [[PAD] * length for length in dummies]:
-        tokens += sentence
-        positions += range(len(sentence))
-        offsets.append(len(tokens))
-    offsets += [len(tokens)] * repeats
-    return Packed(torch.tensor(tokens), torch.tensor(offsets, dtype=torch.int32), torch.tensor(positions), MAX_LENGTH)
 
 
 def real(packed, num_sentences):
@@ -76,7 +63,16 @@ def gradients(model, features, weights):
 @both_norms
 @all_ties
 def test_packed_is_padded_forward_and_backward(norm, ties, tiny_model, pairs):
-    model = tiny_model(norm=norm, tied_embeddings=ties)
+    assert_packed_is_padded(tiny_model(norm=norm, tied_embeddings=ties), pairs)
+
+
+@both_norms
+@pytest.mark.parametrize("window", [1, 2, 5, 40])
+def test_also_with_a_window(norm, window, tiny_model, pairs):
+    assert_packed_is_padded(tiny_model(norm=norm, attention_window=window), pairs)
+
+
+def assert_packed_is_padded(model, pairs):
     is_real_BT = pairs.decoder_input_BT != PAD
     padded_ND = model.features(pairs.source_BS, pairs.decoder_input_BT)[is_real_BT]
     packed_ND = model.features(pairs.source, pairs.decoder_input)[real(pairs.decoder_input, 6)]
@@ -156,21 +152,25 @@ def test_a_pack_of_dummies_alone_is_finite(tiny_model):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_of_variable_length_equals_a_loop_over_sentences(causal):
+@pytest.mark.parametrize("window", [0, 1, 3, 10])
+def test_attention_of_variable_length_equals_a_loop_over_sentences(causal, window):
     generator = torch.Generator().manual_seed(1)
     query_lengths = [5, 1, 8, 3]
-    key_lengths = query_lengths if causal else [2, 7, 1, 4]
+    key_lengths = query_lengths if causal or window else [2, 7, 1, 4]
     offsets = [torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (query_lengths, key_lengths)]
     offsets = [F.pad(ends, (0, 3), value=int(ends[-1])) for ends in offsets]
     query_NHK = torch.randn(17, 3, 4, dtype=torch.float64, generator=generator)
     key_MHK, value_MHK = torch.randn(2, sum(key_lengths), 3, 4, dtype=torch.float64, generator=generator)
-    ours_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal))
+    ours_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal, window))
     theirs = []
     for query_THK, *memory in zip(
         query_NHK.split(query_lengths), key_MHK.split(key_lengths), value_MHK.split(key_lengths), strict=True
     ):
         query_HTK, key_HSK, value_HSK = (x.transpose(0, 1) for x in (query_THK, *memory))
-        theirs.append(F.scaled_dot_product_attention(query_HTK, key_HSK, value_HSK, is_causal=causal).transpose(0, 1))
+        after_TS = torch.arange(key_HSK.shape[1]) - torch.arange(query_HTK.shape[1])[:, None]
+        mask_TS = (after_TS.abs() <= (window or 99)) & (after_TS <= (0 if causal else 99))
+        mixed_HTK = F.scaled_dot_product_attention(query_HTK, key_HSK, value_HSK, attn_mask=mask_TS)
+        theirs.append(mixed_HTK.transpose(0, 1))
     torch.testing.assert_close(ours_NHK, torch.cat(theirs))
 
 
@@ -220,10 +220,10 @@ def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
     assert counter.frame_count == 1
 
 
-def base_shaped(device):
+def base_shaped(device, window):
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "ffn_dim": 256, "num_heads": 4, "dropout": 0.0}
-    return Transformer(TransformerConfig(**sizes), 11, 11).to(device)
+    return Transformer(TransformerConfig(**sizes, attention_window=window), 11, 11).to(device)
 
 
 def on(packed, device):
@@ -232,20 +232,23 @@ def on(packed, device):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal):
+@pytest.mark.parametrize("window", [0, 5])
+def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window):
     """Tensors without numbers, of CUDA in name alone: PyTorch checks the arguments without a GPU."""
     with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
         query_NHK, key_NHK, value_NHK = torch.empty(48, 3, 4, 32, dtype=torch.bfloat16).unbind(1)
-        segments = Segments(torch.empty(9, dtype=torch.int32), torch.empty(9, dtype=torch.int32), 40, 40, causal)
+        offsets = torch.empty(9, dtype=torch.int32)
+        segments = Segments(offsets, offsets, 40, 40, causal, window)
         mixed_NHK = variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
     assert mixed_NHK.device.type == "cuda"
     assert (mixed_NHK.shape, mixed_NHK.dtype) == ((48, 4, 32), torch.bfloat16)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_packed_on_cuda_is_padded_on_cpu(pairs):
+@pytest.mark.parametrize("window", [0, 2])
+def test_packed_on_cuda_is_padded_on_cpu(window, pairs):
     """In bf16, forward and backward."""
-    model = base_shaped("cpu")
+    model = base_shaped("cpu", window)
     padded_ND = model.features(pairs.source_BS, pairs.decoder_input_BT)[pairs.decoder_input_BT != PAD]
     weights_ND = torch.randn(padded_ND.shape, generator=torch.Generator().manual_seed(1))
     theirs = gradients(model, padded_ND, weights_ND)

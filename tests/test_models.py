@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
 from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.cache import SLOTS_GROW_BY
 from transformer_mt.models.dropout import Dropout
@@ -189,6 +188,18 @@ def test_the_model_equals_one_of_pytorch_layers_with_the_same_weights(
     assert_close(model(source_BS, decoder_input_BT), expected_BTV)
 
 
+def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_one():
+    """As the paper says of it (sec. 3.3)."""
+    torch.manual_seed(1)
+    feed_forward = FeedForward(TransformerConfig(d_model=4, num_heads=1, ffn_dim=6)).double()
+    inner, outer = nn.Conv1d(4, 6, kernel_size=1).double(), nn.Conv1d(6, 4, kernel_size=1).double()
+    for convolution, linear in ((inner, feed_forward.inner), (outer, feed_forward.outer)):
+        convolution.weight.copy_(linear.weight[..., None])
+        convolution.bias.copy_(linear.bias.normal_())
+    x_BTD = torch.randn(2, 3, 4, dtype=torch.float64)
+    assert_close(feed_forward(x_BTD), outer(inner(x_BTD.mT).relu()).mT)
+
+
 def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
     """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
     torch.manual_seed(1)
@@ -318,20 +329,6 @@ def test_stepping_in_half_precision_is_near_teacher_forcing(norm, tiny_model, so
     assert errors_BTV.std() < 0.1 * expected_BTV.std()
 
 
-def test_sentences_longer_than_the_learned_positions_are_refused(tiny_model):
-    model = tiny_model(max_positions=6, positions="learned")
-    fits, too_long = torch.full((1, 6), 4), torch.full((1, 7), 4)
-    assert model(fits, fits).isfinite().all()
-    for source_BS, decoder_input_BT in ((too_long, fits), (fits, too_long)):
-        with pytest.raises(TooLongError, match="max_positions=6"):
-            model(source_BS, decoder_input_BT)
-    state = model.start(fits, width=1)
-    for token_B1 in fits.split(1, dim=1):
-        _, state = model.step(token_B1, state)
-    with pytest.raises(TooLongError, match="max_positions=6"):
-        model.step(fits[:, :1], state)
-
-
 # Attention weights
 
 
@@ -387,40 +384,3 @@ def test_the_output_of_each_sub_layer_and_both_embedding_sums_are_dropped_out(
     assert shapes.count((3, 5, 16)) == 1 + 2 * 2
     assert shapes.count((3, 6, 16)) == 1 + 3 * 3
     assert len(shapes) == 5 + 10
-
-
-# Positions
-
-
-def test_position_encodings_are_the_formula_of_the_paper():
-    d_model = 6
-    encodings_TD = sinusoidal(1024, d_model)
-    assert encodings_TD.shape == (1024, d_model)
-    assert encodings_TD.dtype == torch.float32
-    for position in (0, 1, 2, 17, 500, 1023):
-        for pair in range(d_model // 2):
-            angle = position / 10000 ** (2 * pair / d_model)
-            assert encodings_TD[position, 2 * pair].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert encodings_TD[position, 2 * pair + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-
-
-def test_position_encodings_at_entries_worked_by_hand():
-    expected = [[0.0, 1.0, 0.0, 1.0], [0.841471, 0.540302, 0.0099998, 0.99995]]  # sin 1, cos 1, sin 0.01, cos 0.01
-    torch.testing.assert_close(sinusoidal(2, 4), torch.tensor(expected), rtol=0, atol=1e-6)
-
-
-def test_a_shift_of_positions_is_one_linear_map_of_their_encodings():
-    """What the paper chose sinusoids for: PE(pos + k) = M PE(pos), whatever pos; M turns each pair by an angle."""
-    encodings_TD = sinusoidal(200, 16)
-    for shift in (1, 5, 40):
-        angles = [shift / 10000 ** (2 * pair / 16) for pair in range(8)]
-        turns = [torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles]
-        map_DD = torch.block_diag(*turns)
-        torch.testing.assert_close(encodings_TD[:-shift] @ map_DD.T, encodings_TD[shift:], rtol=0, atol=1e-5)
-
-
-def test_position_encodings_differ_and_lie_between_minus_one_and_one():
-    encodings_TD = sinusoidal(1024, 32)
-    assert encodings_TD.abs().max() <= 1
-    distances_TT = torch.cdist(encodings_TD, encodings_TD).fill_diagonal_(math.inf)
-    assert distances_TT.min() > 0.1

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from transformer_mt.data.batching import Batch
 from transformer_mt.device import choose_device
 from transformer_mt.models import rows
-from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product
+from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product, window_mask
 from transformer_mt.models.layout import unpadded
 from transformer_mt.models.rows import Rows, attention_over_rows
 from transformer_mt.training.update import batch_loss
@@ -15,6 +16,7 @@ from transformer_mt.vocabulary import PAD
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 both_masks = pytest.mark.parametrize("causal", [False, True])
+windows = pytest.mark.parametrize("window", [0, 1, 3, 10])
 
 H, K = 3, 4
 
@@ -58,14 +60,17 @@ def test_rows_are_found_again(sources):
 
 
 @both_masks
-def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, sources):
+@windows
+def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, window, sources):
     tokens_BT, inputs = of_self(sources)
     here = Rows.of(tokens_BT)
     assert here.padding_BT.any()
-    ours_NHK = attention_over_rows(*inputs, rows.backwards(here) if causal else rows.everywhere(here, here))
+    everywhere = rows.nearby(here, window) if window else rows.everywhere(here, here)
+    ours_NHK = attention_over_rows(*inputs, rows.backwards(here, window) if causal else everywhere)
 
     def mask(length, _):
-        return causal_mask(length, tokens_BT.device) if causal else torch.ones(length, length, dtype=torch.bool)
+        after_TT = torch.arange(length) - torch.arange(length)[:, None]
+        return (after_TT.abs() <= (window or length)) & (after_TT <= (0 if causal else length))
 
     theirs_NHK = plain(inputs, tokens_BT, tokens_BT, mask)
     torch.testing.assert_close(ours_NHK, theirs_NHK)
@@ -115,12 +120,23 @@ def test_half_precision_comes_close(sources):
 def test_a_model_without_padding_is_the_padded_one_forward_and_backward(
     norm, ties, tiny_model, sources, decoder_inputs
 ):
-    model = tiny_model(norm=norm, tied_embeddings=ties)
-    source_BS, decoder_input_BT = sources(6, 9), decoder_inputs(6, 7)
+    assert_unpadded_is_padded(tiny_model(norm=norm, tied_embeddings=ties), sources(6, 9), decoder_inputs(6, 7))
+
+
+@both_norms
+@pytest.mark.parametrize("window", [1, 2, 5, 40])
+def test_also_with_a_window(norm, window, tiny_model, sources, decoder_inputs):
+    """Sources with so much padding that some of it has no word near."""
+    model, source_BS = tiny_model(norm=norm, attention_window=window), F.pad(sources(6, 9), (0, 7), value=PAD)
+    assert_unpadded_is_padded(model, source_BS, decoder_inputs(6, 7))
+
+
+def assert_unpadded_is_padded(model, source_BS, decoder_input_BT):
     padded_ND = model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
     ours_ND = model.features(unpadded(source_BS), unpadded(decoder_input_BT))
     torch.testing.assert_close(ours_ND, padded_ND)
     weights_ND = randn(*padded_ND.shape, seed=1).detach()
+    assert ours_ND.isfinite().all()
     trained = [p for name, p in model.named_parameters() if name != "output_embedding.weight"]
     theirs = torch.autograd.grad((padded_ND * weights_ND).sum(), trained)
     torch.testing.assert_close(torch.autograd.grad((ours_ND * weights_ND).sum(), trained), theirs)
@@ -131,16 +147,27 @@ def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
     here = Rows.of(tokens_BT)
     assert torch.equal(rows.everywhere(here, here).bias == 0, padding_mask(tokens_BT)[:, 0])
     assert torch.equal(rows.backwards(here).bias == 0, causal_mask(7, tokens_BT.device))
+    assert torch.equal(rows.nearby(here, 2).bias == 0, window_mask(padding_mask(tokens_BT), 2)[:, 0])
+    assert torch.equal(rows.backwards(here, 2).bias == 0, causal_mask(7, tokens_BT.device, window=2))
 
 
-@pytest.mark.parametrize("attention_dropout", [0.0, 0.3])
-def test_training_leaves_padding_out_unless_attention_weights_are_dropped_out(
-    attention_dropout, tiny_model, sources, decoder_inputs, monkeypatch
+@pytest.mark.parametrize(
+    ("settings", "left_out"),
+    [
+        ({}, True),
+        ({"attention_window": 2, "positions": "learned"}, True),
+        ({"attention_dropout": 0.3}, False),
+        ({"attention_score": "dot"}, False),
+    ],
+)
+def test_training_leaves_padding_out_where_attention_can(
+    settings, left_out, tiny_model, sources, decoder_inputs, monkeypatch
 ):
-    model, seen = tiny_model(attention_dropout=attention_dropout).float().train(), []
+    """It drops no weights out, and has scaled dot products for scores."""
+    model, seen = tiny_model(**settings).float().train(), []
     features = model.features
     monkeypatch.setattr(model, "features", lambda *sides: seen.append(sides) or features(*sides))
     source_BS, target_BT = sources(5, 7), decoder_inputs(5, 6)
     batch = Batch(source_BS, target_BT, target_BT, torch.arange(5), int((target_BT != PAD).sum()))
     assert batch_loss(model, batch, 0.1, choose_device("cpu", "fp32")).nll > 0
-    assert [isinstance(side, torch.Tensor) for side in seen[0]] == [attention_dropout > 0] * 2
+    assert [isinstance(side, torch.Tensor) for side in seen[0]] == [not left_out] * 2

@@ -222,7 +222,7 @@ def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: in
 
 def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
     """Each head's product with its own matrix, BHTA. (x @ weight would copy the matrices for each sentence.)"""
-    return torch.einsum("bhtk,hka->bhta", x_BHTK, weight_HKA)
+    return torch.einsum("...htk,hka->...hta", x_BHTK, weight_HKA)
 
 
 def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:
