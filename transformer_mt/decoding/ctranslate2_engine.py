@@ -5,7 +5,6 @@ S source positions  T target positions
 
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +18,7 @@ from transformer_mt.decoding.ctranslate2_search import (
     ranked,
     search_options,
 )
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings import DecodingConfig
 
@@ -56,7 +55,7 @@ class CTranslate2Engine(Engine):
         self.device, self.compute_type = device, compute_type
         self.vocabularies = _vocabularies(directory)
         on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
-        self.workers = workers or ((os.cpu_count() or 1) if on_cpu else 1)
+        self.workers = workers or (num_cores() if on_cpu else 1)
         self.translator = self._open(self.workers)
 
     def translate(

@@ -1,5 +1,6 @@
 """What a translator asks of that which computes: ids in, hypotheses out. Imports no PyTorch."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -78,3 +79,10 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         batch.append(number)
     if batch:
         yield batch
+
+
+def num_cores() -> int:
+    """That are for us: a scheduler, or a container, may give fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -3,8 +3,6 @@
 B sentences  S source positions  T target positions  V vocabulary
 """
 
-import os
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
@@ -53,7 +51,7 @@ class TorchEngine(Engine):
         if self.products != Products():
             self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
-        number = (workers or _num_cores()) if on_cpu else 1
+        number = (workers or num_cores()) if on_cpu else 1
         # What works for the workers is held weakly: else they would not end before the garbage is collected.
         engine = weakref.proxy(self)
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
@@ -190,11 +188,6 @@ class TorchEngine(Engine):
             yield
         finally:
             torch.set_num_threads(before)
-
-
-def _num_cores() -> int:
-    """That are for us; 1 where processes are not forked."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def _budget(lengths: Sequence[int], positions: int, workers: int) -> int:
