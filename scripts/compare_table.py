@@ -114,7 +114,7 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
     """BLEU by length: a line an architecture; below, the lengths and how many sentences have them."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
     axes = figure.subplots()
     for row in rows:
         style = "--" if row.name.startswith("transformer") else "-"
@@ -125,7 +125,7 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
     axes.set(xlabel="words of the source; below, how many sentences have so many", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    figure.legend(loc="outside right center", fontsize="small")
     return figure
 
 

@@ -48,10 +48,11 @@ def test_a_line_an_architecture_in_the_order_asked_for(tmp_path, capsys):
 def test_the_picture_has_a_line_an_architecture_and_says_how_many_sentences_there_are(tmp_path):
     write_run(tmp_path, "rnn-none")
     write_run(tmp_path, "rnn-dot", bleu=40.0)
-    [axes] = figure_of([read_row(tmp_path, name) for name in ("rnn-none", "rnn-dot")]).axes
+    figure = figure_of([read_row(tmp_path, name) for name in ("rnn-none", "rnn-dot")])
+    [axes], [legend] = figure.axes, figure.legends
     assert [list(line.get_ydata()) for line in axes.lines] == [[90.0, 45.0], [40.0, 20.0]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1–10\n7", "21–30\n3"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rnn-none", "rnn-dot"]
+    assert [text.get_text() for text in legend.get_texts()] == ["rnn-none", "rnn-dot"]
     main([str(tmp_path), "rnn-none", "rnn-dot"])
     assert (tmp_path / "by_length.png").read_bytes().startswith(b"\x89PNG")
 
