@@ -81,8 +81,8 @@ class TrainingConfig(Section):
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     layout: Literal["auto", "padded", "packed"] = "auto"
-    """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16
-    and without model.attention_dropout; else padded."""
+    """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16,
+    model.attention_score=scaled_dot and without model.attention_dropout; else padded, as recurrent models always."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)

@@ -204,7 +204,7 @@ class FixedLengthAttention(nn.Module):
 
 
 def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:
-    """For queries and keys of these widths in each head. Raises no error: `dot` needs equal widths."""
+    """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
     match name:
         case "dot":
             return Dot()
