@@ -102,7 +102,7 @@ def test_also_after_slots_were_added_several_times(width, tiny_model, sources):
     sizes = set()
     for _ in range(60):
         _, state = frozen(model, Products()).step(torch.full((3, width), EOS + 1), state)
-        sizes.add(state.past_BWN.shape[-1])
+        sizes.add(state.past_B1WN.shape[-1])
     assert len(sizes) >= 4
     assert_steps_alike(model, source_BS, [width] * 60, leaving=(20,))
 

@@ -4,7 +4,7 @@ Weights lie as products read them, and keys as their product with queries does; 
 16; the layers are no modules, since calling one takes as long as a small product.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
-R rows  D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
+R rows  D model width  H heads  K width of a head  X sentences times heads  F inner width  V vocabulary  L layers
 """
 
 import math
@@ -25,7 +25,7 @@ from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedFo
 from transformer_mt.vocabulary import PAD
 
 ROW = 16  # softmax takes a tenth to a third of the time if rows are so long, or a multiple
-FEW_HEADS = 100  # of a batch
+FEW_HEADS = 100  # of all sentences
 
 
 def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
@@ -51,50 +51,53 @@ def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
 class FrozenState(DecoderState):
     """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
 
-    A cached key never moves; `past_BWN` says which slots are a hypothesis' own past.
+    A cached key never moves; `past_B1WN` says which slots are a hypothesis' own past.
     """
 
-    key_LBHKN: Tensor
-    value_LBHNK: Tensor
-    past_BWN: Tensor
+    key_LXKN: Tensor
+    value_LXNK: Tensor
+    past_B1WN: Tensor
     """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
-    memory_key_LBHKM: Tensor
-    memory_value_LBHMK: Tensor
-    memory_bias_B1M: Tensor
+    memory_key_LXKM: Tensor
+    memory_value_LXMK: Tensor
+    memory_bias_B11M: Tensor
     """Likewise: 0 at the source, -inf at padding."""
     position: int
     used: int
     """So many slots are taken, the first ones."""
 
     def follow(self, parent_BW: Tensor) -> "FrozenState":
-        slots_BWN = parent_BW[..., None].expand(-1, -1, self.past_BWN.shape[-1])
-        return replace(self, past_BWN=self.past_BWN.gather(1, slots_BWN))
+        slots_B1WN = parent_BW[:, None, :, None].expand(-1, -1, -1, self.past_B1WN.shape[-1])
+        return replace(self, past_B1WN=self.past_B1WN.gather(2, slots_B1WN))
 
     def keep(self, sentences: Tensor) -> "FrozenState":
+        def kept(x_LXYZ: Tensor) -> Tensor:
+            by_sentence = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))
+            return by_sentence.index_select(1, sentences).flatten(1, 2)
+
         return replace(
             self,
-            key_LBHKN=self.key_LBHKN.index_select(1, sentences),
-            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
-            past_BWN=self.past_BWN.index_select(0, sentences),
-            memory_key_LBHKM=self.memory_key_LBHKM.index_select(1, sentences),
-            memory_value_LBHMK=self.memory_value_LBHMK.index_select(1, sentences),
-            memory_bias_B1M=self.memory_bias_B1M.index_select(0, sentences),
+            key_LXKN=kept(self.key_LXKN),
+            value_LXNK=kept(self.value_LXNK),
+            past_B1WN=self.past_B1WN.index_select(0, sentences),
+            memory_key_LXKM=kept(self.memory_key_LXKM),
+            memory_value_LXMK=kept(self.memory_value_LXMK),
+            memory_bias_B11M=self.memory_bias_B11M.index_select(0, sentences),
         )
 
     def with_slots(self) -> "FrozenState":
         """The state with slots for one more position, in each of which a hypothesis sees its own."""
-        W, N = self.past_BWN.shape[1:]
+        W, N = self.past_B1WN.shape[2:]
         state = self
         if self.used + W > N:
             room = ROW * math.ceil(W / 2)  # so many that copying does not count, so few that attention stays short
-            L, B, H, K, _ = self.key_LBHKN.shape
             state = replace(
                 self,
-                key_LBHKN=torch.cat([self.key_LBHKN, self.key_LBHKN.new_zeros(L, B, H, K, room)], dim=4),
-                value_LBHNK=torch.cat([self.value_LBHNK, self.value_LBHNK.new_zeros(L, B, H, room, K)], dim=3),
-                past_BWN=F.pad(self.past_BWN, (0, room), value=-math.inf),
+                key_LXKN=F.pad(self.key_LXKN, (0, room)),
+                value_LXNK=F.pad(self.value_LXNK, (0, 0, 0, room)),
+                past_B1WN=F.pad(self.past_B1WN, (0, room), value=-math.inf),
             )
-        state.past_BWN[:, :, self.used : self.used + W].diagonal(dim1=1, dim2=2).zero_()
+        state.past_B1WN[..., self.used : self.used + W].diagonal(dim1=2, dim2=3).zero_()
         return state
 
 
@@ -126,22 +129,23 @@ class FrozenTransformer(Seq2Seq):
         B, S = source_BS.shape
         padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
         x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions.first(S).repeat(B, 1))
-        bias_B1M = torch.zeros_like(padding_BM, dtype=x_RD.dtype).masked_fill_(padding_BM, -math.inf)[:, None]
+        bias_BM = torch.zeros_like(padding_BM, dtype=x_RD.dtype).masked_fill_(padding_BM, -math.inf)
+        bias_B11M = bias_BM[:, None, None]
         for layer in self.encoder:
-            x_RD = layer(x_RD, bias_B1M, S)
+            x_RD = layer(x_RD, bias_B11M, S)
         memories_RF = self.memories(self.model.encoder_norm(x_RD))
         key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(
             3, 2, 0, 4, 1, 5
         )
-        room = bias_B1M.shape[2] - S
-        no_slots = value_LBHSK[..., :0, :]
+        room = padding_BM.shape[1] - S
+        no_slots_LXNK = value_LBHSK[..., :0, :].flatten(1, 2)
         return FrozenState(
-            key_LBHKN=no_slots.transpose(3, 4),
-            value_LBHNK=no_slots,
-            past_BWN=bias_B1M.new_empty(B, width, 0),
-            memory_key_LBHKM=F.pad(key_LBHSK.transpose(3, 4), (0, room)).contiguous(),
-            memory_value_LBHMK=F.pad(value_LBHSK, (0, 0, 0, room)).contiguous(),
-            memory_bias_B1M=bias_B1M,
+            key_LXKN=no_slots_LXNK.transpose(2, 3),
+            value_LXNK=no_slots_LXNK,
+            past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
+            memory_key_LXKM=F.pad(key_LBHSK.transpose(3, 4), (0, room)).flatten(1, 2),
+            memory_value_LXMK=F.pad(value_LBHSK, (0, 0, 0, room)).flatten(1, 2),
+            memory_bias_B11M=bias_B11M,
             position=0,
             used=0,
         )
@@ -151,19 +155,13 @@ class FrozenTransformer(Seq2Seq):
         state, (B, W) = state.with_slots(), token_BW.shape
         position_D = self.model.positions.first(state.position + 1)[-1]
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
-        keys_and_values = zip(
-            state.key_LBHKN.unbind(),
-            state.value_LBHNK.unbind(),
-            state.memory_key_LBHKM.unbind(),
-            state.memory_value_LBHMK.unbind(),
-            strict=True,
-        )
-        for layer, (key_BHKN, value_BHNK, memory_key_BHKM, memory_value_BHMK) in zip(
-            self.decoder, keys_and_values, strict=True
-        ):
-            x_RD = layer.attend_to_itself(x_RD, key_BHKN, value_BHNK, state.past_BWN, state.used)
-            x_RD = layer.attend_to_source(x_RD, memory_key_BHKM, memory_value_BHMK, state.memory_bias_B1M)
-            x_RD = layer.feed_forward(x_RD)
+        pasts = zip(state.key_LXKN.unbind(), state.value_LXNK.unbind(), strict=True)
+        memories = zip(state.memory_key_LXKM.unbind(), state.memory_value_LXMK.unbind(), strict=True)
+        with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
+            for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
+                x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, state.used)
+                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
+                x_RD = layer.feed_forward(x_RD)
         logits_RV = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.view(B, W, -1), replace(state, position=state.position + 1, used=state.used + W)
 
@@ -183,7 +181,7 @@ class _Residual:
         return self._norm(x_RD) if self.pre_norm else x_RD
 
     def after(self, x_RD: Tensor, y_RD: Tensor) -> Tensor:
-        sum_RD = x_RD + (y_RD if y_RD.dtype == x_RD.dtype else y_RD.to(x_RD.dtype))
+        sum_RD = y_RD.add_(x_RD) if y_RD.dtype == x_RD.dtype else x_RD + y_RD
         return sum_RD if self.pre_norm else self._norm(sum_RD)
 
     def _norm(self, x_RD: Tensor) -> Tensor:
@@ -231,12 +229,14 @@ class _Encoding:
         self.residual = _Residual(layer.around_attention)
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=True)
 
-    def __call__(self, x_RD: Tensor, bias_B1M: Tensor, num_positions: int) -> Tensor:
+    def __call__(self, x_RD: Tensor, bias_B11M: Tensor, num_positions: int) -> Tensor:
         projected_RF = self.in_projection(self.residual.before(x_RD))
-        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B1M), 3, self.num_heads)
-        room = (0, 0, 0, bias_B1M.shape[2] - num_positions)
-        key_BHKM = F.pad(key_BHSK, room).transpose(2, 3)
-        mixed_RD = _attention(query_BHSK, key_BHKM, F.pad(value_BHSK, room), bias_B1M)
+        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), 3, self.num_heads)
+        room = (0, 0, 0, bias_B11M.shape[3] - num_positions)
+        key_XKM = F.pad(key_BHSK, room).flatten(0, 1).transpose(1, 2)
+        value_XMK = F.pad(value_BHSK, room).flatten(0, 1)
+        with best_products(few=len(key_XKM) < FEW_HEADS):
+            mixed_RD = _attention(query_BHSK, key_XKM, value_XMK, bias_B11M)
         return self.feed_forward(self.residual.after(x_RD, self.out_projection(mixed_RD)))
 
 
@@ -255,21 +255,21 @@ class _Decoding:
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
 
     def attend_to_itself(
-        self, x_RD: Tensor, key_BHKN: Tensor, value_BHNK: Tensor, past_BWN: Tensor, used: int
+        self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, used: int
     ) -> Tensor:
         """Writes keys and values of the newest position into the slots after the used ones, and reads all."""
-        B, W, _ = past_BWN.shape
+        B, _, W, N = past_B1WN.shape
         projected_RF = self.in_projection(self.around_itself.before(x_RD))
         query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, 3, self.num_heads)
-        key_BHKN[..., used : used + W] = key_BHWK.transpose(2, 3)
-        value_BHNK[:, :, used : used + W] = value_BHWK
-        mixed_RD = _attention(query_BHWK, key_BHKN, value_BHNK, past_BWN)
+        key_XKN.view(B, self.num_heads, -1, N)[..., used : used + W] = key_BHWK.transpose(2, 3)
+        value_XNK.view(B, self.num_heads, N, -1)[:, :, used : used + W] = value_BHWK
+        mixed_RD = _attention(query_BHWK, key_XKN, value_XNK, past_B1WN)
         return self.around_itself.after(x_RD, self.out_projection(mixed_RD))
 
-    def attend_to_source(self, x_RD: Tensor, key_BHKM: Tensor, value_BHMK: Tensor, bias_B1M: Tensor) -> Tensor:
+    def attend_to_source(self, x_RD: Tensor, key_XKM: Tensor, value_XMK: Tensor, bias_B11M: Tensor) -> Tensor:
         query_RD = self.query_projection(self.around_source.before(x_RD))
-        (query_BHWK,) = _split(query_RD, len(bias_B1M), 1, self.num_heads)
-        mixed_RD = _attention(query_BHWK, key_BHKM, value_BHMK, bias_B1M)
+        (query_BHWK,) = _split(query_RD, len(bias_B11M), 1, self.num_heads)
+        mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
 
 
@@ -279,12 +279,12 @@ def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: 
     return parts.permute(2, 0, 3, 1, 4).unbind()
 
 
-def _attention(query_BHWK: Tensor, key_BHKN: Tensor, value_BHNK: Tensor, bias: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD; `bias` broadcasts to BWN."""
+def _attention(query_BHWK: Tensor, key_XKN: Tensor, value_XNK: Tensor, bias_B1WN: Tensor) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD. The bias may be one for all hypotheses."""
     B, H, W, K = query_BHWK.shape
-    with best_products(few=W == 1 or B * H < FEW_HEADS):
-        scores_BHWN = torch.bmm(query_BHWK.flatten(0, 1), key_BHKN.flatten(0, 1)).view(B, H, W, -1)
-        torch.add(bias[:, None], scores_BHWN, alpha=K**-0.5, out=scores_BHWN)
-        weights_BHWN = torch.softmax(scores_BHWN, dim=-1, out=scores_BHWN)
-        mixed_BWK = torch.bmm(weights_BHWN.flatten(0, 1), value_BHNK.flatten(0, 1))
-    return mixed_BWK.view(B, H, W, K).transpose(1, 2).reshape(B * W, H * K)
+    scores_XWN = torch.bmm(query_BHWK.flatten(0, 1), key_XKN)
+    scores_BHWN = scores_XWN.view(B, H, W, -1)
+    torch.add(bias_B1WN, scores_BHWN, alpha=K**-0.5, out=scores_BHWN)
+    weights_XWN = torch.softmax(scores_XWN, dim=-1, out=scores_XWN)
+    mixed_XWK = torch.bmm(weights_XWN, value_XNK)
+    return mixed_XWK.view(B, H, W, K).transpose(1, 2).reshape(B * W, H * K)

@@ -43,7 +43,7 @@ class Products:
         dtype = self.dtype or weight_FD.dtype
         has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
         if weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
-            return _packed_product(weight_FD, bias_F, relu)
+            return _packed_product(weight_FD, bias_F, many_rows, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
 
 
@@ -57,11 +57,22 @@ def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Prod
     return product
 
 
-def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
-    """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time."""
+def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> Product:
+    """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time.
+
+    A single row of x is best left to MKL, which takes the weight as it is.
+    """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
-    return lambda x_ND: linear(x_ND, packed, bias_F, then, [], "")
+    by_row = _plain_product(weight_FD, bias_F, relu)
+
+    def product(x_ND: Tensor) -> Tensor:
+        if x_ND.shape[0] == 1 and not many_rows:
+            return by_row(x_ND)
+        y_NF: Tensor = linear(x_ND, packed, bias_F, then, [], "")
+        return y_NF
+
+    return product
 
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> Product:
