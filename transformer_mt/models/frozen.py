@@ -72,8 +72,9 @@ class FrozenState(DecoderState):
 
     def keep(self, sentences: Tensor) -> "FrozenState":
         def kept(x_LXYZ: Tensor) -> Tensor:
-            by_sentence = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))
-            return by_sentence.index_select(1, sentences).flatten(1, 2)
+            L, _, Y, Z = x_LXYZ.shape
+            x_LBHYZ = x_LXYZ.view(L, len(self.past_B1WN), -1, Y, Z)
+            return x_LBHYZ.index_select(1, sentences).flatten(1, 2)
 
         return replace(
             self,
