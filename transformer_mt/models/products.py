@@ -64,11 +64,12 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
-    by_row = _plain_product(weight_FD, bias_F, relu)
+    weight_DF = weight_FD.t()
 
     def product(x_ND: Tensor) -> Tensor:
-        if x_ND.shape[0] == 1 and not many_rows:
-            return by_row(x_ND)
+        if x_ND.shape[0] == 1 and bias_F is not None and not many_rows:
+            y_1F = torch.addmm(bias_F, x_ND, weight_DF)
+            return torch.relu_(y_1F) if relu else y_1F
         y_NF: Tensor = linear(x_ND, packed, bias_F, then, [], "")
         return y_NF
 
