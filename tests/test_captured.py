@@ -175,6 +175,19 @@ def test_logits_are_the_callers(two_forms, sources):
             )
 
 
+def test_whether_there_are_gradients_does_not_matter(tiny_model, sources):
+    """Memory that was first used where there are none, nor could be, serves steps elsewhere."""
+    model = frozen(tiny_model(), Products())
+    ours, source_BS = captured(model, lambda: as_it_is), sources(4, 7)
+    expected = logits_along(model, source_BS, WIDER_AND_NARROWER, leaving=(5,))
+    for context in (torch.inference_mode, torch.no_grad, torch.enable_grad, torch.inference_mode):
+        with context():
+            found = logits_along(ours, source_BS, WIDER_AND_NARROWER, leaving=(5,))
+        for logits_BWV, expected_BWV in zip(found, expected, strict=True):
+            assert not logits_BWV.requires_grad
+            assert_close(logits_BWV, expected_BWV)
+
+
 def test_few_graphs_are_kept(two_forms, sources, monkeypatch):
     monkeypatch.setattr(module, "MOST_GRAPHS", 2)
     model, ours = two_forms()

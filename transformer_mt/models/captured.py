@@ -241,9 +241,9 @@ class CapturedTransformer(Seq2Seq):
             used=0,
         )
         logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
-        # Not in memory of each graph's own, which for many graphs would be much.
-        if self.logits_BWV.hold(logits_BWV, *logits_BWV.shape):
-            self._throw_graphs_away()
+        # All graphs leave them in one place: a result that each keeps for itself would add up to gigabytes. There is
+        # room for them when a graph is captured, as these sizes were stepped before.
+        self.logits_BWV.hold(logits_BWV, *logits_BWV.shape)
         return self.logits_BWV.held
 
     def _throw_graphs_away(self) -> None:
