@@ -100,6 +100,7 @@ def test_also_for_any_number_of_sentences(two_forms, sources):
     model, ours = two_forms()
     for count in (*range(1, 14), *range(13, 0, -1)):
         assert_steps_alike(ours, model, sources(count, 5, seed=count), [1, 2, 2, 2], leaving=(2, 3))
+    assert {sizes.sentences for sizes in ours.graphs} == {1, 2, 3, 4, 6, 8, 12, 16}
 
 
 def test_also_with_learned_positions_up_to_the_last(two_forms, sources):
@@ -129,8 +130,9 @@ def test_forced_decoding_and_attention_are_the_models(tiny_model, sources, decod
     ours = captured(frozen(model, Products()), Recording)
     source_BS, decoder_input_BT = sources(4, 7), decoder_inputs(4, 6)
     assert torch.equal(ours(source_BS, decoder_input_BT), model(source_BS, decoder_input_BT))
-    expected_BTS = model.attention_to_source(source_BS, decoder_input_BT, 2)
-    assert torch.equal(ours.attention_to_source(source_BS, decoder_input_BT, 2), expected_BTS)
+    for layer in (0, 1, 3):
+        expected_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer)
+        assert torch.equal(ours.attention_to_source(source_BS, decoder_input_BT, layer), expected_BTS)
 
 
 # What is replayed
@@ -186,6 +188,14 @@ def test_whether_there_are_gradients_does_not_matter(tiny_model, sources):
         for logits_BWV, expected_BWV in zip(found, expected, strict=True):
             assert not logits_BWV.requires_grad
             assert_close(logits_BWV, expected_BWV)
+
+
+def test_graphs_leave_their_logits_in_one_place(two_forms, sources):
+    _, ours = two_forms()
+    for _ in range(2):
+        logits_along(ours, sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6))
+    assert len(ours.graphs) > 5
+    assert len({graph().untyped_storage().data_ptr() for graph in ours.graphs.values()}) == 1
 
 
 def test_few_graphs_are_kept(two_forms, sources, monkeypatch):
@@ -302,7 +312,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_on_a_gpu_steps_are_those_of_the_frozen_model(norm, dtype, tiny_model, sources):
     model = frozen(tiny_model(norm=norm).float().cuda(), Products(dtype))
-    ours = captured(model, partial(CudaCapture, torch.device("cuda")))
+    ours = captured(model, partial(CudaCapture, torch.cuda.Stream()))
     tolerance = 1e-4 if dtype is None else 0.05
     for count, longest in [(4, 7), (4, 7), (9, 5), (1, 70), (6, 7), (9, 5), (4, 7)]:
         source_BS, widths = sources(count, longest).cuda(), [*WIDER_AND_NARROWER, *[5] * 30]

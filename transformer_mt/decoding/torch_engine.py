@@ -62,7 +62,9 @@ class TorchEngine(Engine):
     def searched(self) -> Seq2Seq:
         """The model in its form for search; on a GPU its steps are captured."""
         model, device = frozen(self.model, self.products), self.device.torch_device
-        return captured(model, partial(CudaCapture, device)) if device.type == "cuda" else model
+        if device.type != "cuda":
+            return model
+        return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def translate(
         self,

@@ -46,18 +46,17 @@ def captured(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
 
 
 class CudaCapture:
-    """Captures steps on one device. The graphs share the memory of what lies between their inputs and results.
+    """Captures steps, on a stream beside the one that they are replayed on.
 
-    Once they are all gone, that memory cannot be used again: further ones need another CudaCapture.
+    The graphs share the memory of what lies between their inputs and results. Once they are all gone, PyTorch does
+    not let further ones use it: they need another CudaCapture.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self.pool = torch.cuda.graph_pool_handle()
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
 
     def __call__(self, step: Step) -> Step:
-        current = torch.cuda.current_stream(self.device)
+        current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
             step()  # what is loaded and set up at a first call cannot be captured
