@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError, TranslationError
@@ -14,46 +15,13 @@ both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 
-VOCAB_SIZE = 11
 NUM_HEADS = 2  # of the tiny models
-WIDER_AND_NARROWER = [1, 3, 3, 5, 5, 2, 4, 1, 1, 6, 3, 3]
 
 
 @pytest.fixture(autouse=True)
 def no_gradients():
     with torch.no_grad():
         yield
-
-
-def assert_close(ours, theirs):
-    """Models in fp64 differ in the last digits only."""
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def draw(largest, shape, generator):
-    return torch.randint(0, largest, shape, generator=generator)
-
-
-def logits_along(model, source_BS, widths, leaving=()):
-    """What a model says of random hypotheses, so many of each sentence at each step; one array a step.
-
-    They go on from random ones whenever their number changes, and at every third step besides. At steps in
-    `leaving` a third of the sentences leave, and the others change places.
-    """
-    generator = torch.Generator().manual_seed(3)
-    state, num_sentences, logits = model.start(source_BS, widths[0]), len(source_BS), []
-    for position, width in enumerate(widths):
-        before = widths[max(position - 1, 0)]
-        if width != before or position % 3 == 2:
-            state = state.follow(draw(before, (num_sentences, width), generator))
-        if position in leaving:
-            staying = torch.randperm(num_sentences, generator=generator)[: -(-num_sentences * 2 // 3)]
-            state, num_sentences = state.keep(staying), len(staying)
-        token_BW = draw(VOCAB_SIZE, (num_sentences, width), generator).clamp_min(EOS) if position else BOS
-        token_BW = torch.as_tensor(token_BW).expand(num_sentences, width)
-        logits_BWV, state = model.step(token_BW, state)
-        logits.append(logits_BWV)
-    return logits
 
 
 def assert_steps_alike(model, source_BS, widths, leaving=()):

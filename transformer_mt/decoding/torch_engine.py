@@ -21,6 +21,7 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
 from transformer_mt.models.attention_weights import AttentionWeights
+from transformer_mt.models.captured import CudaCapture, captured
 from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, Quantization
@@ -59,8 +60,11 @@ class TorchEngine(Engine):
 
     @cached_property
     def searched(self) -> Seq2Seq:
-        """The model in its form for search."""
-        return frozen(self.model, self.products)
+        """The model in its form for search; on a GPU its steps are captured."""
+        model, device = frozen(self.model, self.products), self.device.torch_device
+        if device.type != "cuda":
+            return model
+        return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def translate_unordered(
         self,

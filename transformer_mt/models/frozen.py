@@ -153,18 +153,24 @@ class FrozenTransformer(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
         assert isinstance(state, FrozenState)
-        state, (B, W) = state.with_slots(), token_BW.shape
+        state, now = state.with_slots(), state.used + token_BW.shape[1]
         position_D = self.model.positions.first(state.position + 1)[-1]
+        logits_BWV = self.logits(token_BW, position_D, slice(state.used, now), state)
+        return logits_BWV, replace(state, position=state.position + 1, used=now)
+
+    def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
+        """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
+        B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
         memories = zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
         with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
             for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
-                x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, state.used)
+                x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
                 x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
                 x_RD = layer.feed_forward(x_RD)
         logits_RV = self.output(self.model.decoder_norm(x_RD))
-        return logits_RV.view(B, W, -1), replace(state, position=state.position + 1, used=state.used + W)
+        return logits_RV.view(B, W, -1)
 
     def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:
         return F.embedding(token_R, embedding.weight).mul_(math.sqrt(self.model.d_model)).add_(encodings)
@@ -256,14 +262,14 @@ class _Decoding:
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
 
     def attend_to_itself(
-        self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, used: int
+        self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, slots: slice | Tensor
     ) -> Tensor:
-        """Writes keys and values of the newest position into the slots after the used ones, and reads all."""
-        B, _, W, N = past_B1WN.shape
+        """Writes keys and values of the newest position into these slots, and reads all."""
+        B, _, _, N = past_B1WN.shape
         projected_RF = self.in_projection(self.around_itself.before(x_RD))
         query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, 3, self.num_heads)
-        key_XKN.view(B, self.num_heads, -1, N)[..., used : used + W] = key_BHWK.transpose(2, 3)
-        value_XNK.view(B, self.num_heads, N, -1)[:, :, used : used + W] = value_BHWK
+        key_XKN.view(B, self.num_heads, -1, N)[..., slots] = key_BHWK.transpose(2, 3)
+        value_XNK.view(B, self.num_heads, N, -1)[:, :, slots] = value_BHWK
         mixed_RD = _attention(query_BHWK, key_XKN, value_XNK, past_B1WN)
         return self.around_itself.after(x_RD, self.out_projection(mixed_RD))
 

@@ -85,7 +85,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:
-        """Read the sources, once; the state of `width` empty hypotheses of each."""
+        """Read the sources, once; the state of `width` empty hypotheses of each. May use up states of before."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
