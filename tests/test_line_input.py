@@ -5,11 +5,12 @@ import pty
 import sys
 import termios
 import threading
+from pathlib import Path
 
 import pytest
 
 from transformer_mt.errors import CorpusError, UserError
-from transformer_mt.line_input import beside, open_lines
+from transformer_mt.line_input import LineInput, beside, open_lines
 
 
 @pytest.fixture
@@ -96,11 +97,29 @@ def test_no_standard_input_is_an_error(monkeypatch):
 def test_lines_beside_others_are_as_many(tmp_path):
     path = tmp_path / "others"
     path.write_text("A\nB\nC\n")
-    assert list(beside(iter([["a", "b"], ["c"]]), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
+    assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
     with pytest.raises(CorpusError, match=r"others: line 4 is missing"):
-        list(beside(iter([["a", "b"], ["c", "d", "e"]]), path))
+        list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
     with pytest.raises(CorpusError, match=r"others: line 3 is too much: the input has 2 lines"):
-        list(beside(iter([["a", "b"]]), path))
+        list(beside(LineInput(iter([["a", "b"]])), path))
+
+
+@pytest.mark.parametrize(("others", "said"), [("A\n", "line 2 is missing"), ("A\nB\nC", "line 3 is too much")])
+def test_files_are_counted_before_a_line_is_taken(tmp_path, others, said):
+    (tmp_path / "lines").write_text("a\nb")
+    (tmp_path / "others").write_text(others)
+    with pytest.raises(CorpusError, match=said):
+        beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others")
+
+
+def test_a_pipe_beside_a_file_is_not_read_to_be_counted(tmp_path):
+    (tmp_path / "lines").write_text("a\nb\n")
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"A\nB\n")
+    os.close(write_end)
+    pairs = beside(open_lines(tmp_path / "lines", "strict", 2), Path(f"/dev/fd/{read_end}"))
+    assert list(pairs) == [(["a", "b"], ["A", "B"])]
+    os.close(read_end)
 
 
 def test_no_thread_is_needed_for_a_file(tmp_path):

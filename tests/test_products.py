@@ -11,11 +11,12 @@ from torch.nn import functional as F
 from transformer_mt.models.products import Products
 
 INT8 = Products(quantization="int8")
-SHAPES = [(1, 16, 16), (3, 16, 24), (7, 40, 1), (130, 64, 50)]
+SHAPES = [(1, 16, 16), (3, 16, 24), (7, 40, 1), (130, 64, 50), (700, 40, 128)]
 
 with_and_without_bias = pytest.mark.parametrize("has_bias", [True, False])
 with_and_without_relu = pytest.mark.parametrize("relu", [False, True])
 few_and_many_rows = pytest.mark.parametrize("many_rows", [False, True])
+few_and_many_numbers = pytest.mark.parametrize("num_rows", [7, 700])  # of 128; of so many, by two engines
 
 
 def drawn(num_rows, in_width, out_width, has_bias=True, seed=1):
@@ -76,8 +77,9 @@ def test_without_a_type_of_their_own_they_have_that_of_the_weights():
 @pytest.mark.parametrize("products", [Products(), Products(torch.bfloat16), INT8], ids=["fp32", "bf16", "int8"])
 @with_and_without_bias
 @with_and_without_relu
-def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(relu, has_bias, products):
-    linear, x_ND = nn.Linear(16, 24, bias=has_bias), drawn(5, 16, 24)[0]
+@pytest.mark.parametrize("num_rows", [1, 5, 4000])
+def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(num_rows, relu, has_bias, products):
+    linear, x_ND = nn.Linear(16, 24, bias=has_bias), drawn(num_rows, 16, 24)[0]
     product = products.of(linear, relu=relu)
     product_NF = product(x_ND)
     assert torch.equal(product_NF, products.of_weight(linear.weight, linear.bias, relu=relu)(x_ND))
@@ -92,68 +94,67 @@ def test_the_product_of_a_layer_is_that_of_its_weights_which_are_copied(relu, ha
 
 @with_and_without_bias
 @with_and_without_relu
-@few_and_many_rows
-def test_integers_are_off_by_what_their_scales_explain(many_rows, relu, has_bias):
+def test_integers_are_off_by_what_their_scales_explain(relu, has_bias):
     for shape, seed in itertools.product(SHAPES, range(5)):
         x_ND, weight_FD, bias_F = drawn(*shape, has_bias, seed)
         for inputs_ND in (x_ND, x_ND.relu(), -x_ND.abs(), 1e3 * x_ND, x_ND + 50):
-            product_NF = INT8.of_weight(weight_FD, bias_F, many_rows, relu)(inputs_ND)
+            product_NF = INT8.of_weight(weight_FD, bias_F, relu=relu)(inputs_ND)
             assert_near(product_NF, inputs_ND, weight_FD, bias_F, relu)
 
 
-@few_and_many_rows
-def test_integers_are_exact_where_nothing_is_rounded(many_rows):
+@few_and_many_numbers
+def test_integers_are_exact_where_nothing_is_rounded(num_rows):
     """Inputs of 0 to 255 steps, the least and the greatest among them, and weights of -127 to 127 likewise."""
     generator = torch.Generator().manual_seed(1)
-    x_ND = torch.randint(0, 256, (7, 64), generator=generator).float()
-    weight_FD = torch.randint(-127, 128, (24, 64), generator=generator).float()
+    x_ND = torch.randint(0, 256, (num_rows, 64), generator=generator).float()
+    weight_FD = torch.randint(-127, 128, (128, 64), generator=generator).float()
     x_ND[0, :2], weight_FD[:, 0] = torch.tensor([0.0, 255.0]), 127.0
     expected_NF = F.linear(x_ND, weight_FD)
-    torch.testing.assert_close(INT8.of_weight(weight_FD, None, many_rows)(x_ND), expected_NF, rtol=1e-5, atol=1e-2)
+    torch.testing.assert_close(INT8.of_weight(weight_FD, None)(x_ND), expected_NF, rtol=1e-5, atol=1e-2)
 
 
-@few_and_many_rows
-def test_integers_are_not_exact(many_rows):
+@few_and_many_numbers
+def test_integers_are_not_exact(num_rows):
     """So that the law before this one says something of them."""
-    x_ND, weight_FD, bias_F = drawn(7, 64, 24)
-    error_NF = INT8.of_weight(weight_FD, bias_F, many_rows)(x_ND) - F.linear(x_ND, weight_FD, bias_F)
+    x_ND, weight_FD, bias_F = drawn(num_rows, 64, 128)
+    error_NF = INT8.of_weight(weight_FD, bias_F)(x_ND) - F.linear(x_ND, weight_FD, bias_F)
     assert error_NF.abs().max() > 0.05 * allowed_error(x_ND, weight_FD).max()
 
 
-@few_and_many_rows
-def test_the_largest_sums_do_not_overflow(many_rows):
+@few_and_many_numbers
+def test_the_largest_sums_do_not_overflow(num_rows):
     """Pairs of the largest inputs and weights, of one sign, are more than 16 bits hold."""
-    x_ND, weight_FD = torch.ones(7, 512), torch.ones(24, 512)
+    x_ND, weight_FD = torch.ones(num_rows, 512), torch.ones(512, 512)
     x_ND[:, ::5] = 0.0
-    assert_near(INT8.of_weight(weight_FD, None, many_rows)(x_ND), x_ND, weight_FD, None)
-    assert_near(INT8.of_weight(-weight_FD, None, many_rows)(x_ND), x_ND, -weight_FD, None)
+    assert_near(INT8.of_weight(weight_FD, None)(x_ND), x_ND, weight_FD, None)
+    assert_near(INT8.of_weight(-weight_FD, None)(x_ND), x_ND, -weight_FD, None)
 
 
-@few_and_many_rows
-def test_each_row_of_a_weight_has_its_own_scale(many_rows):
-    x_ND, weight_FD, _ = drawn(7, 64, 24)
-    sizes_F = torch.logspace(-4, 4, 24)
+@few_and_many_numbers
+def test_each_row_of_a_weight_has_its_own_scale(num_rows):
+    x_ND, weight_FD, _ = drawn(num_rows, 64, 128)
+    sizes_F = torch.logspace(-4, 4, 128)
     weight_FD = weight_FD * sizes_F[:, None]
-    assert_near(INT8.of_weight(weight_FD, None, many_rows)(x_ND), x_ND, weight_FD, None)
+    assert_near(INT8.of_weight(weight_FD, None)(x_ND), x_ND, weight_FD, None)
 
 
-@few_and_many_rows
-def test_zeros_give_the_bias(many_rows):
-    x_ND, weight_FD, bias_F = drawn(7, 64, 24)
+@few_and_many_numbers
+def test_zeros_give_the_bias(num_rows):
+    x_ND, weight_FD, bias_F = drawn(num_rows, 64, 128)
     weight_FD[::3] = 0.0
-    expected_NF = bias_F.expand(7, 24)
-    product = INT8.of_weight(weight_FD, bias_F, many_rows)
+    expected_NF = bias_F.expand(num_rows, 128)
+    product = INT8.of_weight(weight_FD, bias_F)
     torch.testing.assert_close(product(x_ND)[:, ::3], expected_NF[:, ::3])
-    torch.testing.assert_close(product(torch.zeros(7, 64)), expected_NF)
+    torch.testing.assert_close(product(torch.zeros(num_rows, 64)), expected_NF)
 
 
-@few_and_many_rows
+@few_and_many_numbers
 @pytest.mark.parametrize("engine", ["x86", "onednn"])
-def test_the_setting_for_integers_is_as_before_and_nothing_warns(engine, many_rows, monkeypatch):
+def test_the_setting_for_integers_is_as_before_and_nothing_warns(engine, num_rows, monkeypatch):
     monkeypatch.setattr(torch.backends.quantized, "engine", engine)
-    x_ND, weight_FD, bias_F = drawn(7, 64, 24)
+    x_ND, weight_FD, bias_F = drawn(num_rows, 64, 128)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        INT8.of_weight(weight_FD, bias_F, many_rows)(x_ND)
+        INT8.of_weight(weight_FD, bias_F)(x_ND)
     assert seen == []
     assert torch.backends.quantized.engine == engine

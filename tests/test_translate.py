@@ -332,6 +332,10 @@ def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
     assert "prefixes: line 4 is missing" in capsys.readouterr().err
     assert run_translate(b"A dog.\n", "--prefix", path)[0] == 2
     assert "prefixes: line 2 is too much: the input has 1 lines" in capsys.readouterr().err
+    (tmp_path / "lines").write_text("A dog.\nA dog.\n")
+    arguments = ["--input", tmp_path / "lines", "--prefix", path, "--buffer-lines", 1]
+    assert run_translate(b"", *arguments) == (2, b"")
+    assert "prefixes: line 3 is too much: the input has 2 lines" in capsys.readouterr().err
 
 
 def test_a_beam_wider_than_the_vocabulary_and_more_translations_than_it_are_no_traceback(run_translate, capsys):

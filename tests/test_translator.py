@@ -22,7 +22,7 @@ class Echo(Engine):
         self.max_positions = max_positions
         self.sentences = []
 
-    def translate(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
+    def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
         self.sentences += sentences
         found = [
             [
@@ -40,7 +40,8 @@ class Echo(Engine):
         ]
         if progress is not None:
             progress(len(sentences))
-        return found
+        for number in reversed(range(len(sentences))):
+            yield [number], [found[number]]
 
     @staticmethod
     def order(items, rank):
@@ -110,8 +111,9 @@ class Says(Engine):
     def __init__(self, tokens, looked_at):
         self.max_positions, self.tokens, self.looked_at = 100, tokens, looked_at
 
-    def translate(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
-        return [[Hypothesis([*self.tokens, EOS], -1.0, -1.0, self.looked_at)] for _ in sentences]
+    def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
+        for number in range(len(sentences)):
+            yield [number], [[Hypothesis([*self.tokens, EOS], -1.0, -1.0, self.looked_at)]]
 
     def score(self, pairs):
         raise AssertionError("not asked for")

@@ -11,9 +11,11 @@ import torch
 from processes import start, wait_until
 from tiny import demo_pairs
 
+from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import TranslationError, UserError
+from transformer_mt.settings import DecodingConfig
 
 several_workers = pytest.mark.parametrize("workers", [1, 2, 3, 5])
 
@@ -239,3 +241,16 @@ def test_progress_tells_of_every_sentence_once(translators, lines):
         told = []
         translators[workers].translations(lines, progress=told.append)
         assert sum(told) == len([line for line in lines if line.strip()])
+
+
+def test_sentences_are_given_as_soon_as_their_batch_is_done(translators, lines, monkeypatch):
+    engine, begun, given = translators[1].engine, [], []
+    work = engine.translators.work
+    monkeypatch.setattr(engine.translators, "work", lambda task: begun.extend(task[0]) or work(task))
+    sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]
+    decoding = DecodingConfig(beam_size=1, tokens_per_batch=150)
+    for numbers, hypotheses_of in engine.translate_unordered(list(map(Sentence, sources)), decoding):
+        assert len(numbers) == len(hypotheses_of)
+        given += numbers
+        assert begun == [Sentence(sources[number]) for number in given]
+    assert sorted(given) == list(range(len(sources))) != given

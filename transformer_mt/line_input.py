@@ -66,22 +66,34 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
 
 
-def beside(
-    blocks: Iterator[list[str]], path: Path, errors: InvalidText = "strict"
-) -> Iterator[tuple[list[str], list[str]]]:
-    """Each block, and the lines of a file that belong to its lines. Raises CorpusError unless there are as many."""
+def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iterator[tuple[list[str], list[str]]]:
+    """Each block, and the lines of a file that belong to its lines. Raises CorpusError unless there are as many.
+
+    It does so at once if both are files that can be counted, else where the first of them ends.
+    """
+    if lines.num_lines is not None and path.is_file():
+        _check_as_many(path, count_lines(path), lines.num_lines)
+    return _beside(lines.blocks, path, errors)
+
+
+def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     others, done = read_lines(path, errors), 0
     for block in blocks:
         found = list(islice(others, len(block)))
-        done += len(found)
-        if len(found) < len(block):
-            raise CorpusError(
-                f"{path}: line {done + 1} is missing, and the input has one: line n of one belongs to line n of the "
-                "other, and may be empty"
-            )
+        _check_as_many(path, done + len(found), done + len(block))
         yield block, found
-    if next(others, None) is not None:
-        raise CorpusError(f"{path}: line {done + 1} is too much: the input has {done:,} lines")
+        done += len(block)
+    _check_as_many(path, done + len(list(islice(others, 1))), done)
+
+
+def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
+    if num_others < num_lines:
+        raise CorpusError(
+            f"{path}: line {num_others + 1} is missing, and the input has one: line n of one belongs to line n of the "
+            "other, and may be empty"
+        )
+    if num_others > num_lines:
+        raise CorpusError(f"{path}: line {num_lines + 1} is too much: the input has {num_lines:,} lines")
 
 
 def _typed(terminal: BinaryIO) -> Iterator[bytes]:

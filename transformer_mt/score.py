@@ -53,7 +53,7 @@ def _pairs(arguments: argparse.Namespace) -> Iterator[tuple[list[str], list[str]
     if arguments.target is None:
         raise CorpusError(f"{arguments.source}: name the file of its translations, too: SOURCE TARGET")
     lines = line_input.open_lines(arguments.source, arguments.errors, arguments.buffer_lines)
-    return line_input.beside(lines.blocks, arguments.target, arguments.errors)
+    return line_input.beside(lines, arguments.target, arguments.errors)
 
 
 def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:

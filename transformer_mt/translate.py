@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     # First, so that lines arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
+    blocks = _with_prefixes(lines, arguments.prefix)
     translator = Translator.load(
         model_arguments.model_dirs(arguments),
         arguments.device,
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress = None
         if lines.is_file and (arguments.output or not sys.stdout.isatty()):
             progress = stack.enter_context(LineProgress(lines.num_lines))
-        for block in translated(translator, _with_prefixes(lines, arguments.prefix), decoding, form, progress):
+        for block in translated(translator, blocks, decoding, form, progress):
             output.write(block.encode("utf-8"))
             output.flush()
     return 0
@@ -97,7 +98,7 @@ def translated(
 def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[str], list[str] | None]]:
     if path is None:
         return ((block, None) for block in lines.blocks)
-    return line_input.beside(lines.blocks, path)
+    return line_input.beside(lines, path)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -18,6 +19,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 _JOINT, _SEPARATE = ("tokenizer.model",), ("tokenizer.source.model", "tokenizer.target.model")
 _CHARACTERS_PER_LINE = 4000  # in training; sentencepiece drops lines that are longer than it is told
 _THREADS = 4  # in training; a number of its own, because the pieces may depend on it
+_FEW_LINES = 24  # are encoded in the time that sentencepiece takes to start its threads
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,18 @@ class Tokenizer:
 
         decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
         """
-        text: str = self.target.decode([int(i) for i in ids if i > EOS])
+        text: str = self.target.decode([i for i in ids if i > EOS])
         return _clean(text)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as sentencepiece spells it: U+2581 before the first piece of a word, <0x0A> for a byte."""
-        return [self.source.id_to_piece(int(i)) for i in ids]
+        pieces: list[str] = self.source.id_to_piece(list(ids))
+        return pieces
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """Likewise."""
-        return [self.target.id_to_piece(int(i)) for i in ids]
+        pieces: list[str] = self.target.id_to_piece(list(ids))
+        return pieces
 
     def target_ids(self, pieces: Sequence[str]) -> list[int]:
         """The ids of target_pieces. Raises TokenizerError if one is no piece of the vocabulary."""
@@ -119,12 +123,16 @@ def _clean(line: str) -> str:
     the model learns to write, so that no translation could match a reference that has them.
     U+2581, sentencepiece's sign for a space, is one here too.
     """
-    line = re.sub("[\ud800-\udfff]", "\ufffd", unicodedata.normalize("NFC", line))
-    return " ".join(line.replace("\u2581", " ").split())
+    if not line.isascii():  # else none of it is there
+        line = re.sub("[\ud800-\udfff]", "\ufffd", unicodedata.normalize("NFC", line)).replace("\u2581", " ")
+    return " ".join(line.split())
 
 
 def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
-    ids: list[list[int]] = processor.encode([_clean(line) for line in lines], out_type=int, add_eos=True)
+    encode = partial(processor.encode, out_type=int, add_eos=True)
+    cleaned = [_clean(line) for line in lines]
+    # A list is shared by threads, and to start them takes longer than a few lines.
+    ids: list[list[int]] = encode(cleaned) if len(cleaned) > _FEW_LINES else [encode(line) for line in cleaned]
     return ids
 
 

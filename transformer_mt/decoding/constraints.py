@@ -39,13 +39,13 @@ class Constraints:
             rows_F = torch.tensor(list(forced), device=scores_AWV.device)
             pieces_F = torch.tensor(list(forced.values()), device=scores_AWV.device)
             forced_FW = scores_AWV[rows_F, :, pieces_F]
-        end_AW = scores_AWV[..., EOS].clone()
+        end_AW = scores_AWV[..., EOS].clone() if 0 < self.no_repeat_ngram < length else None
 
         scores_AWV[..., PAD] = -math.inf
         scores_AWV[..., BOS] = -math.inf
         if length <= self.min_length:
             scores_AWV[..., EOS] = -math.inf
-        if 0 < self.no_repeat_ngram < length:
+        if end_AW is not None:
             _forbid_repetition(scores_AWV, tokens_AWT[..., 1:], self.no_repeat_ngram)
             nothing_AW = scores_AWV.amax(dim=-1) == -math.inf
             scores_AWV[..., EOS] = torch.where(nothing_AW, end_AW, scores_AWV[..., EOS])

@@ -5,7 +5,7 @@ S source positions  T target positions
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -58,7 +58,7 @@ class CTranslate2Engine(Engine):
         self.workers = workers or (num_cores() if on_cpu else 1)
         self.translator = self._open(self.workers)
 
-    def translate(
+    def translate_unordered(
         self,
         sentences: Sequence[Sentence],
         decoding: DecodingConfig,
@@ -66,7 +66,7 @@ class CTranslate2Engine(Engine):
         alignment: bool = False,
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         with_attention = alignment or decoding.coverage_penalty > 0
         if with_attention and decoding.alignment_layer != self.alignment_layer:
             raise TranslationError(
@@ -90,7 +90,7 @@ class CTranslate2Engine(Engine):
             found |= search.run([[number] for number in search.too_long(found)])
         hypotheses = [[ended(h, search.limit(number)) for h in found[number]] for number in range(len(sentences))]
         self._score_again(sentences, hypotheses, decoding)
-        return [ranked(of_sentence, decoding, alignment) for of_sentence in hypotheses]
+        yield list(range(len(sentences))), [ranked(of_one, decoding, alignment) for of_one in hypotheses]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         results = self.translator.score_batch(

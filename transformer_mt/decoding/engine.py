@@ -48,6 +48,21 @@ class Engine(ABC):
     """No source may have more pieces, EOS included, and no translation will."""
 
     @abstractmethod
+    def translate_unordered(
+        self,
+        sentences: Sequence[Sentence],
+        decoding: DecodingConfig,
+        *,
+        alignment: bool = False,
+        scores: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """(Numbers of sentences, the hypotheses of each), as they are found; each sentence once.
+
+        Hypotheses are best first, at least one, at most n-best. Without `scores` these may be not a number, where
+        that is quicker. `progress` is told how many more sentences are done.
+        """
+
     def translate(
         self,
         sentences: Sequence[Sentence],
@@ -57,11 +72,14 @@ class Engine(ABC):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, in order: best first, at least one, at most n-best.
-
-        Without `scores` they may be not a number, where that is quicker. `progress` is told how many more
-        sentences are done.
-        """
+        """The same, in the order of the sentences."""
+        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        for numbers, hypotheses_of in self.translate_unordered(
+            sentences, decoding, alignment=alignment, scores=scores, progress=progress
+        ):
+            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
+                found[number] = hypotheses
+        return found
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:

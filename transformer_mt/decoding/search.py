@@ -90,11 +90,7 @@ def beam_search(
     held = list(range(len(finished)))
     beam = _Beam.empty(model.start(source_BS, width=1), len(held), source_BS.device)
     for length in range(1, max(constraints.max_length, default=0) + 1):
-        logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
-        logits_AWV = logits_AWV.float()
-        probs_AWV = torch.softmax(logits_AWV, dim=-1, out=logits_AWV)  # in its place: memory is what bounds it
-        constraints.forbid_(probs_AWV, beam.tokens_AWT, held, length)
-        candidates = best_continuations(probs_AWV, beam.score_AW, 2 * width)
+        candidates, state = _candidates(model, beam, constraints, held, length, 2 * width)
         for row, tokens, log_prob in _ended(candidates, beam.tokens_AWT, width):
             finished[held[row]].append(scored(tokens, log_prob, decoding))
         living = _living(candidates, width)
@@ -142,6 +138,17 @@ class Candidates:
     score_AC: Tensor
     parent_AC: Tensor
     token_AC: Tensor
+
+
+def _candidates(
+    model: Seq2Seq, beam: _Beam, constraints: Constraints, held: list[int], length: int, count: int
+) -> tuple[Candidates, DecoderState]:
+    """The best continuations of each sentence held. The logits' memory, the largest there is, is free with its end."""
+    logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
+    logits_AWV = logits_AWV.float()
+    probs_AWV = torch.softmax(logits_AWV, dim=-1, out=logits_AWV)
+    constraints.forbid_(probs_AWV, beam.tokens_AWT, held, length)
+    return best_continuations(probs_AWV, beam.score_AW, count), state
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class TorchEngine(Engine):
             return model
         return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
-    def translate(
+    def translate_unordered(
         self,
         sentences: Sequence[Sentence],
         decoding: DecodingConfig,
@@ -74,7 +74,7 @@ class TorchEngine(Engine):
         alignment: bool = False,
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
             raise TranslationError(
                 "an alignment, or a coverage_penalty, needs attention to the source, and there is a model without "
@@ -84,14 +84,11 @@ class TorchEngine(Engine):
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
         self.searched  # noqa: B018  made before there are workers, so that they share it
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
-            for sentence, hypotheses in zip(together[batch], hypotheses_of, strict=True):
-                found[sentence] = hypotheses
             if progress is not None:
                 progress(len(hypotheses_of))
-        return found
+            yield together[batch], hypotheses_of
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]

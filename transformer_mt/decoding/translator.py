@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -13,6 +13,7 @@ from transformer_mt.decoding.segments import segments
 from transformer_mt.decoding.words import words_of
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings import DecodingConfig
+from transformer_mt.vocabulary import EOS
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +43,8 @@ class _Segment:
     line: int
     """From 0."""
     sentence: Sentence
-    words: list[int]
-    """The number in the line of the word that each source piece belongs to."""
+    first_word: int
+    """The number in the line of the word that its first piece belongs to."""
 
 
 class Translator:
@@ -124,21 +125,27 @@ class Translator:
             raise TypeError("lines is one text; give a list of texts")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = _changed(decoding or self.decoding, changes)
-        cut = self._segments(lines, prefixes or [""] * len(lines), first_line)
+        cut = self._segments(lines, prefixes, first_line)
         sentences = [segment.sentence for segment in cut]
-        found = self.engine.translate(sentences, decoding, alignment=alignment, scores=scores, progress=progress)
+        found: list[list[Translation]] = [[] for _ in cut]
+        for numbers, hypotheses_of in self.engine.translate_unordered(
+            sentences, decoding, alignment=alignment, scores=scores, progress=progress
+        ):  # words are made of some while others are still searched for
+            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
+                found[number] = [self._translation(hypothesis, cut[number]) for hypothesis in hypotheses]
         parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each segment and each rank
-        for segment, hypotheses in zip(cut, found, strict=True):
-            parts[segment.line].append([self._translation(hypothesis, segment) for hypothesis in hypotheses])
+        for segment, translations in zip(cut, found, strict=True):
+            parts[segment.line].append(translations)
         # A segment may have fewer translations than another: as many ranks as all have.
         return [[_joined(rank) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
 
-    def _segments(self, lines: Sequence[str], prefixes: Sequence[str], first_line: int) -> list[_Segment]:
+    def _segments(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[_Segment]:
         """Those of the lines that are not blank, in order; a prefix belongs to the first of its line."""
         cut = []
-        sources, targets = self.tokenizer.encode_source(lines), self.tokenizer.encode_target(prefixes)
-        for line, ([*ids, end], [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
-            if not ids:
+        sources = self.tokenizer.encode_source(lines)
+        targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
+        for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
+            if source == [EOS]:
                 continue
             number = first_line + line
             if len(prefix) >= self.engine.max_positions:
@@ -146,26 +153,29 @@ class Translator:
                     f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation at most "
                     f"{self.engine.max_positions} (model.max_positions): shorten it"
                 )
-            pieces = self.tokenizer.source_pieces(ids)
-            words = words_of(pieces)
-            for start, stop in self._cuts(pieces, number):
-                sentence = Sentence([*ids[start:stop], end], [] if start else prefix, number)
-                cut.append(_Segment(line, sentence, words[start:stop]))
+            if len(source) <= self.engine.max_positions:
+                cut.append(_Segment(line, Sentence(source, prefix, number), first_word=0))
+            else:
+                cut += self._parts(line, Sentence(source, prefix, number))
         return cut
 
-    def _cuts(self, pieces: list[str], number: int) -> list[tuple[int, int]]:
-        if len(pieces) < self.engine.max_positions:
-            return [(0, len(pieces))]
+    def _parts(self, line: int, sentence: Sentence) -> Iterator[_Segment]:
+        """Those of a sentence that is too long, of which a warning tells."""
+        *ids, end = sentence.source
+        pieces = self.tokenizer.source_pieces(ids)
+        words = words_of(pieces)
         found = list(segments(pieces, self.longest_segment))
         _log.warning(
             "warning: line %d has %s subword pieces, and the model takes at most %s (model.max_positions): it is "
             "translated in %d parts",
-            number,
-            f"{len(pieces) + 1:,}",
+            sentence.number,
+            f"{len(sentence.source):,}",
             f"{self.engine.max_positions:,}",
             len(found),
         )
-        return found
+        for start, stop in found:
+            prefix = [] if start else sentence.prefix
+            yield _Segment(line, Sentence([*ids[start:stop], end], prefix, sentence.number), words[start])
 
     def _translation(self, hypothesis: Hypothesis, segment: _Segment) -> Translation:
         words = hypothesis.tokens[:-1]
@@ -174,17 +184,19 @@ class Translator:
             hypothesis.score,
             hypothesis.log_prob,
             self.tokenizer.target_pieces(words),
-            None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, segment.words),
+            None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, segment),
         )
 
-    def _word_pairs(self, tokens: list[int], looked_at: list[int], source_words: list[int]) -> list[tuple[int, int]]:
+    def _word_pairs(self, tokens: list[int], looked_at: list[int], segment: _Segment) -> list[tuple[int, int]]:
         """For each target word, the source word that most of its pieces looked at; of equals, the first."""
+        source_words = words_of(self.tokenizer.source_pieces(segment.sentence.source[:-1]))
         pairs: list[tuple[int, int]] = []
         groups: dict[int, list[int]] = {}
         for index, word in enumerate(words_of(self.tokenizer.target_pieces(tokens))):
             groups.setdefault(word, []).append(index)
         for group in groups.values():
-            [(source, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
+            [(most, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
+            source = segment.first_word + most
             # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
             num_words = len(self.tokenizer.decode_target([tokens[index] for index in group]).split())
             pairs += [(source, len(pairs) + extra) for extra in range(num_words)]

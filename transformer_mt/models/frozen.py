@@ -54,12 +54,13 @@ class FrozenState(DecoderState):
     A cached key never moves; `past_B1WN` says which slots are a hypothesis' own past.
     """
 
-    key_LXKN: Tensor
-    value_LXNK: Tensor
+    keys_XKN: list[Tensor]
+    """Of each layer, as the values are."""
+    values_XNK: list[Tensor]
     past_B1WN: Tensor
     """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
-    memory_key_LXKM: Tensor
-    memory_value_LXMK: Tensor
+    memory_keys_XKM: list[Tensor]
+    memory_values_XMK: list[Tensor]
     memory_bias_B11M: Tensor
     """Likewise: 0 at the source, -inf at padding."""
     position: int
@@ -71,18 +72,17 @@ class FrozenState(DecoderState):
         return replace(self, past_B1WN=self.past_B1WN.gather(2, slots_B1WN))
 
     def keep(self, sentences: Tensor) -> "FrozenState":
-        def kept(x_LXYZ: Tensor) -> Tensor:
-            L, _, Y, Z = x_LXYZ.shape
-            x_LBHYZ = x_LXYZ.view(L, len(self.past_B1WN), -1, Y, Z)
-            return x_LBHYZ.index_select(1, sentences).flatten(1, 2)
+        def kept(layers_XYZ: list[Tensor]) -> list[Tensor]:
+            by_sentence = (x_XYZ.view(len(self.past_B1WN), -1, *x_XYZ.shape[1:]) for x_XYZ in layers_XYZ)
+            return [x_BHYZ.index_select(0, sentences).flatten(0, 1) for x_BHYZ in by_sentence]
 
         return replace(
             self,
-            key_LXKN=kept(self.key_LXKN),
-            value_LXNK=kept(self.value_LXNK),
+            keys_XKN=kept(self.keys_XKN),
+            values_XNK=kept(self.values_XNK),
             past_B1WN=self.past_B1WN.index_select(0, sentences),
-            memory_key_LXKM=kept(self.memory_key_LXKM),
-            memory_value_LXMK=kept(self.memory_value_LXMK),
+            memory_keys_XKM=kept(self.memory_keys_XKM),
+            memory_values_XMK=kept(self.memory_values_XMK),
             memory_bias_B11M=self.memory_bias_B11M.index_select(0, sentences),
         )
 
@@ -94,8 +94,8 @@ class FrozenState(DecoderState):
             room = ROW * math.ceil(W / 2)  # so many that copying does not count, so few that attention stays short
             state = replace(
                 self,
-                key_LXKN=F.pad(self.key_LXKN, (0, room)),
-                value_LXNK=F.pad(self.value_LXNK, (0, 0, 0, room)),
+                keys_XKN=[_with_zeros(key_XKN, 2, room) for key_XKN in self.keys_XKN],
+                values_XNK=[_with_zeros(value_XNK, 1, room) for value_XNK in self.values_XNK],
                 past_B1WN=F.pad(self.past_B1WN, (0, room), value=-math.inf),
             )
         state.past_B1WN[..., self.used : self.used + W].diagonal(dim1=2, dim2=3).zero_()
@@ -141,11 +141,11 @@ class FrozenTransformer(Seq2Seq):
         room = padding_BM.shape[1] - S
         no_slots_LXNK = value_LBHSK[..., :0, :].flatten(1, 2)
         return FrozenState(
-            key_LXKN=no_slots_LXNK.transpose(2, 3),
-            value_LXNK=no_slots_LXNK,
+            keys_XKN=list(no_slots_LXNK.transpose(2, 3).unbind()),
+            values_XNK=list(no_slots_LXNK.unbind()),
             past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
-            memory_key_LXKM=F.pad(key_LBHSK.transpose(3, 4), (0, room)).flatten(1, 2),
-            memory_value_LXMK=F.pad(value_LBHSK, (0, 0, 0, room)).flatten(1, 2),
+            memory_keys_XKM=list(_with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2).unbind()),
+            memory_values_XMK=list(_with_zeros(value_LBHSK, 3, room).flatten(1, 2).unbind()),
             memory_bias_B11M=bias_B11M,
             position=0,
             used=0,
@@ -162,8 +162,8 @@ class FrozenTransformer(Seq2Seq):
         """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
-        pasts = zip(state.key_LXKN.unbind(), state.value_LXNK.unbind(), strict=True)
-        memories = zip(state.memory_key_LXKM.unbind(), state.memory_value_LXMK.unbind(), strict=True)
+        pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
+        memories = zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
         with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
             for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
                 x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
@@ -239,9 +239,9 @@ class _Encoding:
     def __call__(self, x_RD: Tensor, bias_B11M: Tensor, num_positions: int) -> Tensor:
         projected_RF = self.in_projection(self.residual.before(x_RD))
         query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), 3, self.num_heads)
-        room = (0, 0, 0, bias_B11M.shape[3] - num_positions)
-        key_XKM = F.pad(key_BHSK, room).flatten(0, 1).transpose(1, 2)
-        value_XMK = F.pad(value_BHSK, room).flatten(0, 1)
+        room = bias_B11M.shape[3] - num_positions
+        key_XKM = _with_zeros(key_BHSK, 2, room).flatten(0, 1).transpose(1, 2)
+        value_XMK = _with_zeros(value_BHSK, 2, room).flatten(0, 1)
         with best_products(few=len(key_XKM) < FEW_HEADS):
             mixed_RD = _attention(query_BHSK, key_XKM, value_XMK, bias_B11M)
         return self.feed_forward(self.residual.after(x_RD, self.out_projection(mixed_RD)))
@@ -278,6 +278,15 @@ class _Decoding:
         (query_BHWK,) = _split(query_RD, len(bias_B11M), 1, self.num_heads)
         mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
+
+
+def _with_zeros(x: Tensor, dim: int, number: int) -> Tensor:
+    """A copy, so much longer in a dimension. As F.pad, which writes zeros everywhere and then x over them."""
+    length = x.shape[dim]
+    longer = x.new_empty([*x.shape[:dim], length + number, *x.shape[dim + 1 :]])
+    longer.narrow(dim, 0, length).copy_(x)
+    longer.narrow(dim, length, number).zero_()
+    return longer
 
 
 def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:

@@ -3,6 +3,7 @@
 N rows  D input width  F output width
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Quantization = Literal["none", "int8"]
+MANY_NUMBERS = 80_000  # of a product in int8
 Product = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
 
@@ -35,11 +37,12 @@ class Products:
     ) -> Product:
         """The product with a weight, which is copied; `relu`: max(0, product).
 
-        `many_rows`: of x, a hundred or more at a time. The weight is on the device where it is to be used.
+        `many_rows`: x never has one row alone, or the weight is so large that this does not matter; saves memory.
+        The weight is on the device where it is to be used.
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
-            return _int8_product(weight_FD, bias_F, many_rows, relu)
+            return _int8_product(weight_FD, bias_F, relu)
         dtype = self.dtype or weight_FD.dtype
         has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
         if weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
@@ -60,39 +63,52 @@ def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Prod
 def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> Product:
     """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time.
 
-    A single row of x is best left to MKL, which takes the weight as it is.
+    A single row of x is left to MKL, which reads the weight at nearly twice the speed: see best_products.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
-    by_row = _plain_product(weight_FD, bias_F, relu)
+    weight_DF = weight_FD.t().contiguous()
 
     def product(x_ND: Tensor) -> Tensor:
-        if x_ND.shape[0] == 1 and not many_rows:
-            return by_row(x_ND)
+        if x_ND.shape[0] == 1 and bias_F is not None and not many_rows:
+            y_1F = torch.addmm(bias_F, x_ND, weight_DF)
+            return torch.relu_(y_1F) if relu else y_1F
         y_NF: Tensor = linear(x_ND, packed, bias_F, then, [], "")
         return y_NF
 
     return product
 
 
-def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> Product:
+def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
+    """By oneDNN where there are many numbers to write, else by FBGEMM, which takes half of the time to begin."""
     scale_F = (weight_FD.abs().amax(dim=1) / 127).clamp_min(1e-8).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
-    before = torch.backends.quantized.engine
-    # oneDNN is up to twice as fast at many rows, and takes twice the time to begin.
-    liked = ["onednn", "x86"] if many_rows else ["x86", "onednn"]
-    supported = torch.backends.quantized.supported_engines
-    torch.backends.quantized.engine = next((engine for engine in liked if engine in supported), before)
     with warnings.catch_warnings():
         # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
         # packing of the weight goes through one.
         warnings.simplefilter("ignore")
         quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
-        packed = torch.ops.quantized.linear_prepack(quantized_FD, None if bias_F is None else bias_F.float())
-    torch.backends.quantized.engine = before
+    few, many = (_packed_int8(quantized_FD, bias_F, engine) for engine in ("x86", "onednn"))
     quantized = torch.ops.quantized
     linear = quantized.linear_relu_dynamic.default if relu else quantized.linear_dynamic.default
-    return lambda x_ND: linear(x_ND, packed)
+    F, D = weight_FD.shape
+    many_rows = MANY_NUMBERS // F if F >= D else math.inf
+
+    def product(x_ND: Tensor) -> Tensor:
+        y_NF: Tensor = linear(x_ND, few if x_ND.shape[0] < many_rows else many)
+        return y_NF
+
+    return product
+
+
+def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> torch.ScriptObject:
+    before = torch.backends.quantized.engine
+    if engine in torch.backends.quantized.supported_engines:
+        torch.backends.quantized.engine = engine
+    bias_F = None if bias_F is None else bias_F.float()
+    packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(quantized_FD, bias_F)
+    torch.backends.quantized.engine = before
+    return packed
 
 
 @contextmanager
