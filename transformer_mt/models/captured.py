@@ -6,11 +6,11 @@ the same shapes. So what a step needs lies in memory that stays, and shapes are 
 all steps.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
-D model width  K width of a head  X sentences times heads  V vocabulary  L layers
+D model width  K width of a head  X sentences times heads  V vocabulary
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -120,8 +120,24 @@ class _Memory:
         if x.shape != shape:
             self.held.fill_(self.padding)
         self.held[tuple(map(slice, x.shape))].copy_(x)
-        self.shown = self.held[: x.shape[0], : x.shape[1]]  # sentences, or with their heads, are one of these
+        self.shown = self.held[: len(x)]
         return moves
+
+
+def _of(layers: Sequence[object]) -> list[_Memory]:
+    return [_Memory() for _ in layers]
+
+
+def _hold(memories: list[_Memory], layers: list[Tensor], *shape: int) -> list[bool]:
+    return [memory.hold(x, *shape) for memory, x in zip(memories, layers, strict=True)]
+
+
+def _shown(memories: list[_Memory]) -> list[Tensor]:
+    return [memory.shown for memory in memories]
+
+
+def _held(memories: list[_Memory]) -> list[Tensor]:
+    return [memory.held for memory in memories]
 
 
 class CapturedTransformer(Seq2Seq):
@@ -137,9 +153,10 @@ class CapturedTransformer(Seq2Seq):
         self.graphs: dict[_Sizes, Step] = {}
         self.turn = 0
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
-        self.key_LXKN, self.value_LXNK, self.past_B1WN = _Memory(), _Memory(), _Memory(-math.inf)
+        self.keys_XKN, self.values_XNK, self.past_B1WN = _of(frozen.decoder), _of(frozen.decoder), _Memory(-math.inf)
+        self.memory_keys_XKM, self.memory_values_XMK = _of(frozen.decoder), _of(frozen.decoder)
         # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
-        self.memory_key_LXKM, self.memory_value_LXMK, self.memory_bias_B11M = _Memory(), _Memory(), _Memory()
+        self.memory_bias_B11M = _Memory()
 
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         return self.frozen.features(source, decoder_input)
@@ -158,11 +175,11 @@ class CapturedTransformer(Seq2Seq):
         room = rounded_up(positions, LEAST) - positions
         self.turn += 1
         return CapturedState(
-            key_LXKN=state.key_LXKN,
-            value_LXNK=state.value_LXNK,
+            keys_XKN=state.keys_XKN,
+            values_XNK=state.values_XNK,
             past_B1WN=state.past_B1WN,
-            memory_key_LXKM=F.pad(state.memory_key_LXKM, (0, room)),
-            memory_value_LXMK=F.pad(state.memory_value_LXMK, (0, 0, 0, room)),
+            memory_keys_XKM=[F.pad(key_XKM, (0, room)) for key_XKM in state.memory_keys_XKM],
+            memory_values_XMK=[F.pad(value_XMK, (0, 0, 0, room)) for value_XMK in state.memory_values_XMK],
             memory_bias_B11M=F.pad(state.memory_bias_B11M, (0, room), value=-math.inf),
             position=0,
             used=0,
@@ -180,11 +197,11 @@ class CapturedTransformer(Seq2Seq):
         logits_BWV = self._run(sizes)[:B].clone()
         state = replace(
             state,
-            key_LXKN=self.key_LXKN.shown,
-            value_LXNK=self.value_LXNK.shown,
+            keys_XKN=_shown(self.keys_XKN),
+            values_XNK=_shown(self.values_XNK),
             past_B1WN=self.past_B1WN.shown,
-            memory_key_LXKM=self.memory_key_LXKM.shown,
-            memory_value_LXMK=self.memory_value_LXMK.shown,
+            memory_keys_XKM=_shown(self.memory_keys_XKM),
+            memory_values_XMK=_shown(self.memory_values_XMK),
             memory_bias_B11M=self.memory_bias_B11M.shown,
             position=state.position + 1,
             used=now,
@@ -195,19 +212,18 @@ class CapturedTransformer(Seq2Seq):
     def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
         """Have all that a step of these sizes reads, or writes to, where its graph does that."""
         B, W, N, M = sizes
-        L, _, K, _ = state.key_LXKN.shape
-        X = B * self.frozen.num_heads
+        X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
         slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
         moved = [
             self.token_BW.hold(token_BW, B, W),
             self.position_1D.hold(position_1D, *position_1D.shape),
             self.slots_1W.hold(slots_1W, 1, W),
-            self.key_LXKN.hold(state.key_LXKN, L, X, K, N),
-            self.value_LXNK.hold(state.value_LXNK, L, X, N, K),
+            *_hold(self.keys_XKN, state.keys_XKN, X, K, N),
+            *_hold(self.values_XNK, state.values_XNK, X, N, K),
             self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
-            self.memory_key_LXKM.hold(state.memory_key_LXKM, L, X, K, M),
-            self.memory_value_LXMK.hold(state.memory_value_LXMK, L, X, M, K),
+            *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
+            *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
             self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
         ]
         if any(moved):
@@ -230,11 +246,11 @@ class CapturedTransformer(Seq2Seq):
         B, _, W, _ = past_B1WN.shape
         past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
         state = FrozenState(
-            key_LXKN=self.key_LXKN.held,
-            value_LXNK=self.value_LXNK.held,
+            keys_XKN=_held(self.keys_XKN),
+            values_XNK=_held(self.values_XNK),
             past_B1WN=past_B1WN,
-            memory_key_LXKM=self.memory_key_LXKM.held,
-            memory_value_LXMK=self.memory_value_LXMK.held,
+            memory_keys_XKM=_held(self.memory_keys_XKM),
+            memory_values_XMK=_held(self.memory_values_XMK),
             memory_bias_B11M=self.memory_bias_B11M.held,
             position=0,
             used=0,
