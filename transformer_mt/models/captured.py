@@ -10,7 +10,7 @@ D model width  K width of a head  X sentences times heads  V vocabulary
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -124,6 +124,22 @@ class _Memory:
         return moves
 
 
+def _of(layers: Sequence[object]) -> list[_Memory]:
+    return [_Memory() for _ in layers]
+
+
+def _hold(memories: list[_Memory], layers: list[Tensor], *shape: int) -> list[bool]:
+    return [memory.hold(x, *shape) for memory, x in zip(memories, layers, strict=True)]
+
+
+def _shown(memories: list[_Memory]) -> list[Tensor]:
+    return [memory.shown for memory in memories]
+
+
+def _held(memories: list[_Memory]) -> list[Tensor]:
+    return [memory.held for memory in memories]
+
+
 class CapturedTransformer(Seq2Seq):
     """A FrozenTransformer whose steps are replayed, of one search at a time.
 
@@ -137,11 +153,10 @@ class CapturedTransformer(Seq2Seq):
         self.graphs: dict[_Sizes, Step] = {}
         self.turn = 0
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
+        self.keys_XKN, self.values_XNK, self.past_B1WN = _of(frozen.decoder), _of(frozen.decoder), _Memory(-math.inf)
+        self.memory_keys_XKM, self.memory_values_XMK = _of(frozen.decoder), _of(frozen.decoder)
         # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
-        self.past_B1WN, self.memory_bias_B11M = _Memory(-math.inf), _Memory()
-        self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
-            [_Memory() for _ in frozen.decoder] for _ in range(4)
-        )
+        self.memory_bias_B11M = _Memory()
 
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         return self.frozen.features(source, decoder_input)
@@ -182,11 +197,11 @@ class CapturedTransformer(Seq2Seq):
         logits_BWV = self._run(sizes)[:B].clone()
         state = replace(
             state,
-            keys_XKN=[memory.shown for memory in self.keys_XKN],
-            values_XNK=[memory.shown for memory in self.values_XNK],
+            keys_XKN=_shown(self.keys_XKN),
+            values_XNK=_shown(self.values_XNK),
             past_B1WN=self.past_B1WN.shown,
-            memory_keys_XKM=[memory.shown for memory in self.memory_keys_XKM],
-            memory_values_XMK=[memory.shown for memory in self.memory_values_XMK],
+            memory_keys_XKM=_shown(self.memory_keys_XKM),
+            memory_values_XMK=_shown(self.memory_values_XMK),
             memory_bias_B11M=self.memory_bias_B11M.shown,
             position=state.position + 1,
             used=now,
@@ -198,19 +213,17 @@ class CapturedTransformer(Seq2Seq):
         """Have all that a step of these sizes reads, or writes to, where its graph does that."""
         B, W, N, M = sizes
         X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
-        layers = (
-            (self.keys_XKN, state.keys_XKN, (X, K, N)),
-            (self.values_XNK, state.values_XNK, (X, N, K)),
-            (self.memory_keys_XKM, state.memory_keys_XKM, (X, K, M)),
-            (self.memory_values_XMK, state.memory_values_XMK, (X, M, K)),
-        )
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
         slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
         moved = [
             self.token_BW.hold(token_BW, B, W),
             self.position_1D.hold(position_1D, *position_1D.shape),
             self.slots_1W.hold(slots_1W, 1, W),
+            *_hold(self.keys_XKN, state.keys_XKN, X, K, N),
+            *_hold(self.values_XNK, state.values_XNK, X, N, K),
             self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
+            *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
+            *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
             self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
             *(m.hold(x, *shape) for memories, held, shape in layers for m, x in zip(memories, held, strict=True)),
         ]
@@ -234,11 +247,11 @@ class CapturedTransformer(Seq2Seq):
         B, _, W, _ = past_B1WN.shape
         past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
         state = FrozenState(
-            keys_XKN=[memory.held for memory in self.keys_XKN],
-            values_XNK=[memory.held for memory in self.values_XNK],
+            keys_XKN=_held(self.keys_XKN),
+            values_XNK=_held(self.values_XNK),
             past_B1WN=past_B1WN,
-            memory_keys_XKM=[memory.held for memory in self.memory_keys_XKM],
-            memory_values_XMK=[memory.held for memory in self.memory_values_XMK],
+            memory_keys_XKM=_held(self.memory_keys_XKM),
+            memory_values_XMK=_held(self.memory_values_XMK),
             memory_bias_B11M=self.memory_bias_B11M.held,
             position=0,
             used=0,
