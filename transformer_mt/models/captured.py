@@ -225,7 +225,6 @@ class CapturedTransformer(Seq2Seq):
             *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
             *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
             self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
-            *(m.hold(x, *shape) for memories, held, shape in layers for m, x in zip(memories, held, strict=True)),
         ]
         if any(moved):
             self._throw_graphs_away()
