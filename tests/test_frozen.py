@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.models.ensemble import Ensemble
-from transformer_mt.models.frozen import FEW_HEADS, ROW, FrozenTransformer, frozen
+from transformer_mt.models.frozen import FEW_HEADS, FrozenTransformer, frozen
+from transformer_mt.models.frozen_state import ROW
 from transformer_mt.models.products import Products
 from transformer_mt.vocabulary import BOS, EOS, PAD
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer_mt.models.ensemble import Ensemble
-from transformer_mt.models.frozen import FrozenState, FrozenTransformer
+from transformer_mt.models.frozen import FrozenTransformer
+from transformer_mt.models.frozen_state import FrozenState
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
 

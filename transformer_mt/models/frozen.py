@@ -9,7 +9,7 @@ R rows  D model width  H heads  K width of a head  X sentences times heads  F in
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 import torch
@@ -18,13 +18,13 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TranslationError
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.frozen_state import ROW, FrozenState, with_zeros
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
 from transformer_mt.models.products import Products, best_products
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.vocabulary import PAD
 
-ROW = 16  # softmax takes a tenth to a third of the time if rows are so long, or a multiple
 FEW_HEADS = 100  # of all sentences
 
 
@@ -45,61 +45,6 @@ def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
             )
         case _:
             return model
-
-
-@dataclass(frozen=True)
-class FrozenState(DecoderState):
-    """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
-
-    A cached key never moves; `past_B1WN` says which slots are a hypothesis' own past.
-    """
-
-    keys_XKN: list[Tensor]
-    """Of each layer, as the values are."""
-    values_XNK: list[Tensor]
-    past_B1WN: Tensor
-    """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
-    memory_keys_XKM: list[Tensor]
-    memory_values_XMK: list[Tensor]
-    memory_bias_B11M: Tensor
-    """Likewise: 0 at the source, -inf at padding."""
-    position: int
-    used: int
-    """So many slots are taken, the first ones."""
-
-    def follow(self, parent_BW: Tensor) -> "FrozenState":
-        slots_B1WN = parent_BW[:, None, :, None].expand(-1, -1, -1, self.past_B1WN.shape[-1])
-        return replace(self, past_B1WN=self.past_B1WN.gather(2, slots_B1WN))
-
-    def keep(self, sentences: Tensor) -> "FrozenState":
-        def kept(layers_XYZ: list[Tensor]) -> list[Tensor]:
-            by_sentence = (x_XYZ.view(len(self.past_B1WN), -1, *x_XYZ.shape[1:]) for x_XYZ in layers_XYZ)
-            return [x_BHYZ.index_select(0, sentences).flatten(0, 1) for x_BHYZ in by_sentence]
-
-        return replace(
-            self,
-            keys_XKN=kept(self.keys_XKN),
-            values_XNK=kept(self.values_XNK),
-            past_B1WN=self.past_B1WN.index_select(0, sentences),
-            memory_keys_XKM=kept(self.memory_keys_XKM),
-            memory_values_XMK=kept(self.memory_values_XMK),
-            memory_bias_B11M=self.memory_bias_B11M.index_select(0, sentences),
-        )
-
-    def with_slots(self) -> "FrozenState":
-        """The state with slots for one more position, in each of which a hypothesis sees its own."""
-        W, N = self.past_B1WN.shape[2:]
-        state = self
-        if self.used + W > N:
-            room = ROW * math.ceil(W / 2)  # so many that copying does not count, so few that attention stays short
-            state = replace(
-                self,
-                keys_XKN=[_with_zeros(key_XKN, 2, room) for key_XKN in self.keys_XKN],
-                values_XNK=[_with_zeros(value_XNK, 1, room) for value_XNK in self.values_XNK],
-                past_B1WN=F.pad(self.past_B1WN, (0, room), value=-math.inf),
-            )
-        state.past_B1WN[..., self.used : self.used + W].diagonal(dim1=2, dim2=3).zero_()
-        return state
 
 
 class FrozenTransformer(Seq2Seq):
@@ -144,8 +89,8 @@ class FrozenTransformer(Seq2Seq):
             keys_XKN=list(no_slots_LXNK.transpose(2, 3).unbind()),
             values_XNK=list(no_slots_LXNK.unbind()),
             past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
-            memory_keys_XKM=list(_with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2).unbind()),
-            memory_values_XMK=list(_with_zeros(value_LBHSK, 3, room).flatten(1, 2).unbind()),
+            memory_keys_XKM=list(with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2).unbind()),
+            memory_values_XMK=list(with_zeros(value_LBHSK, 3, room).flatten(1, 2).unbind()),
             memory_bias_B11M=bias_B11M,
             position=0,
             used=0,
@@ -240,8 +185,8 @@ class _Encoding:
         projected_RF = self.in_projection(self.residual.before(x_RD))
         query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), 3, self.num_heads)
         room = bias_B11M.shape[3] - num_positions
-        key_XKM = _with_zeros(key_BHSK, 2, room).flatten(0, 1).transpose(1, 2)
-        value_XMK = _with_zeros(value_BHSK, 2, room).flatten(0, 1)
+        key_XKM = with_zeros(key_BHSK, 2, room).flatten(0, 1).transpose(1, 2)
+        value_XMK = with_zeros(value_BHSK, 2, room).flatten(0, 1)
         with best_products(few=len(key_XKM) < FEW_HEADS):
             mixed_RD = _attention(query_BHSK, key_XKM, value_XMK, bias_B11M)
         return self.feed_forward(self.residual.after(x_RD, self.out_projection(mixed_RD)))
@@ -278,15 +223,6 @@ class _Decoding:
         (query_BHWK,) = _split(query_RD, len(bias_B11M), 1, self.num_heads)
         mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
-
-
-def _with_zeros(x: Tensor, dim: int, number: int) -> Tensor:
-    """A copy, so much longer in a dimension. As F.pad, which writes zeros everywhere and then x over them."""
-    length = x.shape[dim]
-    longer = x.new_empty([*x.shape[:dim], length + number, *x.shape[dim + 1 :]])
-    longer.narrow(dim, 0, length).copy_(x)
-    longer.narrow(dim, length, number).zero_()
-    return longer
 
 
 def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
