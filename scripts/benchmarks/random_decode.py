@@ -14,10 +14,9 @@ from benchmarks.data import nn_transformer_weights
 from benchmarks.plain import NnTransformer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
+from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import Device
 from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.models.frozen import frozen
-from transformer_mt.models.products import Products
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -59,7 +58,7 @@ def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: i
     source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
     limits = max_lengths(source_BS, MAX_EXTRA_LENGTH, config.max_positions)
 
-    searched, constraints = frozen(ours, Products()), Constraints(limits)
+    searched, constraints = TorchEngine(ours, config.max_positions, device).searched, Constraints(limits)
     one, several = DecodingConfig(beam_size=1), DecodingConfig(beam_size=BEAM_SIZE)
 
     def our_greedy() -> list[list[int]]:
