@@ -275,6 +275,15 @@ def test_a_translation_comes_before_the_input_ends(model_dir, translator):
     assert (process.returncode, error) == (0, b"")
 
 
+@pytest.fixture
+def heeded_ctrl_c():
+    """A shell's command in the background ignores it, and so do its children; but not if it has a handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_ctrl_c")
 def test_ctrl_c_ends_it_while_it_waits_for_a_line(model_dir):
     pipe = subprocess.PIPE
     with start(model_dir, stdin=pipe, stdout=pipe, stderr=pipe) as process:
