@@ -204,6 +204,22 @@ def test_few_graphs_are_kept(two_forms, sources, monkeypatch):
         assert ours.capture.captured <= 2, "graphs that were thrown away share no memory with new ones"
 
 
+def test_graphs_do_not_outlive_the_memory_that_they_read(two_forms, sources, monkeypatch):
+    """Where it could not grow, some of it lies elsewhere already."""
+    model, ours = two_forms()
+    for _ in range(2):
+        assert_steps_alike(ours, model, sources(2, 7), [2] * 6)
+    assert ours.graphs
+
+    def full(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(ours.values_XNK[1], "hold", full)
+        logits_along(ours, sources(9, 7), [2] * 6)
+    assert_steps_alike(ours, model, sources(2, 7), [2] * 6)
+
+
 def test_sizes_are_few_and_little_larger():
     for least in (1, 64):
         sizes = [rounded_up(number, least) for number in range(1, 5000)]

@@ -59,6 +59,10 @@ def test_also_with_learned_positions(tiny_model, sources):
     assert_steps_alike(tiny_model(positions="learned"), sources(4, 7), WIDER_AND_NARROWER, leaving=(4,))
 
 
+def test_sentences_may_leave_before_the_first_step(tiny_model, sources):
+    assert_steps_alike(tiny_model(), sources(6, 7), [2, 2, 2], leaving=(0, 1))
+
+
 @both_norms
 def test_also_where_hypotheses_become_more_and_fewer(norm, tiny_model, sources):
     assert_steps_alike(tiny_model(norm=norm), sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6, 9))

@@ -204,7 +204,7 @@ def _num_groups(num_words: int) -> int:
 @cache
 def _nearest_divisor(number: int, near: float, multiple_of: int = 1) -> int:
     """The divisor, and multiple, whose ratio to `near` is nearest to 1; the number itself if there is none."""
-    divisors = [divisor for divisor in range(multiple_of, number, multiple_of) if number % divisor == 0]
+    divisors = [divisor for divisor in range(multiple_of, number + 1, multiple_of) if number % divisor == 0]
     return min(divisors, key=lambda divisor: abs(math.log(divisor / near)), default=number)
 
 

@@ -179,8 +179,8 @@ class CapturedTransformer(Seq2Seq):
             keys_XKN=state.keys_XKN,
             values_XNK=state.values_XNK,
             past_B1WN=state.past_B1WN,
-            memory_keys_XKM=[F.pad(key_XKM, (0, room)) for key_XKM in state.memory_keys_XKM],
-            memory_values_XMK=[F.pad(value_XMK, (0, 0, 0, room)) for value_XMK in state.memory_values_XMK],
+            memory_keys_XKM=state.memory_keys_XKM,
+            memory_values_XMK=state.memory_values_XMK,
             memory_bias_B11M=F.pad(state.memory_bias_B11M, (0, room), value=-math.inf),
             position=0,
             used=0,
@@ -216,25 +216,30 @@ class CapturedTransformer(Seq2Seq):
         X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
         slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
-        moved = [
-            self.token_BW.hold(token_BW, B, W),
-            self.position_1D.hold(position_1D, *position_1D.shape),
-            self.slots_1W.hold(slots_1W, 1, W),
-            *_hold(self.keys_XKN, state.keys_XKN, X, K, N),
-            *_hold(self.values_XNK, state.values_XNK, X, N, K),
-            self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
-            *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
-            *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
-            self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
-        ]
+        try:
+            moved = [
+                self.token_BW.hold(token_BW, B, W),
+                self.position_1D.hold(position_1D, *position_1D.shape),
+                self.slots_1W.hold(slots_1W, 1, W),
+                *_hold(self.keys_XKN, state.keys_XKN, X, K, N),
+                *_hold(self.values_XNK, state.values_XNK, X, N, K),
+                self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
+                *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
+                *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
+                self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
+            ]
+        except BaseException:  # such as too little memory, when some lies elsewhere already
+            self._throw_graphs_away()
+            raise
         if any(moved):
             self._throw_graphs_away()
 
     def _run(self, sizes: _Sizes) -> Tensor:
         """Logits BWV of what is held, until the next run."""
         if sizes not in self.met:
+            logits_BWV = self._compute()
             self.met.add(sizes)
-            return self._compute()
+            return logits_BWV
         if sizes not in self.graphs:
             if len(self.graphs) == MOST_GRAPHS:
                 self._throw_graphs_away()
@@ -257,8 +262,8 @@ class CapturedTransformer(Seq2Seq):
             used=0,
         )
         logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
-        # All graphs leave them in one place: a result that each keeps for itself would add up to gigabytes. There is
-        # room for them when a graph is captured, as these sizes were stepped before.
+        # Graphs leave them in one place, or in few if it had to grow: a result that each keeps for itself would add
+        # up to gigabytes. There is room for them when a graph is captured, as these sizes were stepped before.
         self.logits_BWV.hold(logits_BWV, *logits_BWV.shape)
         return self.logits_BWV.held
 

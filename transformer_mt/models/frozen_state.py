@@ -41,7 +41,8 @@ class FrozenState(DecoderState):
 
     def keep(self, sentences: Tensor) -> "FrozenState":
         def kept(layers_XYZ: list[Tensor]) -> list[Tensor]:
-            by_sentence = (x_XYZ.view(len(self.past_B1WN), -1, *x_XYZ.shape[1:]) for x_XYZ in layers_XYZ)
+            B, X = len(self.past_B1WN), len(layers_XYZ[0])
+            by_sentence = (x_XYZ.view(B, X // B, *x_XYZ.shape[1:]) for x_XYZ in layers_XYZ)
             return [x_BHYZ.index_select(0, sentences).flatten(0, 1) for x_BHYZ in by_sentence]
 
         return replace(

@@ -3,7 +3,6 @@
 N rows  D input width  F output width
 """
 
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,10 +66,10 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
-    weight_DF = weight_FD.t().contiguous()
+    weight_DF = None if many_rows or bias_F is None else weight_FD.t().contiguous()
 
     def product(x_ND: Tensor) -> Tensor:
-        if x_ND.shape[0] == 1 and bias_F is not None and not many_rows:
+        if weight_DF is not None and bias_F is not None and x_ND.shape[0] == 1:
             y_1F = torch.addmm(bias_F, x_ND, weight_DF)
             return torch.relu_(y_1F) if relu else y_1F
         y_NF: Tensor = linear(x_ND, packed, bias_F, then, [], "")
@@ -88,11 +87,13 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Produ
         # packing of the weight goes through one.
         warnings.simplefilter("ignore")
         quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
-    few, many = (_packed_int8(quantized_FD, bias_F, engine) for engine in ("x86", "onednn"))
     quantized = torch.ops.quantized
     linear = quantized.linear_relu_dynamic.default if relu else quantized.linear_dynamic.default
     F, D = weight_FD.shape
-    many_rows = MANY_NUMBERS // F if F >= D else math.inf
+    few = many = _packed_int8(quantized_FD, bias_F, "x86")
+    many_rows = MANY_NUMBERS // F
+    if F >= D:
+        many = _packed_int8(quantized_FD, bias_F, "onednn")
 
     def product(x_ND: Tensor) -> Tensor:
         y_NF: Tensor = linear(x_ND, few if x_ND.shape[0] < many_rows else many)
@@ -103,11 +104,13 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Produ
 
 def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> torch.ScriptObject:
     before = torch.backends.quantized.engine
-    if engine in torch.backends.quantized.supported_engines:
-        torch.backends.quantized.engine = engine
     bias_F = None if bias_F is None else bias_F.float()
-    packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(quantized_FD, bias_F)
-    torch.backends.quantized.engine = before
+    try:
+        if engine in torch.backends.quantized.supported_engines:
+            torch.backends.quantized.engine = engine
+        packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(quantized_FD, bias_F)
+    finally:
+        torch.backends.quantized.engine = before
     return packed
 
 
