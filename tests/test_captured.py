@@ -59,7 +59,7 @@ def fill(model, number):
     """All memory that holds numbers with a point."""
     by_layer = (model.keys_XKN, model.values_XNK, model.memory_keys_XKM, model.memory_values_XMK)
     others = (model.position_1D, model.logits_BWV, model.past_B1WN, model.memory_bias_B11M)
-    for memory in itertools.chain(others, *by_layer):
+    for memory in itertools.chain(others, *(memories.of_layers for memories in by_layer)):
         memory.all.fill_(number)
 
 
@@ -215,7 +215,7 @@ def test_graphs_do_not_outlive_the_memory_that_they_read(two_forms, sources, mon
         raise MemoryError
 
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr(ours.values_XNK[1], "hold", full)
+        patched.setattr(ours.values_XNK.of_layers[1], "hold", full)
         logits_along(ours, sources(9, 7), [2] * 6)
     assert_steps_alike(ours, model, sources(2, 7), [2] * 6)
 
@@ -249,8 +249,8 @@ def test_rows_that_are_no_sentences_are_numbers_too(two_forms, sources):
         fill(ours, math.nan)
         logits_along(ours, sources(count, 7), [*WIDER_AND_NARROWER, *[5] * 20], leaving=(2, 6))
         assert ours.logits_BWV.held.isfinite().all()
-        for memory in (*ours.keys_XKN, *ours.values_XNK):
-            assert memory.held.isfinite().all()
+        for held_XYZ in (*ours.keys_XKN.held, *ours.values_XNK.held):
+            assert held_XYZ.isfinite().all()
 
 
 def test_a_state_is_stepped_from_once_and_before_another_search(two_forms, sources):

@@ -55,6 +55,7 @@ class Translator:
     A line with more pieces than the model has positions is cut into segments of at most `longest_segment`
     pieces, if possible at the ends of sentences, with a warning to this module's logger. Their translations are
     joined by a space, their scores and log-probabilities added, n-best lists joined rank by rank.
+    It is for one thread at a time.
     """
 
     def __init__(

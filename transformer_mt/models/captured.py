@@ -10,7 +10,7 @@ D model width  K width of a head  X sentences times heads  V vocabulary
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -125,20 +125,23 @@ class _Memory:
         return moves
 
 
-def _of(layers: Sequence[object]) -> list[_Memory]:
-    return [_Memory() for _ in layers]
+class _Memories:
+    """Of a tensor a layer."""
 
+    def __init__(self, num_layers: int) -> None:
+        self.of_layers = [_Memory() for _ in range(num_layers)]
 
-def _hold(memories: list[_Memory], layers: list[Tensor], *shape: int) -> list[bool]:
-    return [memory.hold(x, *shape) for memory, x in zip(memories, layers, strict=True)]
+    def hold(self, layers: list[Tensor], *shape: int) -> bool:
+        moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
+        return any(moved)
 
+    @property
+    def held(self) -> list[Tensor]:
+        return [memory.held for memory in self.of_layers]
 
-def _shown(memories: list[_Memory]) -> list[Tensor]:
-    return [memory.shown for memory in memories]
-
-
-def _held(memories: list[_Memory]) -> list[Tensor]:
-    return [memory.held for memory in memories]
+    @property
+    def shown(self) -> list[Tensor]:
+        return [memory.shown for memory in self.of_layers]
 
 
 class CapturedTransformer(Seq2Seq):
@@ -154,8 +157,10 @@ class CapturedTransformer(Seq2Seq):
         self.graphs: dict[_Sizes, Step] = {}
         self.turn = 0
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
-        self.keys_XKN, self.values_XNK, self.past_B1WN = _of(frozen.decoder), _of(frozen.decoder), _Memory(-math.inf)
-        self.memory_keys_XKM, self.memory_values_XMK = _of(frozen.decoder), _of(frozen.decoder)
+        self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
+            _Memories(len(frozen.decoder)) for _ in range(4)
+        )
+        self.past_B1WN = _Memory(-math.inf)
         # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
         self.memory_bias_B11M = _Memory()
 
@@ -198,11 +203,11 @@ class CapturedTransformer(Seq2Seq):
         logits_BWV = self._run(sizes)[:B].clone()
         state = replace(
             state,
-            keys_XKN=_shown(self.keys_XKN),
-            values_XNK=_shown(self.values_XNK),
+            keys_XKN=self.keys_XKN.shown,
+            values_XNK=self.values_XNK.shown,
             past_B1WN=self.past_B1WN.shown,
-            memory_keys_XKM=_shown(self.memory_keys_XKM),
-            memory_values_XMK=_shown(self.memory_values_XMK),
+            memory_keys_XKM=self.memory_keys_XKM.shown,
+            memory_values_XMK=self.memory_values_XMK.shown,
             memory_bias_B11M=self.memory_bias_B11M.shown,
             position=state.position + 1,
             used=now,
@@ -221,11 +226,11 @@ class CapturedTransformer(Seq2Seq):
                 self.token_BW.hold(token_BW, B, W),
                 self.position_1D.hold(position_1D, *position_1D.shape),
                 self.slots_1W.hold(slots_1W, 1, W),
-                *_hold(self.keys_XKN, state.keys_XKN, X, K, N),
-                *_hold(self.values_XNK, state.values_XNK, X, N, K),
+                self.keys_XKN.hold(state.keys_XKN, X, K, N),
+                self.values_XNK.hold(state.values_XNK, X, N, K),
                 self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
-                *_hold(self.memory_keys_XKM, state.memory_keys_XKM, X, K, M),
-                *_hold(self.memory_values_XMK, state.memory_values_XMK, X, M, K),
+                self.memory_keys_XKM.hold(state.memory_keys_XKM, X, K, M),
+                self.memory_values_XMK.hold(state.memory_values_XMK, X, M, K),
                 self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
             ]
         except BaseException:  # such as too little memory, when some lies elsewhere already
@@ -252,11 +257,11 @@ class CapturedTransformer(Seq2Seq):
         B, _, W, _ = past_B1WN.shape
         past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
         state = FrozenState(
-            keys_XKN=_held(self.keys_XKN),
-            values_XNK=_held(self.values_XNK),
+            keys_XKN=self.keys_XKN.held,
+            values_XNK=self.values_XNK.held,
             past_B1WN=past_B1WN,
-            memory_keys_XKM=_held(self.memory_keys_XKM),
-            memory_values_XMK=_held(self.memory_values_XMK),
+            memory_keys_XKM=self.memory_keys_XKM.held,
+            memory_values_XMK=self.memory_values_XMK.held,
             memory_bias_B11M=self.memory_bias_B11M.held,
             position=0,
             used=0,

@@ -1,7 +1,7 @@
 """What a frozen Transformer's decoder has seen of some hypotheses: keys and values, and who may see them.
 
 B sentences  W hypotheses of a sentence  M source positions, rounded up  N slots of the cache
-H heads  K width of a head  X sentences times heads
+K width of a head  X sentences times heads
 """
 
 import math
