@@ -85,6 +85,13 @@ def test_also_while_slots_are_added_several_times(width, two_forms, sources):
     assert len({sizes.slots for sizes in ours.graphs}) == 6
 
 
+def test_also_where_caches_alone_need_more_memory(two_forms, sources):
+    """The mask of five hypotheses is larger than that of one with more slots."""
+    model, ours = two_forms()
+    for widths in ([5] * 12, [1] * 90, [1] * 90):
+        assert_steps_alike(ours, model, sources(3, 7), widths)
+
+
 def test_also_for_sources_of_all_lengths(two_forms, sources):
     model, ours = two_forms()
     for length in (*range(1, 140, 4), *range(1, 140, 4)):
