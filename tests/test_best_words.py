@@ -44,12 +44,12 @@ def test_of_equals_the_first_is_the_most_probable():
 def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden, count):
     """Or all, where there are fewer; hypotheses of -inf, and forbidden words, come last."""
     for seed, width in itertools.product(SEEDS, (1, 4)):
-        probs_AWV = drawn_logits(5, width, vocab_size, 0.0, seed).softmax(dim=-1)
+        log_probs_AWV = drawn_logits(5, width, vocab_size, 0.0, seed).log_softmax(dim=-1)
         forbidden_AWV = drawn_logits(5, width, vocab_size, share_forbidden, seed + 100) == -math.inf
         score_AW = -5 * torch.rand(5, width, generator=torch.Generator().manual_seed(seed))
         score_AW[0, 1:] = -math.inf
-        sum_AWV = (probs_AWV.log() + score_AW[..., None]).masked_fill(forbidden_AWV, -math.inf)
-        found = search.best_continuations(probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
+        sum_AWV = (log_probs_AWV + score_AW[..., None]).masked_fill(forbidden_AWV, -math.inf)
+        found = search.best_continuations(log_probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
         expected_AC = sum_AWV.flatten(1).topk(min(count, width * vocab_size)).values
         torch.testing.assert_close(found.score_AC, expected_AC, rtol=1e-6, atol=1e-6)
         chosen_AC = found.parent_AC * vocab_size + found.token_AC
@@ -60,8 +60,8 @@ def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden
 
 def test_a_probability_of_zero_is_no_ban():
     """A word that fp32 thinks impossible may have to come, as the end does at the greatest length."""
-    probs_AWV = torch.full((1, 1, 64), -math.inf)
-    probs_AWV[0, 0, 7] = 0.0
-    found = search.best_continuations(probs_AWV, torch.zeros(1, 1), 2)
-    assert found.token_AC[0, 0] == 7
-    assert found.score_AC[0].isfinite().tolist() == [True, False]
+    log_probs_AWV = torch.tensor([0.0, -400.0, -200.0]).log_softmax(dim=-1).repeat(1, 1, 1)
+    log_probs_AWV[0, 0, 0] = -math.inf
+    found = search.best_continuations(log_probs_AWV, torch.zeros(1, 1), 3)
+    assert found.token_AC[0, :2].tolist() == [2, 1]
+    assert found.score_AC[0].isfinite().tolist() == [True, True, False]

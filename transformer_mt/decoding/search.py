@@ -20,7 +20,6 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 
 KEEP_ABOVE = 0.75  # of the sentences held; to drop settled ones sooner costs more in copies than it saves
 PARTS = 12  # of a row of logits, about
-LEAST_PROBABILITY = 1e-37  # its logarithm is finite in fp32
 
 
 def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) -> list[int]:
@@ -52,12 +51,12 @@ def greedy(
     for length in range(1, max(constraints.max_length, default=0) + 1):
         logits_A1V, state = model.step(tokens_A1T[..., -1], state)
         logits_A1V = logits_A1V.float()
-        probs_A1V = logits_A1V.softmax(dim=-1) if scores else None
+        log_probs_A1V = logits_A1V.log_softmax(dim=-1) if scores else None
         constraints.forbid_(logits_A1V, tokens_A1T, held, length)
         token_A1 = most_probable(logits_A1V)
         tokens_A1T = torch.cat([tokens_A1T, token_A1[..., None]], dim=-1)
-        if probs_A1V is not None:
-            gained_A11 = probs_A1V.gather(-1, token_A1[..., None]).clamp_min(LEAST_PROBABILITY).log()
+        if log_probs_A1V is not None:
+            gained_A11 = log_probs_A1V.gather(-1, token_A1[..., None])
             for b, gained in zip(held, gained_A11.flatten().tolist(), strict=True):
                 log_prob[b] += gained if found[b] is None else 0.0
         for row, token in enumerate(token_A1[:, 0].tolist()):
@@ -146,9 +145,9 @@ def _candidates(
     """The best continuations of each sentence held. The logits' memory, the largest there is, is free with its end."""
     logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
     logits_AWV = logits_AWV.float()
-    probs_AWV = torch.softmax(logits_AWV, dim=-1, out=logits_AWV)
-    constraints.forbid_(probs_AWV, beam.tokens_AWT, held, length)
-    return best_continuations(probs_AWV, beam.score_AW, count), state
+    log_probs_AWV = torch.log_softmax(logits_AWV, dim=-1, out=logits_AWV)
+    constraints.forbid_(log_probs_AWV, beam.tokens_AWT, held, length)
+    return best_continuations(log_probs_AWV, beam.score_AW, count), state
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:
@@ -165,22 +164,21 @@ def most_probable(logits_AWV: Tensor) -> Tensor:
     return (part_N * (num_words // num_parts) + word_N).view(logits_AWV.shape[:-1])
 
 
-def best_continuations(probs_AWV: Tensor, score_AW: Tensor, count: int) -> Candidates:
+def best_continuations(log_probs_AWV: Tensor, score_AW: Tensor, count: int) -> Candidates:
     """The `count` best sums of a hypothesis' log-probability and a word's, or all. At -inf, a word is forbidden.
 
     As torch.topk of all sums, and some times as fast: the best are in the `count` groups of words whose own best
-    are the best, and no other logarithms are taken. The words of a group are G apart: so the maxima of all groups
-    are taken side by side.
+    are the best. The words of a group are G apart: so the maxima of all groups are taken side by side.
     """
-    A, W, V = probs_AWV.shape
+    A, W, V = log_probs_AWV.shape
     G = _num_groups(V)
-    words_AWgG = probs_AWV.view(A, W, V // G, G)
-    best_AWG = _log(words_AWgG.amax(dim=2)) + score_AW[..., None]
+    words_AWgG = log_probs_AWV.view(A, W, V // G, G)
+    best_AWG = words_AWgG.amax(dim=2).add_(score_AW[..., None])
     group_AC = best_AWG.flatten(1).topk(min(count, W * G), sorted=False).indices
     parent_AC, group_AC = group_AC // G, group_AC % G
 
     row_A1 = torch.arange(A, device=group_AC.device)[:, None]
-    score_ACg = _log(words_AWgG[row_A1, parent_AC, :, group_AC]) + score_AW.gather(1, parent_AC)[..., None]
+    score_ACg = words_AWgG[row_A1, parent_AC, :, group_AC].add_(score_AW.gather(1, parent_AC)[..., None])
     score_AC, place_AC = score_ACg.flatten(1).topk(min(count, score_ACg[0].numel()))
     chosen_AC = place_AC // (V // G)
     token_AC = place_AC % (V // G) * G + group_AC.gather(1, chosen_AC)
@@ -208,15 +206,13 @@ def _nearest_divisor(number: int, near: float, multiple_of: int = 1) -> int:
     return min(divisors, key=lambda divisor: abs(math.log(divisor / near)), default=number)
 
 
-def _log(probs: Tensor) -> Tensor:
-    return probs.clamp_min(LEAST_PROBABILITY).log_().masked_fill_(probs == -math.inf, -math.inf)
-
-
 def _ended(candidates: Candidates, tokens_AWT: Tensor, width: int) -> list[tuple[int, list[int], float]]:
     """The hypotheses that end now: the row of the sentence, the tokens, the log-probability."""
     ended_AC = (candidates.token_AC == EOS) & (candidates.score_AC > -math.inf)
     ended_AC[:, width:] = False  # a lower rank does not count: a beam of one is then greedy
     row_E, rank_E = ended_AC.nonzero(as_tuple=True)
+    if not len(row_E):
+        return []
     words_ET = tokens_AWT[row_E, candidates.parent_AC[row_E, rank_E], 1:].tolist()
     log_prob_E = candidates.score_AC[row_E, rank_E].tolist()
     ended = zip(row_E.tolist(), words_ET, log_prob_E, strict=True)
