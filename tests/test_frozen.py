@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.folded import MOST_POSITIONS
 from transformer_mt.models.frozen import FEW_HEADS, FrozenTransformer, frozen
 from transformer_mt.models.frozen_state import ROW
 from transformer_mt.models.products import Products
@@ -86,6 +87,18 @@ def test_also_for_sources_of_all_lengths(norm, tiny_model, sources):
     model = tiny_model(norm=norm)
     for length in range(1, 41):
         assert_steps_alike(model, sources(3, length, seed=length), [1, 2, 2, 2])
+
+
+@both_norms
+@pytest.mark.parametrize("length", [1, 7, ROW, 3 * ROW + 1, MOST_POSITIONS, MOST_POSITIONS + 1])
+def test_also_for_one_sentence(norm, length, tiny_model, sources):
+    """Whose memory is folded, if it is short."""
+    model, source_1S = tiny_model(norm=norm), sources(1, length)
+    for products in (Products(), Products(torch.bfloat16), Products(quantization="int8")):
+        folded = frozen(tiny_model(norm=norm).float(), products).start(source_1S, 1).folded
+        assert bool(folded) == (length <= MOST_POSITIONS and products == Products())
+    for padding in (0, 3):
+        assert_steps_alike(model, F.pad(source_1S, (0, padding), value=PAD), WIDER_AND_NARROWER, leaving=(7,))
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1, 20])

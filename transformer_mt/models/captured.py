@@ -79,7 +79,7 @@ def rounded_up(number: int, least: int) -> int:
     return power * 3 // 4 if max(number, least) <= power * 3 // 4 else power
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CapturedState(FrozenState):
     """Lies in the model's own memory, which the next step, or search, writes to."""
 

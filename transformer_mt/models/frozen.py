@@ -8,7 +8,7 @@ R rows  D model width  H heads  K width of a head  X sentences times heads  F in
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TranslationError
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.folded import MOST_POSITIONS, FoldedMemory, Folding, attention_to_folded
 from transformer_mt.models.frozen_state import ROW, FrozenState, with_zeros
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
@@ -60,6 +61,8 @@ class FrozenTransformer(Seq2Seq):
         )
         self.memories = products.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
         self.output = products.of_weight(model.output_VD, None, many_rows=True)
+        on_cpu = model.output_VD.device.type == "cpu"
+        self.folding = Folding(list(model.decoder_layers())) if on_cpu and products == Products() else None
 
     def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
         return self.model.features(source, decoder_input)
@@ -84,16 +87,22 @@ class FrozenTransformer(Seq2Seq):
             3, 2, 0, 4, 1, 5
         )
         room = padding_BM.shape[1] - S
+        memory_key_LXKM = with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2)
+        memory_value_LXMK = with_zeros(value_LBHSK, 3, room).flatten(1, 2)
+        folded: tuple[FoldedMemory, ...] = ()
+        if self.folding is not None and B == 1 and padding_BM.shape[1] <= MOST_POSITIONS:
+            folded = self.folding(memory_key_LXKM.flatten(0, 1), memory_value_LXMK.flatten(0, 1), bias_BM[0])
         no_slots_LXNK = value_LBHSK[..., :0, :].flatten(1, 2)
         return FrozenState(
             keys_XKN=list(no_slots_LXNK.transpose(2, 3).unbind()),
             values_XNK=list(no_slots_LXNK.unbind()),
             past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
-            memory_keys_XKM=list(with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2).unbind()),
-            memory_values_XMK=list(with_zeros(value_LBHSK, 3, room).flatten(1, 2).unbind()),
+            memory_keys_XKM=list(memory_key_LXKM.unbind()),
+            memory_values_XMK=list(memory_value_LXMK.unbind()),
             memory_bias_B11M=bias_B11M,
             position=0,
             used=0,
+            folded=folded,
         )
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
@@ -108,11 +117,16 @@ class FrozenTransformer(Seq2Seq):
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
-        memories = zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
+        memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
+            state.memory_keys_XKM, state.memory_values_XMK, strict=True
+        )
         with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
             for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
                 x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
-                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
+                if isinstance(memory, FoldedMemory):
+                    x_RD = layer.attend_to_folded(x_RD, memory)
+                else:
+                    x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
                 x_RD = layer.feed_forward(x_RD)
         logits_RV = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.view(B, W, -1)
@@ -202,6 +216,7 @@ class _Decoding:
         self.out_projection = products.of(layer.self_attention.out_projection)
         self.query_projection = products.of_weight(cross.in_projection.weight[:D], cross.in_projection.bias[:D])
         self.cross_out_projection = products.of(cross.out_projection)
+        self.cross_out_bias_D = cross.out_projection.bias
         self.around_itself = _Residual(layer.around_self_attention)
         self.around_source = _Residual(layer.around_cross_attention)
         self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, products, many_rows=False)
@@ -223,6 +238,11 @@ class _Decoding:
         (query_BHWK,) = _split(query_RD, len(bias_B11M), 1, self.num_heads)
         mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
+
+    def attend_to_folded(self, x_RD: Tensor, memory: FoldedMemory) -> Tensor:
+        input_RD = self.around_source.before(x_RD)
+        mixed_RD = attention_to_folded(input_RD, memory, self.cross_out_bias_D, self.num_heads)
+        return self.around_source.after(x_RD, mixed_RD)
 
 
 def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformer_mt.models.folded import FoldedMemory
 from transformer_mt.models.interface import DecoderState
 
 ROW = 16  # softmax takes a tenth to a third of the time if rows are so long, or a multiple
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrozenState(DecoderState):
     """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
 
@@ -34,6 +35,8 @@ class FrozenState(DecoderState):
     position: int
     used: int
     """So many slots are taken, the first ones."""
+    folded: tuple[FoldedMemory, ...] = ()
+    """Of each layer, where it is to be read instead of the memory."""
 
     def follow(self, parent_BW: Tensor) -> "FrozenState":
         slots_B1WN = parent_BW[:, None, :, None].expand(-1, -1, -1, self.past_B1WN.shape[-1])

@@ -1,0 +1,60 @@
+"""Attention of one sentence to its source, with the products before and after it folded into the memory.
+
+Per head, softmax((x W_Q) K^T) V W_O (section 3.2.2) is softmax(x (W_Q K^T)) (V W_O). What is in brackets is the same at
+every step, and for a short source takes less memory than W_Q and W_O: so a step reads less, and makes two products
+instead of four.
+
+D model width  H heads  K width of a head  M source positions, rounded up  F heads times source positions  L layers
+X layers times heads  R rows
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer_mt.models.transformer import DecoderLayer
+
+MOST_POSITIONS = 64  # of a source, padding included: beyond, what is folded is larger than the weights
+
+
+class FoldedMemory(NamedTuple):
+    """Of a layer: x key^T + bias are the scores, their softmax by value is the mixture after W_O, but for its bias."""
+
+    key_FD: Tensor
+    bias_F: Tensor
+    """-inf at padding."""
+    value_FD: Tensor
+
+
+class Folding:
+    """The weights of all layers' attention to the source, by head."""
+
+    def __init__(self, layers: Sequence[DecoderLayer]) -> None:
+        attentions = [layer.cross_attention for layer in layers]
+        L, H, D = len(attentions), attentions[0].num_heads, attentions[0].d_model
+        query_LDD = torch.stack([attention.in_projection.weight[:D] for attention in attentions]).detach()
+        bias_LD = torch.stack([attention.in_projection.bias[:D] for attention in attentions]).detach()
+        output_LDD = torch.stack([attention.out_projection.weight for attention in attentions]).detach()
+        scale = (D // H) ** -0.5
+        self.query_XKD = query_LDD.view(L * H, -1, D) * scale
+        self.bias_X1K = bias_LD.view(L * H, 1, -1) * scale
+        self.output_XKD = output_LDD.view(L, D, H, -1).permute(0, 2, 3, 1).flatten(0, 1).contiguous()
+        self.num_layers = L
+
+    def __call__(self, key_XKM: Tensor, value_XMK: Tensor, padding_M: Tensor) -> tuple[FoldedMemory, ...]:
+        """Of each layer; `padding` is -inf at padding, and 0 elsewhere."""
+        key_XMD = torch.bmm(key_XKM.transpose(1, 2), self.query_XKD)
+        bias_XM = torch.bmm(self.bias_X1K, key_XKM)[:, 0] + padding_M
+        value_XMD = torch.bmm(value_XMK, self.output_XKD)
+        L, D = self.num_layers, value_XMD.shape[2]
+        layers = zip(key_XMD.view(L, -1, D), bias_XM.view(L, -1), value_XMD.view(L, -1, D), strict=True)
+        return tuple(FoldedMemory(*layer) for layer in layers)
+
+
+def attention_to_folded(x_RD: Tensor, memory: FoldedMemory, output_bias_D: Tensor, num_heads: int) -> Tensor:
+    """RD, as multi-head attention."""
+    scores_RF = torch.addmm(memory.bias_F, x_RD, memory.key_FD.t())
+    weights_RHM = scores_RF.view(len(x_RD), num_heads, -1).softmax(dim=-1)
+    return torch.addmm(output_bias_D, weights_RHM.flatten(1), memory.value_FD)
