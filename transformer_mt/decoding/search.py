@@ -87,7 +87,7 @@ def beam_search(
     enough = max(wanted, math.ceil(decoding.patience * width)) if decoding.patience else math.inf
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     held = list(range(len(finished)))
-    beam = _Beam.empty(model.start(source_BS, width=1), len(held), source_BS.device)
+    beam = _Beam.begun(model, source_BS, width)
     for length in range(1, max(constraints.max_length, default=0) + 1):
         candidates, state = _candidates(model, beam, constraints, held, length, 2 * width)
         for row, tokens, log_prob in _ended(candidates, beam.tokens_AWT, width):
@@ -111,7 +111,7 @@ def beam_search(
 
 @dataclass(frozen=True)
 class _Beam:
-    """The living hypotheses, best first. There may be fewer than at first, and one at the very first."""
+    """The living hypotheses, best first. There may be fewer than at first, and one or two at the very first."""
 
     tokens_AWT: Tensor
     score_AW: Tensor
@@ -119,11 +119,18 @@ class _Beam:
     state: DecoderState
 
     @staticmethod
-    def empty(state: DecoderState, num_sentences: int, device: torch.device) -> "_Beam":
+    def begun(model: Seq2Seq, source_BS: Tensor, width: int) -> "_Beam":
+        """Of a sentence alone two hypotheses, of which one is none.
+
+        For a single row, models may have other code, and weights in another order: to fetch these for one step
+        takes longer than to compute a second row.
+        """
+        num_sentences, device = len(source_BS), source_BS.device
+        width = min(width, 2) if num_sentences == 1 else 1
         return _Beam(
-            tokens_AWT=torch.full((num_sentences, 1, 1), BOS, device=device),
-            score_AW=torch.zeros(num_sentences, 1, device=device),
-            state=state,
+            tokens_AWT=torch.full((num_sentences, width, 1), BOS, device=device),
+            score_AW=torch.tensor([0.0, -math.inf], device=device)[:width].repeat(num_sentences, 1),
+            state=model.start(source_BS, width),
         )
 
     def keep(self, rows: Tensor) -> "_Beam":
