@@ -20,8 +20,9 @@ decode --model: a trained model translates a text, greedily and by beams, on the
 --peer Hugging Face's generate, fairseq and JoeyNMT, with the same weights. Each is a process of its own, as
 above, and translates the whole text with its best size of a batch, after a warm-up; a speed is of the wall clock
 from text to text, for fairseq and JoeyNMT from pieces to pieces. Alone: one sentence at a time, in the mean of
-the first 50. First line: a whole process that is given one line, the disk cache warm. Memory: that of a process
-and its children, what they share counted once. CTranslate2 is what `export` writes, as a translator of one thread
+the first 50; ours once more as `translate --compile` makes it, if there is a C++ compiler. First line: a whole
+process that is given one line, the disk cache warm, and that of compilers. Memory: that of a process and its
+children, what they share counted once. CTranslate2 is what `export` writes, as a translator of one thread
 a core, its best, and as one translator of all, its default. That all find the greedy translations of ours is
 checked; by beams each has a length penalty of its own, the nearest to ours, and BLEU says what it finds.
 

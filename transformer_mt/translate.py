@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         dtype=arguments.dtype,
         quantize=arguments.quantize,
         workers=arguments.workers,
+        compile=arguments.compile,
     )
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
     form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
@@ -130,6 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
     parser.add_argument("--json", action="store_true", help="write an object a line")
+    parser.add_argument(
+        "--compile", action="store_true", help="first, for a minute: lines that come alone are quicker then (CPU)"
+    )
     line_input.add_arguments(parser)
     return parser
 

@@ -12,6 +12,7 @@ def load(job: decoder.Job) -> decoder.Translate:
         engine=settings["engine"],
         quantize=settings["quantize"],
         workers=settings["workers"],
+        compile=settings.get("compile", False),
     )
 
     def translate(lines: list[str], beam: int, size: int) -> list[str]:

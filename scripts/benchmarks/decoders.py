@@ -1,9 +1,10 @@
 """Who takes part in the decoding benchmark, and the model of each, made of the same weights."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
     }
     contenders = [
         *(ours(model_dir, precision, workers, threads) for workers in numbers for precision in kinds),
+        *([ours_compiled(model_dir, threads)] if shutil.which("g++") else []),
         ours_by_ctranslate2(exported["fp32"], threads),
     ]
     for precision, kind in kinds.items():
@@ -75,6 +77,18 @@ def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder
     name = "ours" if workers == threads else f"ours, {workers} worker"
     settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": workers}
     return _by_translate(name, precision, model_dir, settings)
+
+
+def ours_compiled(model_dir: Path, threads: int) -> Decoder:
+    """For sentences alone, whose steps are compiled before the first; a text it translates as ours does."""
+    settings = {"engine": "torch", "quantize": "none", "workers": threads}
+    compiled = _by_translate("ours, compiled", "fp32", model_dir, settings)
+    return replace(
+        compiled,
+        settings=settings | {"compile": True},
+        sizes=POSITIONS[-2:-1],
+        line_command=(*compiled.line_command, "--compile"),
+    )
 
 
 def ours_by_ctranslate2(exported: Path, threads: int) -> Decoder:

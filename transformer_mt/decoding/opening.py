@@ -31,7 +31,13 @@ class OpenModel:
 
 
 def open_model(
-    model_dirs: ModelDirs, device: str, engine: EngineName, dtype: Dtype, quantize: Quantization, workers: int
+    model_dirs: ModelDirs,
+    device: str,
+    engine: EngineName,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+    compile: bool = False,
 ) -> OpenModel:
     """Read what `average` wrote, or for CTranslate2 what `export` wrote.
 
@@ -43,13 +49,15 @@ def open_model(
         raise TranslationError("no model directory: name one, or several of one vocabulary")
     if workers < 0:
         raise TranslationError(f"--workers {workers}: name how many processes, or 0 to leave it to the engine")
+    if compile and (engine != "torch" or dtype != "fp32" or quantize != "none"):
+        raise TranslationError("--compile is for the engine torch in fp32: leave --engine, --dtype and --quantize out")
     for directory in directories:
         _check_files(directory, engine)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
     match engine:
         case "torch":
-            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers)
+            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile)
         case "ctranslate2":
             made = _ctranslate2_engine(directories, configs, device, dtype, quantize, workers)
         case _:
@@ -93,6 +101,7 @@ def _torch_engine(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
+    compile: bool,
 ) -> Engine:
     # Here, because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
@@ -122,7 +131,9 @@ def _torch_engine(
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
     if workers > 1 and on_gpu:
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
-    return TorchEngine(model, max_positions, chosen, quantize, workers)
+    if compile and on_gpu:
+        raise TranslationError("--compile is for CPUs; on a GPU steps are captured as graphs in any case")
+    return TorchEngine(model, max_positions, chosen, quantize, workers, compile)
 
 
 def _ctranslate2_engine(

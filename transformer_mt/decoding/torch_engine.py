@@ -41,15 +41,17 @@ class TorchEngine(Engine):
         device: Device,
         quantization: Quantization = "none",
         workers: int = 1,
+        compile: bool = False,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us.
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile`: see models.compiled.
 
-        Raises TranslationError if the model cannot be computed in that precision.
+        Raises TranslationError if the model cannot be computed in that precision, or compiled.
         """
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
-        if self.products != Products():
+        self.compile = compile
+        if compile or self.products != Products():
             self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or num_cores()) if on_cpu else 1
@@ -61,6 +63,11 @@ class TorchEngine(Engine):
     @cached_property
     def searched(self) -> Seq2Seq:
         """The model in its form for search; on a GPU its steps are captured."""
+        if self.compile:
+            from transformer_mt.models.compiled import compiled  # imports a compiler, which takes seconds
+
+            with self._one_thread():
+                return compiled(self.model)
         model, device = frozen(self.model, self.products), self.device.torch_device
         if device.type != "cuda":
             return model

@@ -115,19 +115,26 @@ class FrozenTransformer(Seq2Seq):
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
         B, W = token_BW.shape
+        with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
+            return self.traceable_logits(token_BW, position_D, slots, state)
+
+    def traceable_logits(
+        self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState
+    ) -> Tensor:
+        """The same by whatever products are set: nothing but tensors is read or changed."""
+        B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
         memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
             state.memory_keys_XKM, state.memory_values_XMK, strict=True
         )
-        with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
-            for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
-                x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
-                if isinstance(memory, FoldedMemory):
-                    x_RD = layer.attend_to_folded(x_RD, memory)
-                else:
-                    x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
-                x_RD = layer.feed_forward(x_RD)
+        for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
+            x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
+            if isinstance(memory, FoldedMemory):
+                x_RD = layer.attend_to_folded(x_RD, memory)
+            else:
+                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
+            x_RD = layer.feed_forward(x_RD)
         logits_RV = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.view(B, W, -1)
 

@@ -27,6 +27,8 @@ class Products:
     """Of operands and results; None is that of the weights."""
     quantization: Quantization = "none"
     """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results."""
+    prepared: bool = True
+    """Weights put in order for the product; False leaves that to a compiler."""
 
     def of(self, linear: nn.Linear, many_rows: bool = False, relu: bool = False) -> Product:
         return self.of_weight(linear.weight, linear.bias, many_rows, relu)
@@ -44,13 +46,14 @@ class Products:
             return _int8_product(weight_FD, bias_F, relu)
         dtype = self.dtype or weight_FD.dtype
         has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
-        if weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
+        if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
             return _packed_product(weight_FD, bias_F, many_rows, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
 
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
-    dtype = weight_FD.dtype
+    dtype, weight_FD = weight_FD.dtype, nn.Parameter(weight_FD, requires_grad=False)  # a constant to a compiler
+    bias_F = None if bias_F is None else nn.Parameter(bias_F, requires_grad=False)
 
     def product(x_ND: Tensor) -> Tensor:
         y_NF = F.linear(x_ND.to(dtype), weight_FD, bias_F)

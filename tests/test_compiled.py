@@ -1,0 +1,148 @@
+"""Compiled steps say what those of the frozen model say, and nothing is compiled but when it is asked for."""
+
+import shutil
+
+import pytest
+import torch
+from plain_search import CAPS
+from stepping import WIDER_AND_NARROWER, logits_along
+from tiny import demo_pairs
+from torch._inductor import config as inductor_config
+
+from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.decoding.search import beam_search, greedy
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import TranslationError
+from transformer_mt.models import compiled as module
+from transformer_mt.models.compiled import CompiledTransformer, compiled
+from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.folded import MOST_POSITIONS
+from transformer_mt.models.frozen import frozen
+from transformer_mt.models.products import Products
+from transformer_mt.settings import DecodingConfig
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
+
+LENGTHS = (1, 7, 16, 33, MOST_POSITIONS, MOST_POSITIONS + 1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_no_gradients():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def all_guards(monkeypatch):
+    """All that what is compiled takes for granted is looked at, and must hold."""
+    monkeypatch.setattr(module, "UNFORESEEN", "fail_on_recompile")
+
+
+@pytest.fixture(scope="module")
+def model_of():
+    """A function that gives a model of a kind compiled, once."""
+    made = {}
+
+    def get(kind, build):
+        if kind not in made:
+            made[kind] = compiled(build())
+        return made[kind]
+
+    yield get
+    torch.compiler.reset()
+
+
+@pytest.fixture(params=[{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu"}])
+def two_forms(request, tiny_model, model_of):
+    """A model frozen, and the same compiled."""
+
+    def build():
+        return tiny_model(decoder_layers=2, **request.param).float()
+
+    return frozen(build(), Products()), model_of(request.param["norm"], build)
+
+
+def assert_steps_alike(ours, model, source_BS, widths, leaving=()):
+    found = logits_along(ours, source_BS, widths, leaving)
+    for logits_BWV, expected_BWV in zip(found, logits_along(model, source_BS, widths, leaving), strict=True):
+        torch.testing.assert_close(logits_BWV, expected_BWV, rtol=1e-4, atol=1e-4)
+
+
+def test_steps_are_those_of_the_frozen_model(two_forms, sources, all_guards):
+    """Of sentences alone, of several, and of what remains of them; through all sizes of the past."""
+    model, ours = two_forms
+    for length in LENGTHS:
+        assert_steps_alike(ours, model, sources(1, length), WIDER_AND_NARROWER * 3)
+    assert_steps_alike(ours, model, sources(4, 7), WIDER_AND_NARROWER, leaving=(2, 4, 6, 8))
+
+
+def test_searches_find_the_same(two_forms, sources, all_guards):
+    model, ours = two_forms
+    source_1S = sources(1, 9)
+    for decoding in (DecodingConfig(beam_size=1), DecodingConfig(beam_size=4, n_best=4)):
+        search = greedy if decoding.beam_size == 1 else beam_search
+        found, expected = (search(one, source_1S, Constraints(CAPS[:1]), decoding) for one in (ours, model))
+        for ours_now, theirs in zip(found, expected, strict=True):
+            pairs = zip(*([one] if decoding.beam_size == 1 else one for one in (ours_now, theirs)), strict=True)
+            for hypothesis, other in pairs:
+                assert hypothesis.tokens == other.tokens
+                assert hypothesis.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
+def test_one_sentence_is_compiled_and_several_are_not(two_forms, sources, monkeypatch):
+    _, ours = two_forms
+    calls = []
+    monkeypatch.setattr(ours, "_compiled", lambda *arguments: calls.append(arguments) or torch.zeros(1, 1, 11))
+    for count, length, times in [(1, 7, 1), (1, MOST_POSITIONS + 1, 0), (2, 7, 0)]:
+        calls.clear()
+        ours.step(torch.ones(count, 1, dtype=torch.long), ours.start(sources(count, length), 1))
+        assert len(calls) == times
+
+
+def test_nothing_else_is_compiled(two_forms, sources):
+    """What was not foreseen is computed as ever: here with two threads."""
+    model, ours = two_forms
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    torch.set_num_threads(2)
+    assert_steps_alike(ours, model, sources(1, 7), WIDER_AND_NARROWER)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
+
+
+@pytest.mark.slow
+def test_also_of_an_ensemble(tiny_model, sources, all_guards):
+    models = [tiny_model(seed=seed, decoder_layers=2, norm="post").float() for seed in (1, 2)]
+    ours = compiled(Ensemble(models))
+    assert all(isinstance(member, CompiledTransformer) for member in ours.members())
+    assert_steps_alike(ours, frozen(Ensemble(models), Products()), sources(1, 7), [1, 3, 3, 2, 1])
+
+
+def test_lines_are_translated_as_ever(model_dir, translator, all_guards):
+    """One alone, and many by workers, which were forked from a process that has compiled."""
+    ours = Translator.load(model_dir, device="cpu", workers=2, compile=True)
+    demo_lines = [source for source, _ in demo_pairs(40)]
+    for lines in (demo_lines[:1], demo_lines):
+        for beam_size in (1, 4):
+            assert ours.translate(lines, beam_size=beam_size) == translator.translate(lines, beam_size=beam_size)
+    ours.engine.translators.close()
+
+
+@pytest.mark.parametrize("settings", [{"dtype": "bf16"}, {"quantize": "int8"}, {"engine": "ctranslate2"}], ids=str)
+def test_other_precisions_and_engines_are_refused(settings, model_dir):
+    with pytest.raises(TranslationError, match="--compile is for the engine torch in fp32: leave --engine, --dtype"):
+        Translator.load(model_dir, "cpu", compile=True, **settings)
+
+
+def test_other_architectures_are_refused(tiny_model, tiny_rnn):
+    for model in (tiny_rnn(), tiny_model(attention_score="additive"), tiny_model(attention_window=3)):
+        with pytest.raises(TranslationError, match=r"--compile is for Transformers with model\.attention_score=scaled"):
+            compiled(model)
+
+
+def test_without_a_compiler_it_is_said_what_is_missing(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    patched = inductor_config.patch({"cpp.cxx": (None, "no-such-compiler")})
+    with patched, pytest.raises(TranslationError, match=r"cannot be compiled here.*g\+\+.*leave --compile out"):
+        compiled(tiny_model(d_model=16).float())
