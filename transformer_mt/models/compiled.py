@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 def compiled(model: Seq2Seq) -> Seq2Seq:
     """The model for search in fp32 on a CPU, as `frozen` makes it, compiled for one thread.
 
-    That takes a minute; a third of it where PyTorch's cache has what is needed. It is for torch.inference_mode, and
+    That takes a minute; half of one where PyTorch's cache has what is needed. It is for torch.inference_mode, and
     for as many threads as there are now. Raises TranslationError if the model has no such form, or if nothing can be
     compiled here.
     """
@@ -59,7 +59,7 @@ class CompiledTransformer(FrozenTransformer):
         super().__init__(model, Products())
         self.traced = FrozenTransformer(model, Products(prepared=False))
         self._compiled = torch.compile(self.traced.traceable_logits, fullgraph=True)
-        _log.warning("compiling the steps of a search: a minute, or some seconds if it was done before")
+        _log.warning("compiling the steps of a search, which takes a minute, or half of one where it was done before")
         try:
             for width in (1, SEVERAL):
                 self._compile(width)
