@@ -79,6 +79,15 @@ def test_steps_are_those_of_the_frozen_model(two_forms, sources, all_guards):
     assert_steps_alike(ours, model, sources(4, 7), WIDER_AND_NARROWER, leaving=(2, 4, 6, 8))
 
 
+def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources, all_guards, monkeypatch):
+    """Of which there are some for each position of each hypothesis."""
+    model, ours = two_forms
+    assert_steps_alike(ours, model, sources(1, 7), [600] * 9)
+    monkeypatch.setattr(module, "MOST_SLOTS", 10**6)
+    with pytest.raises(RuntimeError, match="recompile"):
+        logits_along(ours, sources(1, 7), [600] * 9)
+
+
 def test_searches_find_the_same(two_forms, sources, all_guards):
     model, ours = two_forms
     source_1S = sources(1, 9)
@@ -111,7 +120,6 @@ def test_nothing_else_is_compiled(two_forms, sources):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
 
 
-@pytest.mark.slow
 def test_also_of_an_ensemble(tiny_model, sources, all_guards):
     models = [tiny_model(seed=seed, decoder_layers=2, norm="post").float() for seed in (1, 2)]
     ours = compiled(Ensemble(models))
@@ -120,7 +128,8 @@ def test_also_of_an_ensemble(tiny_model, sources, all_guards):
 
 
 def test_lines_are_translated_as_ever(model_dir, translator, all_guards):
-    """One alone, and many by workers, which were forked from a process that has compiled."""
+    """One alone, and many by workers, which were forked from a process that has compiled; whatever threads it has."""
+    torch.set_num_threads(2)
     ours = Translator.load(model_dir, device="cpu", workers=2, compile=True)
     demo_lines = [source for source, _ in demo_pairs(40)]
     for lines in (demo_lines[:1], demo_lines):

@@ -37,6 +37,7 @@ def open_model(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
+    *,
     compile: bool = False,
 ) -> OpenModel:
     """Read what `average` wrote, or for CTranslate2 what `export` wrote.
@@ -57,7 +58,7 @@ def open_model(
     tokenizer = _common_tokenizer(directories)
     match engine:
         case "torch":
-            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile)
+            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile=compile)
         case "ctranslate2":
             made = _ctranslate2_engine(directories, configs, device, dtype, quantize, workers)
         case _:
@@ -101,6 +102,7 @@ def _torch_engine(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
+    *,
     compile: bool,
 ) -> Engine:
     # Here, because they import PyTorch, which takes longer than to translate a page.
@@ -133,7 +135,7 @@ def _torch_engine(
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
     if compile and on_gpu:
         raise TranslationError("--compile is for CPUs; on a GPU steps are captured as graphs in any case")
-    return TorchEngine(model, max_positions, chosen, quantize, workers, compile)
+    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile)
 
 
 def _ctranslate2_engine(

@@ -43,15 +43,15 @@ class TorchEngine(Engine):
         workers: int = 1,
         compile: bool = False,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile`: see models.compiled.
-
-        Raises TranslationError if the model cannot be computed in that precision, or compiled.
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile`: before
+        the first translation, see models.compiled; in fp32 on a CPU.
+        Raises TranslationError if the model cannot be computed in that precision.
         """
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.compile = compile
-        if compile or self.products != Products():
+        if self.products != Products():
             self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or num_cores()) if on_cpu else 1
@@ -64,6 +64,7 @@ class TorchEngine(Engine):
     def searched(self) -> Seq2Seq:
         """The model in its form for search; on a GPU its steps are captured."""
         if self.compile:
+            assert self.products == Products() and self.device.torch_device.type == "cpu"
             from transformer_mt.models.compiled import compiled  # imports a compiler, which takes seconds
 
             with self._one_thread():

@@ -82,7 +82,7 @@ class Translator:
         choice to the engine. `compile` takes a minute, and lines that come alone a third of their time less.
         Raises a UserError that names the file that is missing or damaged.
         """
-        model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile)
+        model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
         # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
         longest = min(model.config.corpus.max_length, model.engine.max_positions) - 1
         return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest))

@@ -43,10 +43,10 @@ class Folding:
         self.output_XKD = output_LDD.view(L, D, H, -1).permute(0, 2, 3, 1).flatten(0, 1).contiguous()
         self.num_layers = L
 
-    def __call__(self, key_XKM: Tensor, value_XMK: Tensor, padding_M: Tensor) -> tuple[FoldedMemory, ...]:
-        """Of each layer; `padding` is -inf at padding, and 0 elsewhere."""
+    def __call__(self, key_XKM: Tensor, value_XMK: Tensor, bias_M: Tensor) -> tuple[FoldedMemory, ...]:
+        """Of each layer; the bias is -inf at padding, and 0 elsewhere."""
         key_XMD = torch.bmm(key_XKM.transpose(1, 2), self.query_XKD)
-        bias_XM = torch.bmm(self.bias_X1K, key_XKM)[:, 0] + padding_M
+        bias_XM = torch.bmm(self.bias_X1K, key_XKM)[:, 0] + bias_M
         value_XMD = torch.bmm(value_XMK, self.output_XKD)
         L, D = self.num_layers, value_XMD.shape[2]
         layers = zip(key_XMD.view(L, -1, D), bias_XM.view(L, -1), value_XMD.view(L, -1, D), strict=True)

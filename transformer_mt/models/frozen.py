@@ -35,7 +35,7 @@ def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
     Raises TranslationError if products are to be made in another way, and the model has no form for that.
     """
     match model:
-        case Transformer() if model.attention_score == "scaled_dot" and not model.attention_window:
+        case Transformer() if has_frozen_form(model):
             return FrozenTransformer(model, products).eval()
         case Ensemble():
             return Ensemble([frozen(member, products) for member in model.members()]).eval()
@@ -46,6 +46,10 @@ def frozen(model: Seq2Seq, products: Products) -> Seq2Seq:
             )
         case _:
             return model
+
+
+def has_frozen_form(model: Transformer) -> bool:
+    return model.attention_score == "scaled_dot" and not model.attention_window
 
 
 class FrozenTransformer(Seq2Seq):
