@@ -101,6 +101,19 @@ def test_also_for_one_sentence(norm, length, tiny_model, sources):
         assert_steps_alike(model, F.pad(source_1S, (0, padding), value=PAD), WIDER_AND_NARROWER, leaving=(7,))
 
 
+def test_sentences_alone_have_few_lengths(tiny_model, sources):
+    """And none that was not learned."""
+    model = frozen(tiny_model(positions="learned", max_positions=20), Products())
+    lengths = []
+    embed = model._embed
+    model._embed = lambda *arguments: lengths.append(len(arguments[1])) or embed(*arguments)
+    for length in (1, 8, 9, 16, 17, 20):
+        model.start(sources(1, length), 1)
+    assert lengths == [8, 8, 16, 16, 17, 20]
+    with pytest.raises(TooLongError):
+        model.start(sources(1, 21), 1)
+
+
 @pytest.mark.parametrize("more", [-1, 0, 1, 20])
 @pytest.mark.parametrize("width", [1, 4])
 def test_also_for_few_and_many_heads(more, width, tiny_model, sources):

@@ -79,6 +79,7 @@ class FrozenTransformer(Seq2Seq):
         return self.model.output_VD
 
     def start(self, source_BS: Tensor, width: int) -> FrozenState:
+        source_BS = self._of_usual_length(source_BS)
         B, S = source_BS.shape
         padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
         x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions.first(S).repeat(B, 1))
@@ -108,6 +109,14 @@ class FrozenTransformer(Seq2Seq):
             used=0,
             folded=folded,
         )
+
+    def _of_usual_length(self, source_BS: Tensor) -> Tensor:
+        """One sentence alone padded to a multiple of 8 positions: for products of a new size oneDNN writes code first,
+        which takes two milliseconds or more."""
+        room = -source_BS.shape[1] % 8
+        if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
+            return source_BS
+        return F.pad(source_BS, (0, room), value=PAD)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
         assert isinstance(state, FrozenState)
