@@ -43,8 +43,9 @@ class TorchEngine(Engine):
         workers: int = 1,
         compile: bool = False,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile`: before
-        the first translation, see models.compiled; in fp32 on a CPU.
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile` is for fp32 on a CPU; it is
+        done before the first translation, which raises TranslationError if it cannot be (models.compiled).
+
         Raises TranslationError if the model cannot be computed in that precision.
         """
         self.model = model.to(device.torch_device).eval()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transformer_mt.models.transformer import DecoderLayer
 
-MOST_POSITIONS = 64  # of a source, padding included: beyond, what is folded is larger than the weights
+MOST_POSITIONS = 64  # of a source, padding included: beyond the width of a head, it is larger than the weights
 
 
 class FoldedMemory(NamedTuple):
