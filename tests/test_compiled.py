@@ -1,6 +1,7 @@
 """Compiled steps say what those of the frozen model say, and nothing is compiled but when it is asked for."""
 
 import shutil
+from copy import deepcopy
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from plain_search import CAPS
 from stepping import WIDER_AND_NARROWER, logits_along
 from tiny import demo_pairs
 from torch._inductor import config as inductor_config
+from torch._inductor.exc import InvalidCxxCompiler
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy
@@ -35,14 +37,17 @@ def one_thread_and_no_gradients():
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def all_guards(monkeypatch):
-    """All that what is compiled takes for granted is looked at, and must hold."""
-    monkeypatch.setattr(module, "UNFORESEEN", "fail_on_recompile")
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    """A directory for what is compiled, of this module's tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        directory = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(directory))
+        yield directory / "transformer_mt"
 
 
 @pytest.fixture(scope="module")
-def model_of():
+def model_of(cache):
     """A function that gives a model of a kind compiled, once."""
     made = {}
 
@@ -51,8 +56,7 @@ def model_of():
             made[kind] = compiled(build())
         return made[kind]
 
-    yield get
-    torch.compiler.reset()
+    return get
 
 
 @pytest.fixture(params=[{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu"}])
@@ -71,7 +75,7 @@ def assert_steps_alike(ours, model, source_BS, widths, leaving=()):
         torch.testing.assert_close(logits_BWV, expected_BWV, rtol=1e-4, atol=1e-4)
 
 
-def test_steps_are_those_of_the_frozen_model(two_forms, sources, all_guards):
+def test_steps_are_those_of_the_frozen_model(two_forms, sources):
     """Of sentences alone, of several, and of what remains of them; through all sizes of the past."""
     model, ours = two_forms
     for length in LENGTHS:
@@ -79,16 +83,14 @@ def test_steps_are_those_of_the_frozen_model(two_forms, sources, all_guards):
     assert_steps_alike(ours, model, sources(4, 7), WIDER_AND_NARROWER, leaving=(2, 4, 6, 8))
 
 
-def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources, all_guards, monkeypatch):
-    """Of which there are some for each position of each hypothesis."""
+def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources):
+    """Of which there are some for each position of each hypothesis; and with so few that all are one block."""
     model, ours = two_forms
     assert_steps_alike(ours, model, sources(1, 7), [600] * 9)
-    monkeypatch.setattr(module, "MOST_SLOTS", 10**6)
-    with pytest.raises(RuntimeError, match="recompile"):
-        logits_along(ours, sources(1, 7), [600] * 9)
+    assert_steps_alike(ours, model, sources(1, 7), [1] * 40)
 
 
-def test_searches_find_the_same(two_forms, sources, all_guards):
+def test_searches_find_the_same(two_forms, sources):
     model, ours = two_forms
     source_1S = sources(1, 9)
     for decoding in (DecodingConfig(beam_size=1), DecodingConfig(beam_size=4, n_best=4)):
@@ -104,30 +106,66 @@ def test_searches_find_the_same(two_forms, sources, all_guards):
 def test_one_sentence_is_compiled_and_several_are_not(two_forms, sources, monkeypatch):
     _, ours = two_forms
     calls = []
-    monkeypatch.setattr(ours, "_compiled", lambda *arguments: calls.append(arguments) or torch.zeros(1, 1, 11))
-    for count, length, times in [(1, 7, 1), (1, MOST_POSITIONS + 1, 0), (2, 7, 0)]:
+    for name in ("with_one", "with_several"):
+        monkeypatch.setattr(ours, name, lambda *_, name=name: calls.append(name) or torch.zeros(1, 1, 11))
+    cases = [(1, 7, 1, ["with_one"]), (1, 7, 2, ["with_several"]), (1, MOST_POSITIONS + 1, 1, []), (2, 7, 1, [])]
+    for count, length, width, expected in cases:
         calls.clear()
-        ours.step(torch.ones(count, 1, dtype=torch.long), ours.start(sources(count, length), 1))
-        assert len(calls) == times
+        ours.step(torch.ones(count, width, dtype=torch.long), ours.start(sources(count, length), width))
+        assert calls == expected
 
 
-def test_nothing_else_is_compiled(two_forms, sources):
-    """What was not foreseen is computed as ever: here with two threads."""
+def test_other_numbers_of_threads_change_nothing(two_forms, sources):
     model, ours = two_forms
-    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     torch.set_num_threads(2)
     assert_steps_alike(ours, model, sources(1, 7), WIDER_AND_NARROWER)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
 
 
-def test_also_of_an_ensemble(tiny_model, sources, all_guards):
+def test_it_is_compiled_once(two_forms, tiny_model, cache, monkeypatch):
+    """For the same numbers, PyTorch, and processor."""
+    model = two_forms[0].model
+    before = sorted(cache.iterdir())
+
+    def refuse(*_, **__):
+        raise InvalidCxxCompiler
+
+    monkeypatch.setattr(module, "aoti_compile_and_package", refuse)
+    compiled(model)
+    assert sorted(cache.iterdir()) == before
+    other = deepcopy(model)
+    other.decoder_layers()[1].feed_forward.outer.weight[0, 0] += 1e-3
+    with pytest.raises(TranslationError, match="cannot be compiled here"):
+        compiled(other)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": "another processor's"})
+    with pytest.raises(TranslationError, match="cannot be compiled here"):
+        compiled(model)
+    assert sorted(cache.iterdir()) == before, "nothing is left behind"
+
+
+def test_a_damaged_file_is_named(two_forms, cache, monkeypatch, tmp_path):
+    shutil.copytree(cache, tmp_path / "transformer_mt")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for path in (tmp_path / "transformer_mt").iterdir():
+        path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(TranslationError, match=r"\.pt2: cannot be loaded .*: remove it"):
+        compiled(two_forms[0].model)
+
+
+def test_what_cannot_be_kept_or_read_is_said(tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no directory", encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(TranslationError, match=r"cannot be kept in .*file.*let XDG_CACHE_HOME name"):
+        compiled(tiny_model(d_model=16).float())
+
+
+def test_also_of_an_ensemble(tiny_model, sources):
     models = [tiny_model(seed=seed, decoder_layers=2, norm="post").float() for seed in (1, 2)]
     ours = compiled(Ensemble(models))
     assert all(isinstance(member, CompiledTransformer) for member in ours.members())
     assert_steps_alike(ours, frozen(Ensemble(models), Products()), sources(1, 7), [1, 3, 3, 2, 1])
 
 
-def test_lines_are_translated_as_ever(model_dir, translator, all_guards):
+def test_lines_are_translated_as_ever(model_dir, translator):
     """One alone, and many by workers, which were forked from a process that has compiled; whatever threads it has."""
     torch.set_num_threads(2)
     ours = Translator.load(model_dir, device="cpu", workers=2, compile=True)

@@ -56,5 +56,5 @@ class Folding:
 def attention_to_folded(x_RD: Tensor, memory: FoldedMemory, output_bias_D: Tensor, num_heads: int) -> Tensor:
     """RD, as multi-head attention."""
     scores_RF = torch.addmm(memory.bias_F, x_RD, memory.key_FD.t())
-    weights_RHM = scores_RF.view(len(x_RD), num_heads, -1).softmax(dim=-1)
+    weights_RHM = scores_RF.view(x_RD.shape[0], num_heads, -1).softmax(dim=-1)
     return torch.addmm(output_bias_D, weights_RHM.flatten(1), memory.value_FD)

@@ -146,7 +146,7 @@ class FrozenTransformer(Seq2Seq):
             if isinstance(memory, FoldedMemory):
                 x_RD = layer.attend_to_folded(x_RD, memory)
             else:
-                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M)
+                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M, W)
             x_RD = layer.feed_forward(x_RD)
         logits_RV = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.view(B, W, -1)
@@ -217,7 +217,7 @@ class _Encoding:
 
     def __call__(self, x_RD: Tensor, bias_B11M: Tensor, num_positions: int) -> Tensor:
         projected_RF = self.in_projection(self.residual.before(x_RD))
-        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), 3, self.num_heads)
+        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), num_positions, 3, self.num_heads)
         room = bias_B11M.shape[3] - num_positions
         key_XKM = with_zeros(key_BHSK, 2, room).flatten(0, 1).transpose(1, 2)
         value_XMK = with_zeros(value_BHSK, 2, room).flatten(0, 1)
@@ -245,17 +245,19 @@ class _Decoding:
         self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, slots: slice | Tensor
     ) -> Tensor:
         """Writes keys and values of the newest position into these slots, and reads all."""
-        B, _, _, N = past_B1WN.shape
+        B, _, W, N = past_B1WN.shape
         projected_RF = self.in_projection(self.around_itself.before(x_RD))
-        query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, 3, self.num_heads)
+        query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, W, 3, self.num_heads)
         key_XKN.view(B, self.num_heads, -1, N)[..., slots] = key_BHWK.transpose(2, 3)
         value_XNK.view(B, self.num_heads, N, -1)[:, :, slots] = value_BHWK
         mixed_RD = _attention(query_BHWK, key_XKN, value_XNK, past_B1WN)
         return self.around_itself.after(x_RD, self.out_projection(mixed_RD))
 
-    def attend_to_source(self, x_RD: Tensor, key_XKM: Tensor, value_XMK: Tensor, bias_B11M: Tensor) -> Tensor:
+    def attend_to_source(
+        self, x_RD: Tensor, key_XKM: Tensor, value_XMK: Tensor, bias_B11M: Tensor, width: int
+    ) -> Tensor:
         query_RD = self.query_projection(self.around_source.before(x_RD))
-        (query_BHWK,) = _split(query_RD, len(bias_B11M), 1, self.num_heads)
+        (query_BHWK,) = _split(query_RD, len(bias_B11M), width, 1, self.num_heads)
         mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
 
@@ -265,9 +267,10 @@ class _Decoding:
         return self.around_source.after(x_RD, mixed_RD)
 
 
-def _split(projected_RF: Tensor, num_sentences: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
+def _split(projected_RF: Tensor, num_sentences: int, width: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
     """Queries, or queries, keys and values, which lie side by side, by sentence and head; each BHWK."""
-    parts = projected_RF.view(num_sentences, -1, num_parts, num_heads, projected_RF.shape[1] // num_parts // num_heads)
+    size = projected_RF.shape[1] // num_parts // num_heads
+    parts = projected_RF.view(num_sentences, width, num_parts, num_heads, size)
     return parts.permute(2, 0, 3, 1, 4).unbind()
 
 
