@@ -50,8 +50,8 @@ def open_model(
         raise TranslationError("no model directory: name one, or several of one vocabulary")
     if workers < 0:
         raise TranslationError(f"--workers {workers}: name how many processes, or 0 to leave it to the engine")
-    if compile and (engine != "torch" or dtype != "fp32" or quantize != "none"):
-        raise TranslationError("--compile is for the engine torch in fp32: leave --engine, --dtype and --quantize out")
+    if compile and (engine != "torch" or dtype != "fp32"):
+        raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
         _check_files(directory, engine)
     configs = [load_config(directory / "config.yaml") for directory in directories]

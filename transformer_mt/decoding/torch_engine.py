@@ -43,8 +43,9 @@ class TorchEngine(Engine):
         workers: int = 1,
         compile: bool = False,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile` is for fp32 on a CPU; it is
-        done before the first translation, which raises TranslationError if it cannot be (models.compiled).
+        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile` is for fp32 and int8 on a
+        CPU; it is done before the first translation with so many hypotheses, which raises TranslationError if it
+        cannot be (models.compiled).
 
         Raises TranslationError if the model cannot be computed in that precision.
         """
@@ -65,15 +66,24 @@ class TorchEngine(Engine):
     def searched(self) -> Seq2Seq:
         """The model in its form for search; on a GPU its steps are captured."""
         if self.compile:
-            assert self.products == Products() and self.device.torch_device.type == "cpu"
+            assert self.device.torch_device.type == "cpu"
             from transformer_mt.models.compiled import compiled  # imports a compiler, which takes seconds
 
-            with self._one_thread():
-                return compiled(self.model)
+            return compiled(self.model, self.products)
         model, device = frozen(self.model, self.products), self.device.torch_device
         if device.type != "cuda":
             return model
         return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
+
+    def _make_ready(self, width: int) -> None:
+        """The model for searches with so many hypotheses, made before there are workers, so that they share it."""
+        searched = self.searched
+        if self.compile:
+            from transformer_mt.models.compiled import compile_steps
+
+            with self._one_thread():
+                if compile_steps(searched, width):
+                    self.translators.close()
 
     def translate_unordered(
         self,
@@ -93,7 +103,7 @@ class TorchEngine(Engine):
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
-        self.searched  # noqa: B018  made before there are workers, so that they share it
+        self._make_ready(width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if progress is not None:
                 progress(len(hypotheses_of))

@@ -1,4 +1,4 @@
-"""A frozen Transformer whose steps of one sentence are compiled by PyTorch's AOTInductor.
+"""A frozen Transformer whose steps are compiled by PyTorch's AOTInductor.
 
 A step of a few rows is a hundred operations of some microseconds each, most of which goes into calling them.
 Compiled, a step is one call of C++ that PyTorch has written for this model and this processor.
@@ -10,12 +10,13 @@ K width of a head  X sentences times heads  F heads times source positions  V vo
 import hashlib
 import logging
 import os
+import platform
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +27,13 @@ from torch.export import Dim, ExportedProgram, export
 from transformer_mt.errors import TranslationError
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.folded import MOST_POSITIONS, FoldedMemory
-from transformer_mt.models.frozen import FrozenTransformer, has_frozen_form
+from transformer_mt.models.frozen import FrozenTransformer, few_products, has_frozen_form
 from transformer_mt.models.frozen_state import ROW, FrozenState
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import Products, best_products
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import EOS
 
-SEVERAL = 3  # hypotheses of the example, which stands for all numbers from two on
 MOST_SLOTS = 4096  # longer rows the compiler sums up in another way
 OPTIONS = {
     "freezing": True,  # weights are constants, and put in order
@@ -43,15 +43,28 @@ OPTIONS = {
     "autotune_num_choices_displayed": 0,
 }
 
+Step = Callable[..., Tensor]
+"""Of _Step.forward."""
+
 _log = logging.getLogger(__name__)
 
 
-def compiled(model: Seq2Seq) -> Seq2Seq:
-    """The model for search in fp32 on a CPU, as `frozen` makes it, compiled for one thread.
+class Kind(NamedTuple):
+    """Of steps that are compiled together."""
 
-    That takes half a minute to a minute; two seconds where the user's cache directory has what was compiled before.
-    Raises TranslationError if the model has no such form, or if nothing can be compiled here.
+    alone: bool
+    """One sentence; or any number of them from two on."""
+    width: int
+    """So many hypotheses; of a sentence alone, 2 are any number from two on."""
+
+
+def compiled(model: Seq2Seq, products: Products) -> Seq2Seq:
+    """The model for search in fp32 or int8 on a CPU, as `frozen` makes it; `compile_steps` is to follow.
+
+    Raises TranslationError if the model has no such form, or the processor none for int8.
     """
+    if products.quantization == "int8" and platform.machine() not in ("x86_64", "AMD64"):
+        raise TranslationError("--compile is for int8 on x86 processors alone: leave it or --quantize out")
     members = model.members() if isinstance(model, Ensemble) else [model]
     transformers = [member for member in members if isinstance(member, Transformer)]
     if len(transformers) < len(members) or not all(map(has_frozen_form, transformers)):
@@ -59,46 +72,141 @@ def compiled(model: Seq2Seq) -> Seq2Seq:
             "--compile is for Transformers with model.attention_score=scaled_dot and without "
             "model.attention_window: leave it out"
         )
-    made: list[Seq2Seq] = [CompiledTransformer(transformer) for transformer in transformers]
+    made: list[Seq2Seq] = [CompiledTransformer(transformer, products) for transformer in transformers]
     return (Ensemble(made) if isinstance(model, Ensemble) else made[0]).eval()
 
 
-class CompiledTransformer(FrozenTransformer):
-    """Steps of several sentences, and of a long one, are those of the frozen model: their products count more."""
+def compile_steps(model: Seq2Seq, width: int) -> bool:
+    """Compile the steps of searches with so many hypotheses of a sentence; False if they are.
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model, Products())
-        step = _Step(FrozenTransformer(model, Products(prepared=False)))
-        with torch.inference_mode(mode=False), torch.no_grad(), best_products(few=True):
-            self.with_one, self.with_several = (_compiled(self._exported(step, width)) for width in (1, SEVERAL))
+    For each kind of steps that takes half a minute, or no time where the user's cache directory has what was compiled
+    before. They are for one thread. Raises TranslationError if nothing can be compiled here.
+    """
+    members = model.members() if isinstance(model, Ensemble) else [model]
+    return any([member.compile_steps(width) for member in members if isinstance(member, CompiledTransformer)])
+
+
+class CompiledTransformer(FrozenTransformer):
+    """Compiled are the steps of a sentence alone, in int8 also those of several together with all their hypotheses.
+
+    The others are those of the frozen model. To several in fp32 compiling gives little, since their products count
+    more; in int8 products are so quick that to begin them counts.
+    """
+
+    def __init__(self, model: Transformer, products: Products) -> None:
+        super().__init__(model, products)
+        self.products = products
+        self.steps: dict[Kind, Step] = {}
+
+    def compile_steps(self, width: int) -> bool:
+        """As the function."""
+        # A search begins with one hypothesis, and that of a sentence alone may end with any number.
+        wanted = {Kind(alone=True, width=1), Kind(alone=True, width=min(width, 2))}
+        if self.products.quantization == "int8":
+            wanted |= {Kind(alone=False, width=1), Kind(alone=False, width=width)}
+        new = sorted(wanted - self.steps.keys())
+        for kind in new:
+            self.steps[kind] = self._compiled(kind)
+        return bool(new)
 
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
-        if not state.folded or state.past_B1WN.shape[3] > MOST_SLOTS:
+        B, W = token_BW.shape
+        step = self._step_for(B, W, state)
+        if step is None:
             return super().logits(token_BW, position_D, slots, state)
         slots_W = torch.arange(slots.start, slots.stop) if isinstance(slots, slice) else slots
-        step = self.with_one if token_BW.shape[1] == 1 else self.with_several
-        with best_products(few=True):
+        with best_products(few_products(B, W, self.num_heads)):
             return step(*_tensors(token_BW.contiguous(), position_D, slots_W, state))
 
-    def _exported(self, step: "_Step", width: int) -> ExportedProgram:
-        """The steps with one hypothesis, or with any number beyond; of sources and pasts of all lengths."""
+    def _step_for(self, num_sentences: int, width: int, state: FrozenState) -> Step | None:
+        longest = max(state.past_B1WN.shape[3], state.memory_bias_B11M.shape[3])
+        if longest > MOST_SLOTS or (self.folding is not None and not state.folded):
+            return None
+        alone = num_sentences == 1
+        return self.steps.get(Kind(alone, min(width, 2) if alone else width))
+
+    def _compiled(self, kind: Kind) -> Step:
+        """From the cache, or for it.
+
+        Raises TranslationError if it cannot be compiled, or not be kept.
+        """
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer_mt"
+        kept = cache / f"{self._digest(kind)}.pt2"
+        try:
+            if not kept.exists():
+                _log.warning("compiling steps of the search, for half a minute; they are kept in %s", cache)
+                cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+                with (
+                    TemporaryDirectory(dir=cache) as directory,
+                    warnings.catch_warnings(action="ignore"),  # the compiler's, of itself
+                    torch.inference_mode(mode=False),
+                    torch.no_grad(),
+                    best_products(few=True),
+                ):
+                    new = str(Path(directory) / kept.name)
+                    aoti_compile_and_package(self._exported(kind), package_path=new, inductor_configs=OPTIONS.copy())
+                    os.replace(new, kept)
+            return aoti_load_package(str(kept))
+        except (CppCompileError, InductorError, InvalidCxxCompiler) as error:
+            raise TranslationError(
+                f"the model cannot be compiled here: {str(error).strip().splitlines()[0]}. It takes a C++ compiler, "
+                "g++ or what the environment's CXX names, and a directory to write and run programs in "
+                "(TORCHINDUCTOR_CACHE_DIR); or leave --compile out"
+            ) from None
+        except RuntimeError as error:
+            raise TranslationError(
+                f"{kept}: cannot be loaded ({error}): remove it, to have it compiled again"
+            ) from None
+        except OSError as error:
+            raise TranslationError(
+                f"what is compiled cannot be kept in {cache} ({error.strerror}): let XDG_CACHE_HOME name a directory "
+                "of yours, or leave --compile out"
+            ) from None
+
+    def _digest(self, kind: Kind) -> str:
+        """Of all that makes a difference to what is compiled."""
+        processor = {key: value for key, value in torch.cpu.get_capabilities().items() if not key.startswith("num_")}
+        told = [kind, self.products, self.model.config, sorted(processor.items()), torch.__version__, OPTIONS]
+        digest = hashlib.sha256(repr(told).encode())
+        for path in sorted(Path(__file__).parent.glob("*.py")):  # which say what is computed
+            digest.update(path.read_bytes())
+        for name, weight in sorted(self.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(weight.contiguous().flatten().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def _exported(self, kind: Kind) -> ExportedProgram:
+        """Steps of any numbers of slots and source positions."""
+        num_sentences, width = 1 if kind.alone else 24, 3 if kind == Kind(alone=True, width=2) else kind.width
         # Two blocks of positions, and of slots: a dimension of one would be taken for no others.
-        state = self.start(torch.full((1, 2 * ROW), EOS), width).with_slots()
+        state = self.start(torch.full((num_sentences, 2 * ROW), EOS), width).with_slots()
         state = replace(state, used=state.past_B1WN.shape[3]).with_slots()
-        example = _tensors(torch.full((1, width), EOS), self.model.positions.first(1)[0], torch.arange(width), state)
-        hypotheses = Dim("hypotheses", min=2) if width > 1 else 1
-        slots = ROW * Dim("blocks_of_slots", min=1, max=MOST_SLOTS // ROW)
-        scores = self.num_heads * ROW * Dim("blocks_of_positions", min=1, max=MOST_POSITIONS // ROW)
-        shapes: tuple[Any, ...] = (
-            {1: hypotheses},
+        token_BW = torch.full((num_sentences, width), EOS)
+        example = _tensors(token_BW, self.model.positions.first(1)[0], torch.arange(width), state)
+        step = _Step(FrozenTransformer(self.model, replace(self.products, prepared=False)))
+        return export(step, example, dynamic_shapes=self._shapes(kind, state), strict=False)
+
+    def _shapes(self, kind: Kind, state: FrozenState) -> tuple[Any, ...]:
+        """The dimensions that vary, by the tensors of _Step.forward."""
+        sentences: Any = 1 if kind.alone else Dim("sentences", min=2)
+        hypotheses: Any = Dim("hypotheses", min=2) if kind == Kind(alone=True, width=2) else kind.width
+        blocks_of_slots = Dim("blocks_of_slots", min=1, max=MOST_SLOTS // ROW)
+        most = MOST_POSITIONS if state.folded else MOST_SLOTS
+        blocks_of_positions = Dim("blocks_of_positions", min=1, max=most // ROW)
+        heads, slots, positions = self.num_heads * sentences, ROW * blocks_of_slots, ROW * blocks_of_positions
+        memory: Any = [{0: heads, 2: positions}, {0: heads, 1: positions}]
+        if state.folded:
+            memory = [{0: self.num_heads * ROW * blocks_of_positions} for _ in FoldedMemory._fields]
+        return (
+            {0: sentences, 1: hypotheses},
             {},
             {0: hypotheses},
-            {2: hypotheses, 3: slots},
-            [{2: slots} for _ in state.keys_XKN],
-            [{1: slots} for _ in state.values_XNK],
-            [[{0: scores} for _ in memory] for memory in state.folded],
+            {0: sentences, 2: hypotheses, 3: slots},
+            [{0: heads, 2: slots} for _ in self.decoder],
+            [{0: heads, 1: slots} for _ in self.decoder],
+            [memory for _ in self.decoder],
+            {0: sentences, 3: positions},
         )
-        return export(step, example, dynamic_shapes=shapes, strict=False)
 
 
 class _Step(nn.Module):
@@ -116,71 +224,26 @@ class _Step(nn.Module):
         past_B1WN: Tensor,
         keys_XKN: list[Tensor],
         values_XNK: list[Tensor],
-        folded: list[list[Tensor]],
+        memories: list[list[Tensor]],
+        memory_bias_B11M: Tensor,
     ) -> Tensor:
+        is_folded = len(memories[0]) == len(FoldedMemory._fields)
         state = FrozenState(
             keys_XKN=keys_XKN,
             values_XNK=values_XNK,
             past_B1WN=past_B1WN,
-            memory_keys_XKM=[],
-            memory_values_XMK=[],
-            memory_bias_B11M=past_B1WN,
+            memory_keys_XKM=[memory[0] for memory in memories],
+            memory_values_XMK=[memory[1] for memory in memories],
+            memory_bias_B11M=memory_bias_B11M,
             position=0,
             used=0,
-            folded=tuple(FoldedMemory(*memory) for memory in folded),
+            folded=tuple(FoldedMemory(*memory) for memory in memories) if is_folded else (),
         )
         return self.frozen[0].traceable_logits(token_BW, position_D, slots_W, state)
 
 
 def _tensors(token_BW: Tensor, position_D: Tensor, slots_W: Tensor, state: FrozenState) -> tuple[Any, ...]:
     """As _Step.forward takes them. All that is compiled relies on is that they are contiguous, and of these shapes."""
-    folded = [list(memory) for memory in state.folded]
-    return token_BW, position_D, slots_W, state.past_B1WN, state.keys_XKN, state.values_XNK, folded
-
-
-def _compiled(exported: ExportedProgram) -> Callable[..., Tensor]:
-    """From the cache, or for it.
-
-    Raises TranslationError if it cannot be compiled, or not be kept.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer_mt"
-    kept = cache / f"{_digest(exported)}.pt2"
-    try:
-        if not kept.exists():
-            _log.warning("compiling steps of a search, which takes up to a minute; they are kept in %s", cache)
-            cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with TemporaryDirectory(dir=cache) as directory:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # the compiler's, of itself
-                    new = str(Path(directory) / kept.name)
-                    aoti_compile_and_package(
-                        exported, package_path=new, inductor_configs=dict(OPTIONS)
-                    )  # it adds to them
-                os.replace(new, kept)
-        return aoti_load_package(str(kept))
-    except (CppCompileError, InductorError, InvalidCxxCompiler) as error:
-        raise TranslationError(
-            f"the model cannot be compiled here: {str(error).strip().splitlines()[0]}. It takes a C++ compiler, g++ "
-            "or what the environment's CXX names, and a directory to write and run programs in "
-            "(TORCHINDUCTOR_CACHE_DIR); or leave --compile out"
-        ) from None
-    except RuntimeError as error:
-        raise TranslationError(f"{kept}: cannot be loaded ({error}): remove it, to have it compiled again") from None
-    except OSError as error:
-        raise TranslationError(
-            f"what is compiled cannot be kept in {cache} ({error.strerror}): let XDG_CACHE_HOME name a directory of "
-            "yours, or leave --compile out"
-        ) from None
-
-
-def _digest(exported: ExportedProgram) -> str:
-    """Of all that makes a difference to what is compiled: the computation, its numbers, PyTorch, the processor."""
-    processor = {key: value for key, value in torch.cpu.get_capabilities().items() if not key.startswith("num_")}
-    shapes = [str(node.meta.get("val")) for node in exported.graph.nodes]
-    ranges = sorted(map(str, exported.range_constraints.items()))
-    told = [exported.graph_module.code, shapes, ranges, sorted(processor.items()), torch.__version__, OPTIONS]
-    digest = hashlib.sha256(repr(told).encode())
-    for name, constant in sorted(exported.constants.items()):
-        assert isinstance(constant, Tensor), name
-        digest.update(constant.detach().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    memories = state.folded or zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
+    lists = state.keys_XKN, state.values_XNK, [list(memory) for memory in memories]
+    return token_BW, position_D, slots_W, state.past_B1WN, *lists, state.memory_bias_B11M

@@ -128,7 +128,7 @@ class FrozenTransformer(Seq2Seq):
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
         B, W = token_BW.shape
-        with best_products(few=W == 1 or B * self.num_heads < FEW_HEADS):
+        with best_products(few_products(B, W, self.num_heads)):
             return self.traceable_logits(token_BW, position_D, slots, state)
 
     def traceable_logits(
@@ -153,6 +153,11 @@ class FrozenTransformer(Seq2Seq):
 
     def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:
         return F.embedding(token_R, embedding.weight).mul_(math.sqrt(self.model.d_model)).add_(encodings)
+
+
+def few_products(num_sentences: int, width: int, num_heads: int) -> bool:
+    """Whether the attentions of a step are few products, or of vectors."""
+    return width == 1 or num_sentences * num_heads < FEW_HEADS
 
 
 class _Residual:
@@ -257,7 +262,7 @@ class _Decoding:
         self, x_RD: Tensor, key_XKM: Tensor, value_XMK: Tensor, bias_B11M: Tensor, width: int
     ) -> Tensor:
         query_RD = self.query_projection(self.around_source.before(x_RD))
-        (query_BHWK,) = _split(query_RD, len(bias_B11M), width, 1, self.num_heads)
+        (query_BHWK,) = _split(query_RD, bias_B11M.shape[0], width, 1, self.num_heads)
         mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
         return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
 

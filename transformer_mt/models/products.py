@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Quantization = Literal["none", "int8"]
+INT8_MOST, LEAST_SCALE = 127, 1e-8
 MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
 Product = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
@@ -28,7 +29,7 @@ class Products:
     quantization: Quantization = "none"
     """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results."""
     prepared: bool = True
-    """Weights put in order for the product; False leaves that to a compiler."""
+    """Weights put in order for the product; False leaves that to a compiler, and int8 has a scale for each input."""
 
     def of(self, linear: nn.Linear, many_rows: bool = False, relu: bool = False) -> Product:
         return self.of_weight(linear.weight, linear.bias, many_rows, relu)
@@ -43,7 +44,7 @@ class Products:
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
-            return _int8_product(weight_FD, bias_F, relu)
+            return (_int8_product if self.prepared else _traceable_int8_product)(weight_FD, bias_F, relu)
         dtype = self.dtype or weight_FD.dtype
         has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
         if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
@@ -52,8 +53,7 @@ class Products:
 
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
-    dtype, weight_FD = weight_FD.dtype, nn.Parameter(weight_FD, requires_grad=False)  # a constant to a compiler
-    bias_F = None if bias_F is None else nn.Parameter(bias_F, requires_grad=False)
+    dtype, weight_FD, bias_F = weight_FD.dtype, _constant(weight_FD), None if bias_F is None else _constant(bias_F)
 
     def product(x_ND: Tensor) -> Tensor:
         y_NF = F.linear(x_ND.to(dtype), weight_FD, bias_F)
@@ -83,7 +83,7 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
     """By oneDNN where there are many numbers to write, else by FBGEMM, which takes half of the time to begin."""
-    scale_F = (weight_FD.abs().amax(dim=1) / 127).clamp_min(1e-8).double()
+    scale_F = (weight_FD.abs().amax(dim=1) / INT8_MOST).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
         # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
@@ -103,6 +103,36 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Produ
         return y_NF
 
     return product
+
+
+def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
+    """By oneDNN, or by what a compiler has for its operation; each row of x is scaled by its own largest number.
+
+    A compiler joins the scaling, which alone takes longer than a small product, with what was computed before.
+    """
+    scale_F = (weight_FD.abs().amax(dim=1) / INT8_MOST).clamp_min(LEAST_SCALE)
+    quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
+    packed = _constant(torch.ops.onednn.qlinear_prepack(quantized_FD, None))
+    linear, zero_F = torch.ops.onednn.qlinear_pointwise.default, _constant(torch.zeros(len(scale_F), dtype=torch.long))
+    scale_F, bias_F = _constant(scale_F), None if bias_F is None else _constant(bias_F)
+
+    def product(x_ND: Tensor) -> Tensor:
+        largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp_min(LEAST_SCALE)
+        # Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds.
+        quantized_ND = (x_ND * (INT8_MOST / largest_N1) + (128 + 0.5)).to(torch.uint8)
+        y_NF: Tensor = linear(
+            quantized_ND, 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        y_NF = y_NF * (largest_N1 * (1 / INT8_MOST))
+        y_NF = y_NF if bias_F is None else y_NF + bias_F
+        return torch.relu(y_NF) if relu else y_NF
+
+    return product
+
+
+def _constant(x: Tensor) -> nn.Parameter:
+    """As a compiler takes it."""
+    return nn.Parameter(x, requires_grad=False)
 
 
 def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> torch.ScriptObject:

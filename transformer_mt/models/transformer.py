@@ -153,6 +153,7 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
+        self.config = config
         self.d_model, self.num_heads = config.d_model, config.num_heads
         self.attention_dropout, self.attention_score = config.attention_dropout, config.attention_score
         self.attention_window = config.attention_window
