@@ -56,7 +56,7 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
     }
     contenders = [
         *(ours(model_dir, precision, workers, threads) for workers in numbers for precision in kinds),
-        *([ours_compiled(model_dir, threads)] if shutil.which("g++") else []),
+        *(ours_compiled(model_dir, precision, threads) for precision in kinds if shutil.which("g++")),
         ours_by_ctranslate2(exported["fp32"], threads),
     ]
     for precision, kind in kinds.items():
@@ -79,14 +79,14 @@ def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder
     return _by_translate(name, precision, model_dir, settings)
 
 
-def ours_compiled(model_dir: Path, threads: int) -> Decoder:
-    """For sentences alone, whose steps are compiled before the first; a text it translates as ours does."""
-    settings = {"engine": "torch", "quantize": "none", "workers": threads}
-    compiled = _by_translate("ours, compiled", "fp32", model_dir, settings)
+def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
+    """Ours as `translate --compile` makes it before the first translation; in fp32 a text is translated as ever."""
+    settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": threads}
+    compiled = _by_translate("ours, compiled", precision, model_dir, settings)
     return replace(
         compiled,
         settings=settings | {"compile": True},
-        sizes=POSITIONS[-2:-1],
+        sizes=POSITIONS[3:4] if precision == "fp32" else (POSITIONS[0] // 2, *POSITIONS[:3]),
         line_command=(*compiled.line_command, "--compile"),
     )
 
