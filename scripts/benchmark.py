@@ -21,7 +21,7 @@ decode --model: a trained model translates a text, greedily and by beams, on the
 above, and translates the whole text with its best size of a batch, after a warm-up; a speed is of the wall clock
 from text to text, for fairseq and JoeyNMT from pieces to pieces. Alone: one sentence at a time, in the mean of
 the first 50; ours once more as `translate --compile` makes it, if there is a C++ compiler. First line: a whole
-process that is given one line, the disk cache warm, and that of compilers. Memory: that of a process and its
+process that is given one line, the disk cache warm, and what is compiled kept. Memory: that of a process and its
 children, what they share counted once. CTranslate2 is what `export` writes, as a translator of one thread
 a core, its best, and as one translator of all, its default. That all find the greedy translations of ours is
 checked; by beams each has a length penalty of its own, the nearest to ours, and BLEU says what it finds.

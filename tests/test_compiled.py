@@ -2,6 +2,7 @@
 
 import shutil
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,15 +17,17 @@ from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
 from transformer_mt.models import compiled as module
-from transformer_mt.models.compiled import CompiledTransformer, compiled
+from transformer_mt.models.compiled import CompiledTransformer, Kind, compile_steps, compiled
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.folded import MOST_POSITIONS
-from transformer_mt.models.frozen import frozen
+from transformer_mt.models.frozen import FrozenTransformer, frozen
 from transformer_mt.models.products import Products
 from transformer_mt.settings import DecodingConfig
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 
+FP32, INT8 = Products(), Products(quantization="int8")
+SEVERAL = 3  # hypotheses of the searches that are compiled
 LENGTHS = (1, 7, 16, 33, MOST_POSITIONS, MOST_POSITIONS + 1)
 
 
@@ -51,12 +54,19 @@ def model_of(cache):
     """A function that gives a model of a kind compiled, once."""
     made = {}
 
-    def get(kind, build):
+    def get(kind, build, products):
         if kind not in made:
-            made[kind] = compiled(build())
+            made[kind] = ready(build(), products)
         return made[kind]
 
     return get
+
+
+def ready(model, products=FP32):
+    ours = compiled(model, products)
+    assert compile_steps(ours, SEVERAL)
+    assert not compile_steps(ours, SEVERAL), "but once"
+    return ours
 
 
 @pytest.fixture(params=[{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu"}])
@@ -66,7 +76,17 @@ def two_forms(request, tiny_model, model_of):
     def build():
         return tiny_model(decoder_layers=2, **request.param).float()
 
-    return frozen(build(), Products()), model_of(request.param["norm"], build)
+    return frozen(build(), FP32), model_of(request.param["norm"], build, FP32)
+
+
+@pytest.fixture
+def two_int8_forms(tiny_model, model_of):
+    """A model as it is handed to the compiler, and as it comes back."""
+
+    def build():
+        return tiny_model(d_model=64, ffn_dim=128, decoder_layers=2, norm="post").float()
+
+    return FrozenTransformer(build(), replace(INT8, prepared=False)), model_of("int8", build, INT8)
 
 
 def assert_steps_alike(ours, model, source_BS, widths, leaving=()):
@@ -103,13 +123,28 @@ def test_searches_find_the_same(two_forms, sources):
                 assert hypothesis.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
-def test_one_sentence_is_compiled_and_several_are_not(two_forms, sources, monkeypatch):
-    _, ours = two_forms
+def test_int8_steps_are_those_of_the_model_that_was_compiled(two_int8_forms, sources):
+    """But for numbers at the edge of rounding; also where some of the steps are not compiled."""
+    model, ours = two_int8_forms
+    for count, length in [(1, 1), (1, 33), (1, MOST_POSITIONS + 1), (2, 7), (5, 16), (24, 33)]:
+        for widths in ([1] * 20, [SEVERAL] * 20, WIDER_AND_NARROWER):
+            steps = zip(*(logits_along(one, sources(count, length), widths) for one in (ours, model)), strict=True)
+            for found_BWV, expected_BWV in steps:
+                assert (found_BWV - expected_BWV).norm() < 0.02 * expected_BWV.norm()
+
+
+def test_which_steps_are_compiled(two_forms, two_int8_forms, sources, monkeypatch):
+    fp32, int8 = two_forms[1], two_int8_forms[1]
     calls = []
-    for name in ("with_one", "with_several"):
-        monkeypatch.setattr(ours, name, lambda *_, name=name: calls.append(name) or torch.zeros(1, 1, 11))
-    cases = [(1, 7, 1, ["with_one"]), (1, 7, 2, ["with_several"]), (1, MOST_POSITIONS + 1, 1, []), (2, 7, 1, [])]
-    for count, length, width, expected in cases:
+    for ours in (fp32, int8):
+        steps = {kind: lambda *_, kind=kind: calls.append(kind) or torch.zeros(1, 1, 11) for kind in ours.steps}
+        monkeypatch.setattr(ours, "steps", steps)
+    alone, one_of_some, some = Kind(True, 2), Kind(False, 1), Kind(False, SEVERAL)
+    cases = [(fp32, 1, 7, 1, [Kind(True, 1)]), (fp32, 1, 7, 2, [alone]), (fp32, 1, 7, 9, [alone])]
+    cases += [(fp32, 1, MOST_POSITIONS + 1, 1, []), (fp32, 2, 7, 1, [])]
+    cases += [(int8, 1, MOST_POSITIONS + 1, 2, [alone]), (int8, 2, 7, 1, [one_of_some]), (int8, 9, 7, SEVERAL, [some])]
+    cases += [(int8, 2, 7, SEVERAL - 1, []), (int8, 2, 7, SEVERAL + 1, [])]
+    for ours, count, length, width, expected in cases:
         calls.clear()
         ours.step(torch.ones(count, width, dtype=torch.long), ours.start(sources(count, length), width))
         assert calls == expected
@@ -130,15 +165,15 @@ def test_it_is_compiled_once(two_forms, tiny_model, cache, monkeypatch):
         raise InvalidCxxCompiler
 
     monkeypatch.setattr(module, "aoti_compile_and_package", refuse)
-    compiled(model)
+    ready(model)
     assert sorted(cache.iterdir()) == before
     other = deepcopy(model)
     other.decoder_layers()[1].feed_forward.outer.weight[0, 0] += 1e-3
     with pytest.raises(TranslationError, match="cannot be compiled here"):
-        compiled(other)
+        ready(other)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": "another processor's"})
     with pytest.raises(TranslationError, match="cannot be compiled here"):
-        compiled(model)
+        ready(model)
     assert sorted(cache.iterdir()) == before, "nothing is left behind"
 
 
@@ -148,21 +183,21 @@ def test_a_damaged_file_is_named(two_forms, cache, monkeypatch, tmp_path):
     for path in (tmp_path / "transformer_mt").iterdir():
         path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(TranslationError, match=r"\.pt2: cannot be loaded .*: remove it"):
-        compiled(two_forms[0].model)
+        ready(two_forms[0].model)
 
 
 def test_what_cannot_be_kept_or_read_is_said(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no directory", encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(TranslationError, match=r"cannot be kept in .*file.*let XDG_CACHE_HOME name"):
-        compiled(tiny_model(d_model=16).float())
+        ready(tiny_model(d_model=16).float())
 
 
 def test_also_of_an_ensemble(tiny_model, sources):
     models = [tiny_model(seed=seed, decoder_layers=2, norm="post").float() for seed in (1, 2)]
-    ours = compiled(Ensemble(models))
+    ours = ready(Ensemble(models))
     assert all(isinstance(member, CompiledTransformer) for member in ours.members())
-    assert_steps_alike(ours, frozen(Ensemble(models), Products()), sources(1, 7), [1, 3, 3, 2, 1])
+    assert_steps_alike(ours, frozen(Ensemble(models), FP32), sources(1, 7), [1, 3, 3, 2, 1])
 
 
 def test_lines_are_translated_as_ever(model_dir, translator):
@@ -176,20 +211,26 @@ def test_lines_are_translated_as_ever(model_dir, translator):
     ours.engine.translators.close()
 
 
-@pytest.mark.parametrize("settings", [{"dtype": "bf16"}, {"quantize": "int8"}, {"engine": "ctranslate2"}], ids=str)
+@pytest.mark.parametrize("settings", [{"dtype": "bf16"}, {"engine": "ctranslate2"}], ids=str)
 def test_other_precisions_and_engines_are_refused(settings, model_dir):
-    with pytest.raises(TranslationError, match="--compile is for the engine torch in fp32: leave --engine, --dtype"):
+    with pytest.raises(TranslationError, match="--compile is for the engine torch in fp32 or int8: leave --engine and"):
         Translator.load(model_dir, "cpu", compile=True, **settings)
 
 
 def test_other_architectures_are_refused(tiny_model, tiny_rnn):
     for model in (tiny_rnn(), tiny_model(attention_score="additive"), tiny_model(attention_window=3)):
         with pytest.raises(TranslationError, match=r"--compile is for Transformers with model\.attention_score=scaled"):
-            compiled(model)
+            compiled(model, FP32)
+
+
+def test_int8_is_for_some_processors(tiny_model, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(TranslationError, match="for int8 on x86 processors alone"):
+        compiled(tiny_model().float(), INT8)
 
 
 def test_without_a_compiler_it_is_said_what_is_missing(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     patched = inductor_config.patch({"cpp.cxx": (None, "no-such-compiler")})
     with patched, pytest.raises(TranslationError, match=r"cannot be compiled here.*g\+\+.*leave --compile out"):
-        compiled(tiny_model(d_model=16).float())
+        ready(tiny_model(d_model=16).float())
