@@ -81,9 +81,8 @@ class TorchEngine(Engine):
         if self.compile:
             from transformer_mt.models.compiled import compile_steps
 
-            with self._one_thread():
-                if compile_steps(searched, width):
-                    self.translators.close()
+            if compile_steps(searched, width):
+                self.translators.close()
 
     def translate_unordered(
         self,
@@ -103,7 +102,8 @@ class TorchEngine(Engine):
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
-        self._make_ready(width)
+        if tasks:
+            self._make_ready(width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if progress is not None:
                 progress(len(hypotheses_of))

@@ -11,9 +11,12 @@ import hashlib
 import logging
 import os
 import platform
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -21,7 +24,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._inductor import aoti_compile_and_package, aoti_load_package
-from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 from torch.export import Dim, ExportedProgram, export
 
 from transformer_mt.errors import TranslationError
@@ -36,6 +38,7 @@ from transformer_mt.vocabulary import EOS
 
 MOST_SLOTS = 4096  # longer rows the compiler sums up in another way
 OPTIONS = {
+    "cpp.threads": 1,
     "freezing": True,  # weights are constants, and put in order
     "max_autotune": True,  # of PyTorch's own product and what is compiled, the quicker
     "max_autotune_gemm_backends": "CPP,ATEN",
@@ -80,14 +83,52 @@ def compile_steps(model: Seq2Seq, width: int) -> bool:
     """Compile the steps of searches with so many hypotheses of a sentence; False if they are.
 
     For each kind of steps that takes half a minute, or no time where the user's cache directory has what was compiled
-    before. They are for one thread. Raises TranslationError if nothing can be compiled here.
+    before. All are for one thread, and each holds the decoder's weights. Raises TranslationError if nothing can be
+    compiled here.
     """
     members = model.members() if isinstance(model, Ensemble) else [model]
     return any([member.compile_steps(width) for member in members if isinstance(member, CompiledTransformer)])
 
 
+def _cache_directory() -> Path:
+    """Raises TranslationError if there is none, or if it is not ours alone: what it holds is run."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        directory = (named if named.is_absolute() else Path.home() / ".cache") / "transformer_mt"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = directory.stat()
+    except (OSError, RuntimeError) as error:
+        raise TranslationError(
+            f"what is compiled can be kept nowhere ({error}): let XDG_CACHE_HOME name a directory of yours, or leave "
+            "--compile out"
+        ) from None
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        raise TranslationError(
+            f"{directory}: belongs to somebody else, or others may write to it, and what it holds is run: let "
+            "XDG_CACHE_HOME name a directory of yours, or leave --compile out"
+        )
+    return directory
+
+
+@contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Of all processes: files that PyTorch makes on its way have the same names for models of one architecture."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # which Windows has not
+
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class CompiledTransformer(FrozenTransformer):
-    """Compiled are the steps of a sentence alone, in int8 also those of several together with all their hypotheses.
+    """Compiled are the steps of a sentence alone, in int8 also those of several with as many hypotheses as asked for.
 
     The others are those of the frozen model. To several in fp32 compiling gives little, since their products count
     more; in int8 products are so quick that to begin them counts.
@@ -100,7 +141,7 @@ class CompiledTransformer(FrozenTransformer):
 
     def compile_steps(self, width: int) -> bool:
         """As the function."""
-        # A search begins with one hypothesis, and that of a sentence alone may end with any number.
+        # Most searches begin with one hypothesis; that of a sentence alone goes on with any number.
         wanted = {Kind(alone=True, width=1), Kind(alone=True, width=min(width, 2))}
         if self.products.quantization == "int8":
             wanted |= {Kind(alone=False, width=1), Kind(alone=False, width=width)}
@@ -126,60 +167,59 @@ class CompiledTransformer(FrozenTransformer):
         return self.steps.get(Kind(alone, min(width, 2) if alone else width))
 
     def _compiled(self, kind: Kind) -> Step:
-        """From the cache, or for it.
-
-        Raises TranslationError if it cannot be compiled, or not be kept.
-        """
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer_mt"
-        kept = cache / f"{self._digest(kind)}.pt2"
-        try:
+        """From the cache, or for it. Raises TranslationError if it cannot be compiled, kept or loaded."""
+        told = self._digest.copy()
+        told.update(repr(kind).encode())
+        kept = _cache_directory() / f"{told.hexdigest()}.pt2"
+        with _one_at_a_time(kept.parent):
             if not kept.exists():
-                _log.warning("compiling steps of the search, for half a minute; they are kept in %s", cache)
-                cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with (
-                    TemporaryDirectory(dir=cache) as directory,
-                    warnings.catch_warnings(action="ignore"),  # the compiler's, of itself
-                    torch.inference_mode(mode=False),
-                    torch.no_grad(),
-                    best_products(few=True),
-                ):
-                    new = str(Path(directory) / kept.name)
-                    aoti_compile_and_package(self._exported(kind), package_path=new, inductor_configs=OPTIONS.copy())
-                    os.replace(new, kept)
+                self._compile(kind, kept)
+        try:
             return aoti_load_package(str(kept))
-        except (CppCompileError, InductorError, InvalidCxxCompiler) as error:
+        except (RuntimeError, ValueError, KeyError) as error:
             raise TranslationError(
-                f"the model cannot be compiled here: {str(error).strip().splitlines()[0]}. It takes a C++ compiler, "
-                "g++ or what the environment's CXX names, and a directory to write and run programs in "
-                "(TORCHINDUCTOR_CACHE_DIR); or leave --compile out"
+                f"{kept}: cannot be loaded ({_first_line(error)}): remove it, to have it compiled again; or see that "
+                "the directory for temporary files has room, and may hold programs"
             ) from None
+
+    def _compile(self, kind: Kind, kept: Path) -> None:
+        _log.warning("compiling steps of the search, for half a minute; they are kept in %s", kept.parent)
+        try:
+            with (
+                TemporaryDirectory(dir=kept.parent) as directory,
+                warnings.catch_warnings(action="ignore"),  # the compiler's, of itself
+                torch.inference_mode(mode=False),
+                torch.no_grad(),
+                best_products(few=True),
+            ):
+                new = str(Path(directory) / kept.name)
+                aoti_compile_and_package(self._exported(kind), package_path=new, inductor_configs=OPTIONS.copy())
+                os.replace(new, kept)
         except RuntimeError as error:
             raise TranslationError(
-                f"{kept}: cannot be loaded ({error}): remove it, to have it compiled again"
-            ) from None
-        except OSError as error:
-            raise TranslationError(
-                f"what is compiled cannot be kept in {cache} ({error.strerror}): let XDG_CACHE_HOME name a directory "
-                "of yours, or leave --compile out"
+                f"the model cannot be compiled here: {_first_line(error)}. It takes a C++ compiler, g++ or what the "
+                f"environment's CXX names, and room in {kept.parent}; or leave --compile out"
             ) from None
 
-    def _digest(self, kind: Kind) -> str:
-        """Of all that makes a difference to what is compiled."""
+    @cached_property
+    def _digest(self) -> Any:
+        """A hash of all that makes a difference to what is compiled, but its kind."""
         processor = {key: value for key, value in torch.cpu.get_capabilities().items() if not key.startswith("num_")}
-        told = [kind, self.products, self.model.config, sorted(processor.items()), torch.__version__, OPTIONS]
+        processor["used"] = torch.backends.cpu.get_cpu_capability()
+        told = [self.products, self.model.config, sorted(processor.items()), torch.__version__, OPTIONS]
         digest = hashlib.sha256(repr(told).encode())
         for path in sorted(Path(__file__).parent.glob("*.py")):  # which say what is computed
             digest.update(path.read_bytes())
         for name, weight in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
             digest.update(weight.contiguous().flatten().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return digest
 
     def _exported(self, kind: Kind) -> ExportedProgram:
         """Steps of any numbers of slots and source positions."""
         num_sentences, width = 1 if kind.alone else 24, 3 if kind == Kind(alone=True, width=2) else kind.width
         # Two blocks of positions, and of slots: a dimension of one would be taken for no others.
-        state = self.start(torch.full((num_sentences, 2 * ROW), EOS), width).with_slots()
+        state = self.start(torch.full((num_sentences, ROW + 1), EOS), width).with_slots()
         state = replace(state, used=state.past_B1WN.shape[3]).with_slots()
         token_BW = torch.full((num_sentences, width), EOS)
         example = _tensors(token_BW, self.model.positions.first(1)[0], torch.arange(width), state)
