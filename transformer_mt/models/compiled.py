@@ -64,10 +64,14 @@ class Kind(NamedTuple):
 def compiled(model: Seq2Seq, products: Products) -> Seq2Seq:
     """The model for search in fp32 or int8 on a CPU, as `frozen` makes it; `compile_steps` is to follow.
 
-    Raises TranslationError if the model has no such form, or the processor none for int8.
+    Raises TranslationError if the model has no such form, or the processor or PyTorch none for int8.
     """
-    if products.quantization == "int8" and platform.machine() not in ("x86_64", "AMD64"):
-        raise TranslationError("--compile is for int8 on x86 processors alone: leave it or --quantize out")
+    if products.quantization == "int8" and (
+        platform.machine() not in ("x86_64", "AMD64") or torch.__version__ < "2.13"
+    ):
+        raise TranslationError(
+            "--compile is for int8 on x86 processors alone, by PyTorch 2.13 or later: leave it or --quantize out"
+        )
     members = model.members() if isinstance(model, Ensemble) else [model]
     transformers = [member for member in members if isinstance(member, Transformer)]
     if len(transformers) < len(members) or not all(map(has_frozen_form, transformers)):
