@@ -198,6 +198,13 @@ def test_it_is_compiled_once(two_forms, tiny_model, cache, monkeypatch):
     assert sorted(cache.iterdir()) == before, "nothing is left behind"
 
 
+def test_so_is_a_directory_that_cannot_be_written_to(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "transformer_mt" / "lock").mkdir(parents=True)
+    with pytest.raises(TranslationError, match=r"cannot be kept in .*lock.*that has room"):
+        ready(tiny_model(d_model=16).float())
+
+
 def test_a_directory_that_others_may_write_to_is_refused(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "transformer_mt").mkdir()

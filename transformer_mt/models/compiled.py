@@ -36,7 +36,7 @@ from transformer_mt.models.products import Products, best_products
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import EOS
 
-MOST_SLOTS = 4096  # longer rows the compiler sums up in another way
+MOST_SLOTS = 4096  # the compiler is told that there are no more, nor more source positions
 OPTIONS = {
     "cpp.threads": 1,
     "freezing": True,  # weights are constants, and put in order
@@ -59,6 +59,10 @@ class Kind(NamedTuple):
     """One sentence; or any number of them from two on."""
     width: int
     """So many hypotheses; of a sentence alone, 2 are any number from two on."""
+
+    @property
+    def any_width(self) -> bool:
+        return self.alone and self.width == 2
 
 
 def compiled(model: Seq2Seq, products: Products) -> Seq2Seq:
@@ -175,9 +179,15 @@ class CompiledTransformer(FrozenTransformer):
         told = self._digest.copy()
         told.update(repr(kind).encode())
         kept = _cache_directory() / f"{told.hexdigest()}.pt2"
-        with _one_at_a_time(kept.parent):
-            if not kept.exists():
-                self._compile(kind, kept)
+        try:
+            with _one_at_a_time(kept.parent):
+                if not kept.exists():
+                    self._compile(kind, kept)
+        except OSError as error:
+            raise TranslationError(
+                f"what is compiled cannot be kept in {kept.parent} ({error}): let XDG_CACHE_HOME name a directory of "
+                "yours that has room, or leave --compile out"
+            ) from None
         try:
             return aoti_load_package(str(kept))
         except (RuntimeError, ValueError, KeyError) as error:
@@ -221,7 +231,7 @@ class CompiledTransformer(FrozenTransformer):
 
     def _exported(self, kind: Kind) -> ExportedProgram:
         """Steps of any numbers of slots and source positions."""
-        num_sentences, width = 1 if kind.alone else 24, 3 if kind == Kind(alone=True, width=2) else kind.width
+        num_sentences, width = 1 if kind.alone else 24, 3 if kind.any_width else kind.width
         # Two blocks of positions, and of slots: a dimension of one would be taken for no others.
         state = self.start(torch.full((num_sentences, ROW + 1), EOS), width).with_slots()
         state = replace(state, used=state.past_B1WN.shape[3]).with_slots()
@@ -233,7 +243,7 @@ class CompiledTransformer(FrozenTransformer):
     def _shapes(self, kind: Kind, state: FrozenState) -> tuple[Any, ...]:
         """The dimensions that vary, by the tensors of _Step.forward."""
         sentences: Any = 1 if kind.alone else Dim("sentences", min=2)
-        hypotheses: Any = Dim("hypotheses", min=2) if kind == Kind(alone=True, width=2) else kind.width
+        hypotheses: Any = Dim("hypotheses", min=2) if kind.any_width else kind.width
         blocks_of_slots = Dim("blocks_of_slots", min=1, max=MOST_SLOTS // ROW)
         most = MOST_POSITIONS if state.folded else MOST_SLOTS
         blocks_of_positions = Dim("blocks_of_positions", min=1, max=most // ROW)
