@@ -1,14 +1,16 @@
 """Products with frozen weights: in floats as F.linear, in integers as near as their scales allow."""
 
 import itertools
+import platform
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.models.products import Products
+from transformer_mt.models.products import X86, Products, most_of_weights
 
 INT8 = Products(quantization="int8")
 SHAPES = [(1, 16, 16), (3, 16, 24), (7, 40, 1), (130, 64, 50), (700, 40, 128)]
@@ -31,11 +33,11 @@ def allowed_error(x_ND, weight_FD):
     """How far integers may be from the exact product; NF.
 
     Rounded to a grid of 255 steps between the least and the greatest input, or 0, an input x is off by half a step
-    a at most; rounded to 127 steps up to the largest of its row, a weight w by half a step b. (x + a)(w + b) is off
-    by a w + b x + a b; these are summed over D. And fp32 rounds.
+    a at most; rounded to so many steps up to the largest of its row, a weight w by half a step b. (x + a)(w + b) is
+    off by a w + b x + a b; these are summed over D. And fp32 rounds.
     """
     half_input_step = (x_ND.max().clamp_min(0) - x_ND.min().clamp_max(0)) / 255 / 2
-    half_weight_step_F = weight_FD.abs().amax(dim=1) / 127 / 2
+    half_weight_step_F = weight_FD.abs().amax(dim=1) / most_of_weights() / 2
     from_inputs_F = half_input_step * weight_FD.abs().sum(dim=1)
     from_weights_NF = x_ND.abs().sum(dim=1)[:, None] * half_weight_step_F
     from_both_F = half_input_step * half_weight_step_F * x_ND.shape[1]
@@ -104,11 +106,12 @@ def test_integers_are_off_by_what_their_scales_explain(relu, has_bias):
 
 @few_and_many_numbers
 def test_integers_are_exact_where_nothing_is_rounded(num_rows):
-    """Inputs of 0 to 255 steps, the least and the greatest among them, and weights of -127 to 127 likewise."""
+    """Inputs of 0 to 255 steps, the least and the greatest among them, and weights of all steps likewise."""
+    most = most_of_weights()
     generator = torch.Generator().manual_seed(1)
     x_ND = torch.randint(0, 256, (num_rows, 64), generator=generator).float()
-    weight_FD = torch.randint(-127, 128, (128, 64), generator=generator).float()
-    x_ND[0, :2], weight_FD[:, 0] = torch.tensor([0.0, 255.0]), 127.0
+    weight_FD = torch.randint(-most, most + 1, (128, 64), generator=generator).float()
+    x_ND[0, :2], weight_FD[:, 0] = torch.tensor([0.0, 255.0]), float(most)
     expected_NF = F.linear(x_ND, weight_FD)
     torch.testing.assert_close(INT8.of_weight(weight_FD, None)(x_ND), expected_NF, rtol=1e-5, atol=1e-2)
 
@@ -126,8 +129,21 @@ def test_the_largest_sums_do_not_overflow(num_rows):
     """Pairs of the largest inputs and weights, of one sign, are more than 16 bits hold."""
     x_ND, weight_FD = torch.ones(num_rows, 512), torch.ones(512, 512)
     x_ND[:, ::5] = 0.0
-    assert_near(INT8.of_weight(weight_FD, None)(x_ND), x_ND, weight_FD, None)
-    assert_near(INT8.of_weight(-weight_FD, None)(x_ND), x_ND, -weight_FD, None)
+    for products in (INT8, replace(INT8, prepared=False)) if platform.machine() in X86 else (INT8,):
+        assert_near(products.of_weight(weight_FD, None)(x_ND), x_ND, weight_FD, None)
+        assert_near(products.of_weight(-weight_FD, None)(x_ND), x_ND, -weight_FD, None)
+
+
+@pytest.mark.parametrize(
+    ("machine", "has_vnni", "most"), [("x86_64", True, 127), ("x86_64", False, 64), ("aarch64", False, 127)]
+)
+def test_weights_are_smaller_where_pairs_are_summed_in_16_bits(machine, has_vnni, most, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": has_vnni, "avx_vnni": True})
+    assert most_of_weights() == most
+    assert most == 127 or 2 * 255 * most < 2**15
+    rounded_N1 = INT8.of_weight(torch.linspace(0, 1, 500)[None], None)(torch.eye(500))
+    assert len(rounded_N1.unique()) == most + 1  # steps, and zero
 
 
 @few_and_many_numbers

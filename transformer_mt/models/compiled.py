@@ -32,7 +32,7 @@ from transformer_mt.models.folded import MOST_POSITIONS, FoldedMemory
 from transformer_mt.models.frozen import FrozenTransformer, few_products, has_frozen_form
 from transformer_mt.models.frozen_state import ROW, FrozenState
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.products import Products, best_products
+from transformer_mt.models.products import X86, Products, best_products
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.vocabulary import EOS
 
@@ -70,9 +70,7 @@ def compiled(model: Seq2Seq, products: Products) -> Seq2Seq:
 
     Raises TranslationError if the model has no such form, or the processor or PyTorch none for int8.
     """
-    if products.quantization == "int8" and (
-        platform.machine() not in ("x86_64", "AMD64") or torch.__version__ < "2.13"
-    ):
+    if products.quantization == "int8" and (platform.machine() not in X86 or torch.__version__ < "2.13"):
         raise TranslationError(
             "--compile is for int8 on x86 processors alone, by PyTorch 2.13 or later: leave it or --quantize out"
         )
@@ -231,7 +229,7 @@ class CompiledTransformer(FrozenTransformer):
 
     def _exported(self, kind: Kind) -> ExportedProgram:
         """Steps of any numbers of slots and source positions."""
-        num_sentences, width = 1 if kind.alone else 24, 3 if kind.any_width else kind.width
+        num_sentences, width = 1 if kind.alone else 64, 3 if kind.any_width else kind.width
         # Two blocks of positions, and of slots: a dimension of one would be taken for no others.
         state = self.start(torch.full((num_sentences, ROW + 1), EOS), width).with_slots()
         state = replace(state, used=state.past_B1WN.shape[3]).with_slots()

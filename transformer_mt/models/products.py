@@ -3,6 +3,7 @@
 N rows  D input width  F output width
 """
 
+import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from torch.nn import functional as F
 
 Quantization = Literal["none", "int8"]
 INT8_MOST, LEAST_SCALE = 127, 1e-8
+INT8_MOST_OF_PAIRS = 64  # 2 x 255 x 64 < 2^15
+X86 = "x86_64", "AMD64"
 MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
 Product = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
@@ -27,7 +30,10 @@ class Products:
     dtype: torch.dtype | None = None
     """Of operands and results; None is that of the weights."""
     quantization: Quantization = "none"
-    """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results."""
+    """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results.
+
+    Weights are rounded to `most_of_weights` steps on each side of zero, inputs to 255 in all.
+    """
     prepared: bool = True
     """Weights put in order for the product; False leaves that to a compiler, and int8 has a scale for each input."""
 
@@ -50,6 +56,17 @@ class Products:
         if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32 and has_onednn:
             return _packed_product(weight_FD, bias_F, many_rows, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
+
+
+def most_of_weights() -> int:
+    """The largest weight in int8, for this processor.
+
+    x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and what the two sum up to has 16 bits:
+    more is cut off. FBGEMM has no use for VNNI of 256 bits.
+    """
+    if platform.machine() in X86 and not torch.cpu.get_capabilities().get("avx512_vnni"):
+        return INT8_MOST_OF_PAIRS
+    return INT8_MOST
 
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
@@ -83,7 +100,7 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
     """By oneDNN where there are many numbers to write, else by FBGEMM, which takes half of the time to begin."""
-    scale_F = (weight_FD.abs().amax(dim=1) / INT8_MOST).clamp_min(LEAST_SCALE).double()
+    scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
         # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
@@ -110,7 +127,7 @@ def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool
 
     A compiler joins the scaling, which alone takes longer than a small product, with what was computed before.
     """
-    scale_F = (weight_FD.abs().amax(dim=1) / INT8_MOST).clamp_min(LEAST_SCALE)
+    scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE)
     quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
     packed = _constant(torch.ops.onednn.qlinear_prepack(quantized_FD, None))
     linear, zero_F = torch.ops.onednn.qlinear_pointwise.default, _constant(torch.zeros(len(scale_F), dtype=torch.long))
