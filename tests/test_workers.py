@@ -1,5 +1,6 @@
 """Work shared by processes: all of it is done, mishaps are told, and nothing remains of the processes."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -80,6 +81,16 @@ def test_processes_are_others_and_no_more_than_asked_for():
         assert 1 < len(processes) <= workers
     assert {process for _, process in map_unordered(worker, range(3), 1)} == {os.getpid()}
     assert {process for _, process in map_unordered(worker, range(1), 3)} == {os.getpid()}
+
+
+def test_workers_leave_what_they_were_forked_with_to_no_garbage_collector():
+    held = [object()]
+
+    def worker(task):
+        return any(one is held for one in gc.get_objects())
+
+    assert worker(0)
+    assert not any(found for _, found in map_unordered(worker, range(4), 2))
 
 
 def test_a_result_comes_as_soon_as_it_is_there(tmp_path):
@@ -221,6 +232,21 @@ def test_forced_decoding_does_not_depend_on_the_number_of_workers(translators, l
         found = translators[workers].engine.score(pairs)
         for ours, theirs in zip(found, expected, strict=True):
             assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("tokens_per_batch", [40, 150, 100_000])
+def test_workers_share_evenly(tokens_per_batch, translators, lines):
+    sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]
+    decoding = DecodingConfig(beam_size=1, tokens_per_batch=tokens_per_batch)
+    for workers in (2, 3):
+        found = translators[workers].engine.translate_unordered(list(map(Sentence, sources)), decoding)
+        together = [numbers for numbers, _ in found]
+        assert sorted(number for numbers in together for number in numbers) == list(range(len(sources)))
+        assert len(together) % workers == 0
+        positions = [len(numbers) * max(len(sources[number]) for number in numbers) for numbers in together]
+        assert max(positions) <= max(tokens_per_batch, *map(len, sources))
+        # The shortest lines are what is left, and may be a line fewer than would be even.
+        assert min(positions) >= max(positions) - 2 * max(map(len, sources))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -86,7 +86,7 @@ def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
     return replace(
         compiled,
         settings=settings | {"compile": True},
-        sizes=POSITIONS[3:4] if precision == "fp32" else (POSITIONS[0] // 2, *POSITIONS[:3]),
+        sizes=POSITIONS[3:4] if precision == "fp32" else (POSITIONS[0] // 2, *POSITIONS),
         line_command=(*compiled.line_command, "--compile"),
     )
 

@@ -3,7 +3,9 @@
 B sentences  S source positions  T target positions  V vocabulary
 """
 
+import math
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -100,7 +102,7 @@ class TorchEngine(Engine):
             )
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        together = list(batches(lengths, _budget(lengths, decoding.tokens_per_batch // width, self.translators.number)))
+        together = _shared(lengths, decoding.tokens_per_batch // width, self.translators.number)
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         if tasks:
             self._make_ready(width)
@@ -111,7 +113,7 @@ class TorchEngine(Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        together = list(batches(lengths, _budget(lengths, SCORED_TOGETHER, self.scorers.number)))
+        together = _shared(lengths, SCORED_TOGETHER, self.scorers.number)
         scores: list[list[float]] = [[] for _ in pairs]
         for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
             for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
@@ -210,9 +212,16 @@ class TorchEngine(Engine):
             torch.set_num_threads(before)
 
 
-def _budget(lengths: Sequence[int], positions: int, workers: int) -> int:
-    """Of a batch: smaller where a worker would have none."""
-    return positions if workers == 1 else min(positions, -(-sum(lengths) // workers))
+def _shared(lengths: Sequence[int], positions: int, workers: int) -> list[list[int]]:
+    """Numbers of the sentences of each batch; for workers as many batches for each, and all of like size."""
+    together = list(batches(lengths, positions))
+    if workers == 1 or not together:
+        return together
+    most = math.ceil(len(together) / workers) * workers
+    # A larger budget never makes more batches.
+    budgets = range(positions + 1)
+    smallest = bisect_left(budgets, True, key=lambda budget: len(list(batches(lengths, budget))) <= most)
+    return list(batches(lengths, smallest))
 
 
 def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
