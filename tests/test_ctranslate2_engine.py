@@ -19,6 +19,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.models.products import INT8_MOST, most_of_weights
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
@@ -270,7 +271,8 @@ def test_int8_on_loading_gives_scores_that_are_near(exported, engine, sentences)
     quantised = CTranslate2Engine(exported, 1024, 0, device="cpu", compute_type=compute_type("fp32", "int8"))
     pairs = [(sentence.source, [5, 6, EOS]) for sentence in sentences]
     ours, theirs = (list(chain(*e.score(pairs))) for e in (engine, quantised))
-    assert theirs == pytest.approx(ours, abs=0.5)
+    # Theirs are less exact where pairs of products are summed in 16 bits, and cut off: most_of_weights.
+    assert theirs == pytest.approx(ours, abs=0.5 if most_of_weights() == INT8_MOST else 1.0)
     assert theirs != pytest.approx(ours, abs=1e-6)
 
 

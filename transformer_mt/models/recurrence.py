@@ -4,6 +4,8 @@ B sentences  W hypotheses of a sentence  S source positions  T target positions 
 C what is carried from word to word: a state for each layer; of LSTM the hidden states, then the cells
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -27,7 +29,8 @@ class BidirectionalEncoder(nn.Module):
         The last from left to right is that of the last real word, the last from right to left that of the first.
         """
         packed = pack_padded_sequence(x_BSD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
-        packed_states, last = self.cells(packed)
+        with _onednn_if_able():
+            packed_states, last = self.cells(packed)
         states_BSD, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=x_BSD.shape[1])
         hidden_CBK = last[0] if isinstance(self.cells, nn.LSTM) else last
         return states_BSD, torch.cat([hidden_CBK[-2], hidden_CBK[-1]], dim=-1)
@@ -49,11 +52,25 @@ class Recurrence(nn.Module):
         x_RTI, carried_CRD = x_BWTI.flatten(0, 1), carried_CBWD.flatten(1, 2)
         if isinstance(self.cells, nn.LSTM):
             hidden_LRD, memory_LRD = carried_CRD.chunk(2)
-            state_RTD, carried = self.cells(x_RTI, (hidden_LRD.contiguous(), memory_LRD.contiguous()))
+            with _onednn_if_able():
+                state_RTD, carried = self.cells(x_RTI, (hidden_LRD.contiguous(), memory_LRD.contiguous()))
             carried_CRD = torch.cat(carried)
         else:
             state_RTD, carried_CRD = self.cells(x_RTI, carried_CRD.contiguous())
         return state_RTD.view(B, W, T, -1), carried_CRD.view(-1, B, W, state_RTD.shape[-1])
+
+
+@contextmanager
+def _onednn_if_able() -> Iterator[None]:
+    """It has recurrences in bf16 on processors with AVX-512 alone, and PyTorch asks it for them on all."""
+    onednn = torch.backends.mkldnn
+    before = onednn.enabled
+    if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        onednn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        onednn.enabled = before
 
 
 def _cells(
