@@ -17,6 +17,8 @@ export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
+# A file of tests is one process's, for what it makes only once.
+SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile
 endif
 
 # The run of CONFIG, as the shell's $$run.
@@ -73,7 +75,7 @@ evaluate: $(READY)  ## translate the test sets with the trained model, and score
 	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(DECODING)
 
 test: $(READY)  ## the fast tests
-	$(PY) -m pytest
+	$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-slow: $(READY)  ## the learning runs, in minutes
 	$(PY) -m pytest -m slow
