@@ -64,8 +64,8 @@ class Recurrence(nn.Module):
 def _onednn_if_able() -> Iterator[None]:
     """It has recurrences in bf16 on processors with AVX-512 alone, and PyTorch asks it for them on all."""
     onednn = torch.backends.mkldnn
-    before = onednn.enabled
-    if torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    before, in_bf16 = onednn.enabled, torch.is_autocast_enabled("cpu")
+    if in_bf16 and onednn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # type: ignore[no-untyped-call]
         onednn.enabled = False  # type: ignore[assignment]
     try:
         yield
