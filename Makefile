@@ -17,8 +17,8 @@ export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
-# A file of tests is one process's, for what it makes only once.
-SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile
+# A file of tests is one process's, for what it makes only once; the longest come early by name.
+SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
 
 # The run of CONFIG, as the shell's $$run.
