@@ -213,6 +213,17 @@ def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch
         assert f"{row['sentences_per_second']:,.1f} {row['tokens_per_second']:>9,.0f}  {row['ratio']:.2f} (" in printed
 
 
+def test_a_peer_that_cannot_run_is_found_before_anything_is_timed(model_dir, exported, text, tmp_path, monkeypatch):
+    able = replace(ours_by_ctranslate2(exported, 1), name="ours", sizes=(512,))
+    unable = ctranslate2(exported, "fp32", "no such type", 1, 1)
+    monkeypatch.setattr(decode, "line_up", lambda *arguments: [able, unable])
+    timed = []
+    monkeypatch.setattr(decode, "run_passes", lambda *arguments, **options: timed.append(arguments))
+    with pytest.raises(PeerError, match="CTranslate2, 1 × 1, fp32: no line came, with status 1"):
+        decode.measure_decoding(model_dir, text, tmp_path, {}, [1], threads=1, rounds=1)
+    assert not timed
+
+
 def test_a_model_that_two_peers_cannot_hold_is_refused(model_dir, tmp_path):
     config = (model_dir / "config.yaml").read_text(encoding="utf-8")
     (tmp_path / "config.yaml").write_text(config.replace("norm: post", "norm: pre"), encoding="utf-8")

@@ -79,8 +79,11 @@ def measure_decoding(
         f"  {len(texts.source)} sentences of {text[0]}; {threads} threads; length penalty {job['length_penalty']} as "
         f"((5 + length) / 6) ^ alpha, or {job['length_exponent']:.2f} as length ^ alpha"
     )
+    contenders = line_up(model_dir.resolve(), directory, pythons, threads)
+    for contender in contenders:  # what cannot run shall say so before anything is timed
+        seconds_to_first_line(contender, conditions, GREEDY, contender.sizes[0])
     records: dict[Decoder, Record] = {}
-    for contender in line_up(model_dir.resolve(), directory, pythons, threads):
+    for contender in contenders:
         records[contender] = _record(contender, conditions, texts, beams)
         check_translations(contender, records[contender], next(iter(records.values())))
     torch_seconds = compete(records, conditions, rounds)
