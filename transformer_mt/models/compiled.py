@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -46,8 +46,8 @@ OPTIONS = {
     "autotune_num_choices_displayed": 0,
 }
 
-Step = Callable[..., Tensor]
-"""Of _Step.forward."""
+Step = Callable[[list[Tensor]], list[Tensor]]
+"""The tensors that _Step.forward takes, one after the other, to the logits."""
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class CompiledTransformer(FrozenTransformer):
             return super().logits(token_BW, position_D, slots, state)
         slots_W = torch.arange(slots.start, slots.stop) if isinstance(slots, slice) else slots
         with best_products(few_products(B, W, self.num_heads)):
-            return step(*_tensors(token_BW.contiguous(), position_D, slots_W, state))
+            return step(list(_flat(_tensors(token_BW.contiguous(), position_D, slots_W, state))))[0]
 
     def _step_for(self, num_sentences: int, width: int, state: FrozenState) -> Step | None:
         longest = max(state.past_B1WN.shape[3], state.memory_bias_B11M.shape[3])
@@ -187,7 +187,8 @@ class CompiledTransformer(FrozenTransformer):
                 "yours that has room, or leave --compile out"
             ) from None
         try:
-            return aoti_load_package(str(kept))
+            step: Step = aoti_load_package(str(kept)).loader.boxed_run  # to call the package takes longer
+            return step
         except (RuntimeError, ValueError, KeyError) as error:
             raise TranslationError(
                 f"{kept}: cannot be loaded ({_first_line(error)}): remove it, to have it compiled again; or see that "
@@ -299,3 +300,11 @@ def _tensors(token_BW: Tensor, position_D: Tensor, slots_W: Tensor, state: Froze
     memories = state.folded or zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
     lists = state.keys_XKN, state.values_XNK, [list(memory) for memory in memories]
     return token_BW, position_D, slots_W, state.past_B1WN, *lists, state.memory_bias_B11M
+
+
+def _flat(tensors: Iterable[Any]) -> Iterator[Tensor]:
+    for x in tensors:
+        if isinstance(x, Tensor):
+            yield x
+        else:
+            yield from _flat(x)

@@ -18,6 +18,7 @@ Quantization = Literal["none", "int8"]
 INT8_MOST, LEAST_SCALE = 127, 1e-8
 INT8_MOST_OF_PAIRS = 64  # 2 x 255 x 64 < 2^15
 X86 = "x86_64", "AMD64"
+WIDE = 8  # times the input
 MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
 Product = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
@@ -138,26 +139,38 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Produ
 def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
     """By oneDNN, or by what a compiler has for its operation; each row of x is scaled by its own largest number.
 
-    A compiler joins the scaling, which alone takes longer than a small product, with what was computed before.
+    A compiler joins the scaling, which alone takes longer than a small product, with what was computed before. Where
+    y is much wider than x, all rows have one scale: else y would have to be multiplied by those of the rows.
     """
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE)
     quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
     packed = _constant(torch.ops.onednn.qlinear_prepack(quantized_FD, None))
-    linear, zero_F = torch.ops.onednn.qlinear_pointwise.default, _constant(torch.zeros(len(scale_F), dtype=torch.long))
+    linear, zero_F = torch.ops.onednn.qlinear_pointwise, _constant(torch.zeros(len(scale_F), dtype=torch.long))
     scale_F, bias_F = _constant(scale_F), None if bias_F is None else _constant(bias_F)
+    zero_1 = _constant(torch.tensor([128], dtype=torch.int32))
+
+    def product_by_one_scale(x_ND: Tensor) -> Tensor:
+        largest_1 = x_ND.abs().amax().view(1).clamp_min(LEAST_SCALE)
+        quantized_ND = (x_ND * (INT8_MOST / largest_1) + (128 + 0.5)).to(torch.uint8)
+        scale_1, then = largest_1 * (1 / INT8_MOST), "relu" if relu else "none"
+        y_NF: Tensor = linear.tensor(
+            quantized_ND, scale_1, zero_1, packed, scale_F, zero_F, bias_F, 1.0, 0, torch.float32, then, [], ""
+        )
+        return y_NF
 
     def product(x_ND: Tensor) -> Tensor:
         largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp_min(LEAST_SCALE)
         # Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds.
         quantized_ND = (x_ND * (INT8_MOST / largest_N1) + (128 + 0.5)).to(torch.uint8)
-        y_NF: Tensor = linear(
+        y_NF: Tensor = linear.default(
             quantized_ND, 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
         )
         y_NF = y_NF * (largest_N1 * (1 / INT8_MOST))
         y_NF = y_NF if bias_F is None else y_NF + bias_F
         return torch.relu(y_NF) if relu else y_NF
 
-    return product
+    F, D = weight_FD.shape
+    return product_by_one_scale if F >= WIDE * D else product
 
 
 def _constant(x: Tensor) -> nn.Parameter:
