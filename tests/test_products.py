@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.models.products import X86, Products, most_of_weights
+from transformer_mt.models.products import WIDE, X86, Products, most_of_weights
 
 INT8 = Products(quantization="int8")
 SHAPES = [(1, 16, 16), (3, 16, 24), (7, 40, 1), (130, 64, 50), (700, 40, 128)]
@@ -29,25 +29,27 @@ def drawn(num_rows, in_width, out_width, has_bias=True, seed=1):
     return x_ND, weight_FD, torch.randn(out_width, generator=generator) if has_bias else None
 
 
-def allowed_error(x_ND, weight_FD):
+def allowed_error(x_ND, weight_FD, half_input_step=None):
     """How far integers may be from the exact product; NF.
 
-    Rounded to a grid of 255 steps between the least and the greatest input, or 0, an input x is off by half a step
-    a at most; rounded to so many steps up to the largest of its row, a weight w by half a step b. (x + a)(w + b) is
+    Rounded to a grid, if none is named of 255 steps between the least and the greatest input, or 0, an input x is
+    off by half a step a at most; rounded to so many steps up to the largest of its row, a weight w by half a step b. (x + a)(w + b) is
     off by a w + b x + a b; these are summed over D. And fp32 rounds.
     """
-    half_input_step = (x_ND.max().clamp_min(0) - x_ND.min().clamp_max(0)) / 255 / 2
+    if half_input_step is None:
+        half_input_step = (x_ND.max().clamp_min(0) - x_ND.min().clamp_max(0)) / 255 / 2
     half_weight_step_F = weight_FD.abs().amax(dim=1) / most_of_weights() / 2
-    from_inputs_F = half_input_step * weight_FD.abs().sum(dim=1)
+    from_inputs = half_input_step * weight_FD.abs().sum(dim=1)
     from_weights_NF = x_ND.abs().sum(dim=1)[:, None] * half_weight_step_F
-    from_both_F = half_input_step * half_weight_step_F * x_ND.shape[1]
-    return 1.001 * (from_inputs_F + from_weights_NF + from_both_F) + 1e-6
+    from_both = half_input_step * half_weight_step_F * x_ND.shape[1]
+    return 1.001 * (from_inputs + from_weights_NF + from_both) + 1e-6
 
 
-def assert_near(product_NF, x_ND, weight_FD, bias_F, relu=False):
+def assert_near(product_NF, x_ND, weight_FD, bias_F, relu=False, half_input_step=None):
     exact_NF = F.linear(x_ND.double(), weight_FD.double(), None if bias_F is None else bias_F.double())
     assert product_NF.dtype == torch.float32
-    assert ((product_NF - (exact_NF.relu() if relu else exact_NF)).abs() <= allowed_error(x_ND, weight_FD)).all()
+    error_NF = (product_NF - (exact_NF.relu() if relu else exact_NF)).abs()
+    assert (error_NF <= allowed_error(x_ND, weight_FD, half_input_step)).all()
 
 
 # Floats
@@ -102,6 +104,21 @@ def test_integers_are_off_by_what_their_scales_explain(relu, has_bias):
         for inputs_ND in (x_ND, x_ND.relu(), -x_ND.abs(), 1e3 * x_ND, x_ND + 50):
             product_NF = INT8.of_weight(weight_FD, bias_F, relu=relu)(inputs_ND)
             assert_near(product_NF, inputs_ND, weight_FD, bias_F, relu)
+
+
+@pytest.mark.skipif(platform.machine() not in X86, reason="they are for x86 alone")
+@with_and_without_bias
+@with_and_without_relu
+@pytest.mark.parametrize("out_width", [48, WIDE * 16])
+def test_integers_for_a_compiler_have_a_scale_for_each_input_or_one_where_much_is_written(out_width, relu, has_bias):
+    of_many_sizes_N1 = torch.logspace(-3, 3, 50)[:, None]
+    for seed in range(5):
+        x_ND, weight_FD, bias_F = drawn(50, 16, out_width, has_bias, seed)
+        product = replace(INT8, prepared=False).of_weight(weight_FD, bias_F, relu=relu)
+        for inputs_ND in (x_ND, x_ND.relu(), -x_ND.abs(), x_ND * of_many_sizes_N1, torch.zeros_like(x_ND)):
+            half_step_N1 = inputs_ND.abs().amax(dim=1, keepdim=True) / 127 / 2
+            half_step = half_step_N1.max() if out_width == WIDE * 16 else half_step_N1
+            assert_near(product(inputs_ND), inputs_ND, weight_FD, bias_F, relu, half_step)
 
 
 @few_and_many_numbers
