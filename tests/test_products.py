@@ -32,9 +32,9 @@ def drawn(num_rows, in_width, out_width, has_bias=True, seed=1):
 def allowed_error(x_ND, weight_FD, half_input_step=None):
     """How far integers may be from the exact product; NF.
 
-    Rounded to a grid, if none is named of 255 steps between the least and the greatest input, or 0, an input x is
-    off by half a step a at most; rounded to so many steps up to the largest of its row, a weight w by half a step b. (x + a)(w + b) is
-    off by a w + b x + a b; these are summed over D. And fp32 rounds.
+    Rounded to a grid, if no other is named of 255 steps between the least and the greatest input, or 0, an input x is
+    off by half a step a at most; rounded to so many steps up to the largest of its row, a weight w by half a step b.
+    (x + a)(w + b) is off by a w + b x + a b; these are summed over D. And fp32 rounds.
     """
     if half_input_step is None:
         half_input_step = (x_ND.max().clamp_min(0) - x_ND.min().clamp_max(0)) / 255 / 2
