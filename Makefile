@@ -17,7 +17,7 @@ export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
-# A file of tests is one process's, for what it makes only once; in order of names the longest, test_compiled, begins early.
+# A file of tests is one process's, for what it makes only once; by name the longest, test_compiled, begins early.
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
 

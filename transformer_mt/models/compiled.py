@@ -88,7 +88,7 @@ def compiled(model: Seq2Seq, products: Products) -> Seq2Seq:
 def compile_steps(model: Seq2Seq, width: int) -> bool:
     """Compile the steps of searches with so many hypotheses of a sentence; False if they are.
 
-    For each kind of steps that takes half a minute to one, or no time where the user's cache directory has what was
+    For each kind of steps that takes about a minute, or no time where the user's cache directory has what was
     compiled before. All are for one thread, and each holds the decoder's weights. Raises TranslationError if nothing
     can be compiled here.
     """
@@ -196,7 +196,7 @@ class CompiledTransformer(FrozenTransformer):
             ) from None
 
     def _compile(self, kind: Kind, kept: Path) -> None:
-        _log.warning("compiling steps of the search, for up to a minute; they are kept in %s", kept.parent)
+        _log.warning("compiling steps of the search, for a minute or so; they are kept in %s", kept.parent)
         try:
             with (
                 TemporaryDirectory(dir=kept.parent) as directory,
