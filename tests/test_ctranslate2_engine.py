@@ -120,10 +120,9 @@ def test_the_power_of_the_length_grows_as_the_penalty_does():
             assert gnmt == pytest.approx(alpha * math.log((6 + length) / (5 + length)) / math.log(1 + 1 / length))
 
 
-@all_settings
+@pytest.mark.parametrize("settings", [SETTINGS[name] for name in SETTINGS if name != "sampling"])
 def test_neither_batch_nor_neighbours_nor_workers_matter(settings, exported, engine, sentences):
-    if settings.get("sampling"):
-        pytest.skip("samples are drawn one after the other")
+    """But to samples, which are drawn one after the other."""
     decoding = DecodingConfig(**settings)
     expected = tokens_of(engine.translate(sentences, decoding))
     one = CTranslate2Engine(exported, 1024, 0, device="cpu", workers=1)
