@@ -3,6 +3,7 @@
 import shutil
 from copy import deepcopy
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -16,17 +17,19 @@ from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
 from transformer_mt.models import compiled as module
-from transformer_mt.models.compiled import CompiledTransformer, Kind, compile_steps, compiled
+from transformer_mt.models.compiled import CompiledTransformer, compile_steps, compiled
 from transformer_mt.models.ensemble import Ensemble
+from transformer_mt.models.exported import MOST_SLOTS, Kind
 from transformer_mt.models.folded import MOST_POSITIONS
 from transformer_mt.models.frozen import FrozenTransformer, frozen
-from transformer_mt.models.products import Products
+from transformer_mt.models.products import Products, mkl_is_quicker
 from transformer_mt.settings import DecodingConfig
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 
 FP32, INT8 = Products(), Products(quantization="int8")
-SEVERAL = 3  # hypotheses of the searches that are compiled
+SEVERAL = 3  # hypotheses
+SEARCHES = (True, 1), (True, SEVERAL), (False, SEVERAL)  # that are compiled: of a sentence alone or not, so wide
 KINDS = [{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu"}]
 LENGTHS = (1, 7, 16, 33, MOST_POSITIONS, MOST_POSITIONS + 1)
 
@@ -46,6 +49,7 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         directory = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(directory))
+        patch.setitem(module.OPTIONS, "max_autotune", False)  # to choose takes half of the time
         yield directory / "transformer_mt"
 
 
@@ -64,8 +68,9 @@ def model_of(cache):
 
 def ready(model, products=FP32):
     ours = compiled(model, products)
-    assert compile_steps(ours, SEVERAL)
-    assert not compile_steps(ours, SEVERAL), "but once"
+    for alone, width in SEARCHES:
+        assert compile_steps(ours, alone, width) == (alone or products == INT8 or not mkl_is_quicker())
+        assert not compile_steps(ours, alone, width), "but once"
     return ours
 
 
@@ -115,6 +120,8 @@ def test_steps_are_those_of_the_frozen_model(two_forms, sources):
     for length in LENGTHS:
         assert_steps_alike(ours, model, sources(1, length), WIDER_AND_NARROWER * 3)
     assert_steps_alike(ours, model, sources(4, 7), WIDER_AND_NARROWER, leaving=(2, 4, 6, 8))
+    for count, length in [(2, 7), (5, 16), (24, MOST_POSITIONS + 1)]:
+        assert_steps_alike(ours, model, sources(count, length), [SEVERAL] * 40, leaving=(5, 9))
 
 
 def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources):
@@ -126,10 +133,10 @@ def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources):
 
 def test_searches_find_the_same(two_forms, sources):
     model, ours = two_forms
-    source_1S = sources(1, 9)
-    for decoding in (DecodingConfig(beam_size=1), DecodingConfig(beam_size=4, n_best=4)):
-        search = greedy if decoding.beam_size == 1 else beam_search
-        found, expected = (search(one, source_1S, Constraints(CAPS[:1]), decoding) for one in (ours, model))
+    widths = DecodingConfig(beam_size=1), DecodingConfig(beam_size=SEVERAL, n_best=SEVERAL)
+    for decoding, count in product(widths, (1, len(CAPS))):
+        search, source_BS = greedy if decoding.beam_size == 1 else beam_search, sources(count, 9)
+        found, expected = (search(one, source_BS, Constraints(CAPS[:count]), decoding) for one in (ours, model))
         for ours_now, theirs in zip(found, expected, strict=True):
             pairs = zip(*([one] if decoding.beam_size == 1 else one for one in (ours_now, theirs)), strict=True)
             for hypothesis, other in pairs:
@@ -141,7 +148,7 @@ def test_int8_steps_are_those_of_the_model_that_was_compiled(two_int8_forms, sou
     """But for numbers at the edge of rounding."""
     model, ours = two_int8_forms
     for count, length in [(1, 1), (1, 33), (1, MOST_POSITIONS + 1), (2, 7), (5, 16), (24, 33)]:
-        for widths in ([1] * 20, [SEVERAL] * 20, *([WIDER_AND_NARROWER] if count == 1 else [])):
+        for widths in ([SEVERAL] * 20, *([[1] * 20, WIDER_AND_NARROWER] if count == 1 else [])):
             steps = zip(*(logits_along(one, sources(count, length), widths) for one in (ours, model)), strict=True)
             for found_BWV, expected_BWV in steps:
                 assert (found_BWV - expected_BWV).norm() < 0.02 * expected_BWV.norm()
@@ -153,15 +160,25 @@ def test_which_steps_are_compiled(two_forms, two_int8_forms, sources, monkeypatc
     for ours in (fp32, int8):
         steps = {kind: lambda *_, kind=kind: calls.append(kind) or torch.zeros(1, 1, 11) for kind in ours.steps}
         monkeypatch.setattr(ours, "steps", steps)
-    alone, one_of_some, some = Kind(True, 2), Kind(False, 1), Kind(False, SEVERAL)
-    cases = [(fp32, 1, 7, 1, [Kind(True, 1)]), (fp32, 1, 7, 2, [alone]), (fp32, 1, 7, 9, [alone])]
-    cases += [(fp32, 1, MOST_POSITIONS + 1, 1, []), (fp32, 2, 7, 1, [])]
-    cases += [(int8, 1, MOST_POSITIONS + 1, 2, [alone]), (int8, 2, 7, 1, [one_of_some]), (int8, 9, 7, SEVERAL, [some])]
-    cases += [(int8, 2, 7, SEVERAL - 1, []), (int8, 2, 7, SEVERAL + 1, []), (fp32, 1, 7, module.MOST_SLOTS + 1, [])]
+    alone, some = Kind(True, 2), Kind(False, SEVERAL)
+    cases = [(fp32, 1, MOST_POSITIONS + 1, 1, []), (fp32, 1, 7, MOST_SLOTS + 1, [])]
+    cases += [(int8, 1, MOST_POSITIONS + 1, 2, [alone])]
+    for ours in (fp32, int8):
+        cases += [(ours, 1, 7, 1, [Kind(True, 1)]), (ours, 1, 7, 2, [alone]), (ours, 1, 7, 9, [alone])]
+        of_some = [some] if some in ours.steps else []
+        cases += [(ours, 2, 7, SEVERAL, of_some), (ours, 9, 7, SEVERAL, of_some), (ours, 2, 7, 1, [])]
+        cases += [(ours, 2, 7, SEVERAL - 1, []), (ours, 2, 7, SEVERAL + 1, [])]
     for ours, count, length, width, expected in cases:
         calls.clear()
         ours.step(torch.ones(count, width, dtype=torch.long), ours.start(sources(count, length), width))
         assert calls == expected
+
+
+def test_products_that_no_compiler_makes_stay(tiny_model, monkeypatch):
+    monkeypatch.setattr(module, "mkl_is_quicker", lambda: True)
+    ours = compiled(tiny_model(d_model=16).float(), FP32)
+    assert not compile_steps(ours, False, SEVERAL)
+    assert not ours.steps
 
 
 def test_other_numbers_of_threads_change_nothing(two_forms, sources):
@@ -245,12 +262,14 @@ def test_lines_are_translated_as_ever(model_dir, translator):
     for beam_size in (1, 4):
         for lines in (demo_lines[:1], demo_lines):
             assert ours.translate(lines, beam_size=beam_size) == translator.translate(lines, beam_size=beam_size)
-        assert Kind(alone=True, width=min(beam_size, 2)) in ours.engine.searched.steps
+    searches = product({True, mkl_is_quicker()}, (1, 4))  # alone, and several unless by MKL
+    assert ours.engine.searched.steps.keys() == {Kind.of(alone, width) for alone, width in searches}
     ours.engine.translators.close()
 
 
-def test_workers_have_what_was_compiled_after_they_began(needs_int8, model_dir):
-    """In int8, where steps of several sentences are compiled."""
+def test_workers_have_what_was_compiled_after_they_began(needs_int8, model_dir, monkeypatch):
+    """And nothing is compiled but for searches that there were. Here the quickest products are chosen, as for users."""
+    monkeypatch.setitem(module.OPTIONS, "max_autotune", True)
     ours = Translator.load(model_dir, device="cpu", workers=2, quantize="int8", compile=True)
     demo_lines = [source for source, _ in demo_pairs(40)]
     ours.translate(demo_lines, beam_size=1)
@@ -260,7 +279,7 @@ def test_workers_have_what_was_compiled_after_they_began(needs_int8, model_dir):
     assert before is not None
     assert now is not None
     assert now is not before
-    assert ours.engine.searched.steps.keys() == {Kind(True, 1), Kind(True, 2), Kind(False, 1), Kind(False, SEVERAL)}
+    assert ours.engine.searched.steps.keys() == {Kind(False, 1), Kind(False, SEVERAL)}
     plain = Translator.load(model_dir, device="cpu", workers=1)
     found, expected = (
         sum(best.log_prob for best, *_ in one.translations(demo_lines, beam_size=SEVERAL)) for one in (ours, plain)

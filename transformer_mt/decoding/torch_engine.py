@@ -46,8 +46,8 @@ class TorchEngine(Engine):
         compile: bool = False,
     ) -> None:
         """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile` is for fp32 and int8 on a
-        CPU; it is done before the first translation with so many hypotheses, which raises TranslationError if it
-        cannot be (models.compiled).
+        CPU; it is done before the first translation of sentences alone, or of several, with so many hypotheses, which
+        raises TranslationError if it cannot be (models.compiled).
 
         Raises TranslationError if the model cannot be computed in that precision.
         """
@@ -77,13 +77,13 @@ class TorchEngine(Engine):
             return model
         return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
-    def _make_ready(self, width: int) -> None:
+    def _make_ready(self, alone: bool, width: int) -> None:
         """The model for searches with so many hypotheses, made before there are workers, so that they share it."""
         searched = self.searched
         if self.compile:
             from transformer_mt.models.compiled import compile_steps
 
-            if compile_steps(searched, width):
+            if compile_steps(searched, alone, width):
                 self.translators.close()
 
     def translate_unordered(
@@ -105,7 +105,7 @@ class TorchEngine(Engine):
         together = _shared(lengths, decoding.tokens_per_batch // width, self.translators.number)
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         if tasks:
-            self._make_ready(width)
+            self._make_ready(len(tasks) == len(sentences), width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if progress is not None:
                 progress(len(hypotheses_of))

@@ -54,12 +54,17 @@ class Products:
             return (_int8_product if self.prepared else _traceable_int8_product)(weight_FD, bias_F, relu)
         dtype = self.dtype or weight_FD.dtype
         if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32:
-            has_mkl, has_onednn = torch.backends.mkl.is_available(), torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-            if has_mkl and torch.backends.cpu.get_cpu_capability() == "AVX2":
+            if mkl_is_quicker():
                 return _transposed_product(weight_FD, bias_F, relu)
-            if has_onednn and torch.backends.mkldnn.enabled:
+            if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:  # type: ignore[no-untyped-call]
                 return _packed_product(weight_FD, bias_F, many_rows, relu)
         return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
+
+
+def mkl_is_quicker() -> bool:
+    """Than oneDNN, for products in fp32: on x86 without AVX-512."""
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return has_mkl and torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
 def most_of_weights() -> int:
@@ -84,7 +89,7 @@ def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Prod
 
 
 def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Product:
-    """By MKL, which reads a weight the quicker that is transposed; without AVX-512 it is quicker than oneDNN."""
+    """By MKL, which reads a weight the quicker that is transposed."""
     weight_DF = weight_FD.t().contiguous()
 
     def product(x_ND: Tensor) -> Tensor:
@@ -149,10 +154,14 @@ def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool
     scale_F, bias_F = _constant(scale_F), None if bias_F is None else _constant(bias_F)
     zero_1 = _constant(torch.tensor([128], dtype=torch.int32))
 
+    def quantized(x_ND: Tensor, largest: Tensor) -> Tensor:
+        """Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds."""
+        return (x_ND * (INT8_MOST / largest) + (128 + 0.5)).to(torch.uint8)
+
     def product_by_one_scale(x_ND: Tensor) -> Tensor:
         largest_1 = x_ND.abs().amax().view(1).clamp_min(LEAST_SCALE)
-        quantized_ND = (x_ND * (INT8_MOST / largest_1) + (128 + 0.5)).to(torch.uint8)
         scale_1, then = largest_1 * (1 / INT8_MOST), "relu" if relu else "none"
+        quantized_ND = quantized(x_ND, largest_1)
         y_NF: Tensor = linear.tensor(
             quantized_ND, scale_1, zero_1, packed, scale_F, zero_F, bias_F, 1.0, 0, torch.float32, then, [], ""
         )
@@ -160,10 +169,8 @@ def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool
 
     def product(x_ND: Tensor) -> Tensor:
         largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp_min(LEAST_SCALE)
-        # Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds.
-        quantized_ND = (x_ND * (INT8_MOST / largest_N1) + (128 + 0.5)).to(torch.uint8)
         y_NF: Tensor = linear.default(
-            quantized_ND, 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
+            quantized(x_ND, largest_N1), 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
         )
         y_NF = y_NF * (largest_N1 * (1 / INT8_MOST))
         y_NF = y_NF if bias_F is None else y_NF + bias_F
