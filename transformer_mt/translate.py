@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
     parser.add_argument("--json", action="store_true", help="write an object a line")
     parser.add_argument(
-        "--compile", action="store_true", help="once, for a minute or two: lines that come alone, and int8, are quicker"
+        "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
     )
     line_input.add_arguments(parser)
     return parser

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-WARM_UP = 16  # lines that are translated before a pass, untimed
+WARM_UP = 16  # lines that are translated before a pass, untimed; one before sentences alone
 
 Job = dict[str, Any]
 Translate = Callable[[list[str], int, int], list[str]]
@@ -39,6 +39,7 @@ def main(load: Callable[[Job], Translate]) -> None:
         print(f"pass {number}: {time.perf_counter() - began:.6f}", flush=True)
         Path(settings["output"]).write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
         if job["alone"]:
+            translate(lines[:1], beam, size)
             print(f"alone {number}: {seconds_alone(translate, lines[: job['alone']], beam, size):.6f}", flush=True)
 
 

@@ -80,13 +80,13 @@ def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder
 
 
 def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
-    """Ours as `translate --compile` makes it before the first translation; in fp32 a text is translated as ever."""
+    """Ours as `translate --compile` makes it before the first translation."""
     settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": threads}
     compiled = _by_translate("ours, compiled", precision, model_dir, settings)
     return replace(
         compiled,
         settings=settings | {"compile": True},
-        sizes=POSITIONS[3:4] if precision == "fp32" else (POSITIONS[0] // 2, *POSITIONS),
+        sizes=(POSITIONS[0] // 2, *POSITIONS),
         line_command=(*compiled.line_command, "--compile"),
     )
 

@@ -80,8 +80,8 @@ class Translator:
 
         Or for the engine ctranslate2 one that `export` wrote. `workers` are processes on a CPU; 0 leaves the
         choice to the engine. With `compile`, for a CPU in fp32 or int8, steps of the search are compiled before
-        the first translation, for a minute or two, and kept for the next time. Raises a UserError that names the
-        file that is missing or damaged.
+        lines first come alone, or together, with so many hypotheses: for a minute, and kept for the next time.
+        Raises a UserError that names the file that is missing or damaged.
         """
         model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
         # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
