@@ -189,6 +189,7 @@ time.sleep(60)
             assert 200 < megabytes_of_session(process.pid) < 260
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+            process.stdout.read()  # until both have ended: only one of them is our child
     assert megabytes_of_session(process.pid) == 0
 
 
