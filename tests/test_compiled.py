@@ -222,6 +222,15 @@ def test_so_is_a_directory_that_cannot_be_written_to(tiny_model, tmp_path, monke
         ready(tiny_model(d_model=16).float())
 
 
+def test_what_a_killed_compilation_left_is_removed(two_forms, cache):
+    left = cache / "compiling-x"
+    left.mkdir()
+    (left / "half.pt2").write_text("no program", encoding="utf-8")
+    before = sorted({*cache.iterdir()} - {left})
+    ready(two_forms[0].model)
+    assert sorted(cache.iterdir()) == before
+
+
 def test_a_directory_that_others_may_write_to_is_refused(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "transformer_mt").mkdir()

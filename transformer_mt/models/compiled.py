@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import platform
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.products import X86, Products, best_products, mkl_is_quicker
 from transformer_mt.models.transformer import Transformer
 
+UNFINISHED = "compiling-"  # the directory of what is not whole yet
 OPTIONS = {
     "cpp.threads": 1,
     "freezing": True,  # weights are constants, and put in order
@@ -108,6 +110,8 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in directory.glob(f"{UNFINISHED}*"):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
@@ -176,7 +180,7 @@ class CompiledTransformer(FrozenTransformer):
         _log.warning("compiling steps of the search, for a minute or so; they are kept in %s", kept.parent)
         try:
             with (
-                TemporaryDirectory(dir=kept.parent) as directory,
+                TemporaryDirectory(prefix=UNFINISHED, dir=kept.parent) as directory,
                 warnings.catch_warnings(action="ignore"),  # the compiler's, of itself
                 torch.inference_mode(mode=False),
                 torch.no_grad(),
