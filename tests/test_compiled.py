@@ -1,5 +1,6 @@
 """Compiled steps say what those of the frozen model say, and nothing is compiled but when it is asked for."""
 
+import platform
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -11,6 +12,7 @@ from plain_search import CAPS
 from stepping import WIDER_AND_NARROWER, logits_along
 from tiny import demo_pairs
 from torch._inductor import config as inductor_config
+from torch.torch_version import TorchVersion
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy
@@ -22,11 +24,12 @@ from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.exported import MOST_SLOTS, Kind
 from transformer_mt.models.folded import MOST_POSITIONS
 from transformer_mt.models.frozen import FrozenTransformer, frozen
-from transformer_mt.models.products import Products, mkl_is_quicker
+from transformer_mt.models.products import X86, Products, mkl_is_quicker
 from transformer_mt.settings import DecodingConfig
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 
+HAS_INT8 = torch.__version__ >= "2.13" and platform.machine() in X86
 FP32, INT8 = Products(), Products(quantization="int8")
 SEVERAL = 3  # hypotheses
 SEARCHES = (True, 1), (True, SEVERAL), (False, SEVERAL)  # that are compiled: of a sentence alone or not, so wide
@@ -97,8 +100,8 @@ class AsHandedOver(FrozenTransformer):
 
 @pytest.fixture
 def needs_int8():
-    if torch.__version__ < "2.13":
-        pytest.skip("this PyTorch cannot compile products in int8")
+    if not HAS_INT8:
+        pytest.skip("here products in int8 cannot be compiled")
 
 
 @pytest.fixture
@@ -206,7 +209,7 @@ def test_it_is_compiled_once(two_forms, tiny_model, cache, monkeypatch):
         ready(other)
     with pytest.raises(TranslationError, match="to be compiled again"):
         ready(like)
-    if torch.__version__ >= "2.13":
+    if HAS_INT8:
         with pytest.raises(TranslationError, match="to be compiled again"):
             ready(model, INT8)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": "another processor's"})
@@ -309,8 +312,10 @@ def test_other_architectures_are_refused(tiny_model, tiny_rnn):
             compiled(model, FP32)
 
 
-def test_int8_is_for_some_processors(tiny_model, monkeypatch):
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+@pytest.mark.parametrize(("machine", "version"), [("aarch64", "2.13.0"), ("x86_64", "2.12.1"), ("x86_64", "2.9.0")])
+def test_int8_is_for_some_processors_and_newer_pytorch(machine, version, tiny_model, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     with pytest.raises(TranslationError, match=r"for int8 on x86 processors alone, by PyTorch 2\.13"):
         compiled(tiny_model().float(), INT8)
 

@@ -4,7 +4,6 @@ B sentences  W hypotheses of a sentence  N slots of the cache  M source position
 K width of a head  X sentences times heads
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -52,9 +51,8 @@ def exported(model: FrozenTransformer, products: Products, kind: Kind) -> Export
 
 def step_tensors(token_BW: Tensor, position_D: Tensor, slots_W: Tensor, state: FrozenState) -> list[Tensor]:
     """As the program takes them. All that it relies on is that they are contiguous, and of the shapes of its kind."""
-    flat: list[Tensor] = []
-    _append_flat(_by_argument(token_BW.contiguous(), position_D, slots_W, state), flat)
-    return flat
+    *first, keys, values, memories, memory_bias = _by_argument(token_BW.contiguous(), position_D, slots_W, state)
+    return [*first, *keys, *values, *(x for memory in memories for x in memory), memory_bias]
 
 
 class _Step(nn.Module):
@@ -118,11 +116,3 @@ def _shapes(kind: Kind, state: FrozenState, num_heads: int) -> tuple[Any, ...]:
         [memory for _ in state.keys_XKN],
         {0: sentences, 3: positions},
     )
-
-
-def _append_flat(tensors: Iterable[Any], flat: list[Tensor]) -> None:
-    for x in tensors:
-        if isinstance(x, Tensor):
-            flat.append(x)
-        else:
-            _append_flat(x, flat)
