@@ -15,7 +15,18 @@ PACKAGE = ROOT / "transformer_mt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
-FOUNDATION = {"config", "settings", "model_settings", "errors", "vocabulary", "device", "weights", "files", "yaml_text"}
+FOUNDATION = {
+    "config",
+    "settings",
+    "model_settings",
+    "errors",
+    "vocabulary",
+    "device",
+    "weights",
+    "files",
+    "yaml_text",
+    "memory",
+}
 # Each room, and the rooms below it.
 BELOW = {
     "training": {"evaluation", "decoding", "models", "data"},
@@ -25,7 +36,7 @@ BELOW = {
     "data": set(),
 }
 # Sections of the configuration, and what is made of any section.
-SETTINGS = {"Split", "fingerprint"} | {
+SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
     name
     for name, value in vars(settings).items()
     if isinstance(value, type) and issubclass(value, model_settings.Section) and value is not settings.Config

@@ -2,8 +2,6 @@
 
 import os
 import re
-import resource
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import torch
 
 from transformer_mt.data.loading import Loader
 from transformer_mt.errors import RankError, TrainingError
+from transformer_mt.memory import peak_memory
 from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
 from transformer_mt.training.update import OUT_OF_MEMORY_SHARDED, BatchLoss, is_out_of_memory
 
@@ -66,7 +65,7 @@ def _peak(loss: BatchLoss, loader: Loader) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # The most so far: a larger batch than all before it raises it.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory()
 
 
 def _memory(device: torch.device, ranks: Ranks) -> int:

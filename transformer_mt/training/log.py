@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +12,7 @@ from tqdm import tqdm
 
 from transformer_mt.errors import TrainingError
 from transformer_mt.files import write_whole
+from transformer_mt.memory import peak_memory
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
@@ -160,9 +160,7 @@ def _tensorboard(run_dir: Path, step: int) -> Any:
 
 def _memory(device: torch.device) -> float:
     """The most that this process has taken so far, in MB: of the GPU, or of the host's memory."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1e-6 if sys.platform == "darwin" else 1.024e-3)
+    return (torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()) / 1e6
 
 
 def _drop_later_records(path: Path, step: int) -> None:
