@@ -1,0 +1,89 @@
+"""Where the sentences of a line begin and end, by its marks, abbreviations, numbers and quotes.
+
+The rule needs no model. In doubt it leaves two sentences together rather than cut one in two.
+"""
+
+import re
+from itertools import pairwise
+
+# A mark of these may end a sentence where white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
+# Ethiopic, Burmese, Khmer.
+_MARKS = ".!?…؟۔।॥։።။។"  # noqa: RUF001
+# These end one whatever follows: Chinese and Japanese write no white space there.
+_WIDE_MARKS = "。！？｡"  # noqa: RUF001
+# Quotes are in both, because one language closes with what another opens with.
+_CLOSING = "\"'”’»›“‘«)]}」』）】"  # noqa: RUF001
+_OPENING = "\"'“‘«‹„‚”’»([{¿¡「『（【-–—"  # noqa: RUF001
+_LONGEST_ABBREVIATION = 20  # characters: what is longer is a word
+
+# A run of marks is looked at once, from its first one: a line of marks alone takes no longer than others.
+_END = re.compile(
+    rf"(?<![{_MARKS}])(?P<marks>[{_MARKS}]++)[{re.escape(_CLOSING)}]*+(?P<space>\s++)(?=\S)"
+    rf"|(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(_CLOSING)}])"
+)
+_FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
+
+# A name or a number follows these, and no sentence ends: abbreviations of English, German, French, Spanish, Italian,
+# Portuguese, Dutch, Swedish, Polish and Czech. Those that often end one, such as "etc.", are not among them.
+_BEFORE_A_NAME = frozenset(
+    "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
+    "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
+    "sigg dott avv dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros".split()
+)
+_BEFORE_A_NUMBER = frozenset(
+    "no nos nr nrn núm num nº art arts abs abschn kap bd fig figs abb tab eq eqs vol vols pp sec secs chap par ziff rn "
+    "jan feb mar mär apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc abr ago dic tel".split()
+)
+# Languages that write an ordinal number with a full stop, as in "am 3. Mai".
+_WITH_ORDINAL_STOPS = frozenset(
+    "de deu gsw lb ltz cs ces sk slk sl slv hr hrv sr srp bs bos pl pol da dan nb nob nn nno no nor is isl fo fao fi "
+    "fin et est lv lav hu hun tr tur az aze mk mkd eu eus".split()
+)
+
+
+def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
+    """The sentences of a line, each with the white space that follows it: joined, they are the line again.
+
+    `language` is the line's, such as de, de-AT or deu_Latn: it tells whether "3." may be an ordinal number.
+    """
+    ordinals = re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
+    has_capitals = line != line.lower()
+    cuts = [
+        match.span("space" if match["marks"] else "wide_space")
+        for match in _END.finditer(line)
+        if not match["marks"] or _ends(line, match, ordinals=ordinals, has_capitals=has_capitals)
+    ]
+    edges = [(0, 0), *cuts, (len(line.rstrip()), len(line))]
+    return [(line[start:stop], line[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
+
+
+def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:
+    """Whether a sentence ends at marks that white space follows."""
+    first = _FIRST_CHARACTER.match(line, match.end())
+    letter = first[1] if first else ""
+    # Scripts without capitals have neither upper nor lower case. A whole text may have been lower-cased, too.
+    if not letter or (letter.islower() and has_capitals):
+        return False
+    if match["marks"] != ".":
+        return True
+    window = line[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()]
+    before, word = _last_word(window)
+    if word.isdecimal():
+        begins_an_item = not before or before[-1] in _MARKS  # of a list, as in "1. Mix. 2. Bake."
+        return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
+    lower = word.lower()
+    dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too
+    is_word_alone = "." not in word and len(word) != 1
+    return not (
+        (dotted and not is_word_alone) or lower in _BEFORE_A_NAME or (letter.isdecimal() and lower in _BEFORE_A_NUMBER)
+    )
+
+
+def _last_word(text: str) -> tuple[str, str]:
+    """What comes before the last word, and that word without the quotes and brackets that open it."""
+    stripped = text.rstrip()
+    if stripped != text:  # tokenised text has white space before a full stop
+        return stripped, ""
+    words = text.split()
+    word = words[-1] if words else ""
+    return text[: len(text) - len(word)].rstrip(), word.lstrip(_OPENING)
