@@ -11,6 +11,8 @@ from tiny import status_and_error, train_tiny
 from transformer_mt import average, prepare
 from transformer_mt.training.checkpoint import checkpoint_path
 
+MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
+
 
 def test_average_is_the_mean_of_the_newest_on_schedule(run):
     assert average.main([str(run)]) == 0
@@ -18,7 +20,7 @@ def test_average_is_the_mean_of_the_newest_on_schedule(run):
     parts = [load_file(checkpoint_path(run, step) / "model.safetensors") for step in (10, 12)]
     for name, weight in mean.items():
         torch.testing.assert_close(weight, (parts[0][name] + parts[1][name]) / 2)
-    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
+    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES
 
 
 def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
@@ -40,7 +42,7 @@ def test_average_killed_before_the_model_is_complete_begins_again(run, monkeypat
         patch.setattr(average.Tokenizer, "save", killed)
         average.main([str(run)])
     average.main([str(run)])
-    assert {path.name for path in (run / "model").iterdir()} == {"model.safetensors", "config.yaml", "tokenizer.model"}
+    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES
 
 
 def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(run, capsys):

@@ -161,7 +161,7 @@ def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_
     longer = run_translate(f"a\nb\nthe {longest}\nc".encode(), "beam_size=1", "--buffer-lines", 2)
     assert (longer[0], longer[1].count(b"\n")) == (0, 4)
     [warning] = caplog.messages
-    assert warning.startswith("warning: line 3 has 1,025 subword pieces, and the model takes at most 1,024")
+    assert warning.startswith("warning: line 3: 1,025 subword pieces would be translated together, and the model takes")
 
 
 def test_invalid_utf8_is_named_by_its_line(run_translate, capsys):
@@ -264,7 +264,7 @@ def start(model_dir, *arguments, **streams):
 
 def test_a_translation_comes_before_the_input_ends(model_dir, translator):
     pipe = subprocess.PIPE
-    with start(model_dir, "beam_size=1", stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with start(model_dir, "beam_size=1", "--quiet", stdin=pipe, stdout=pipe, stderr=pipe) as process:
         for line in SENTENCES[:3]:
             process.stdin.write(f"{line}\n".encode())
             process.stdin.flush()

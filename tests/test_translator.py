@@ -3,9 +3,11 @@
 import logging
 
 import pytest
+from echo import Echo
 from pydantic import ValidationError
 from tiny import demo_pairs
 
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.translator import Translation, Translator
 from transformer_mt.errors import TranslationError
@@ -15,48 +17,12 @@ from transformer_mt.vocabulary import EOS
 SENTENCES = [source for source, _ in demo_pairs(6)]
 
 
-class Echo(Engine):
-    """Translates a sentence into its own pieces after the prefix, each from itself; the n-th time backwards."""
-
-    def __init__(self, max_positions=1000):
-        self.max_positions = max_positions
-        self.sentences = []
-
-    def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
-        self.sentences += sentences
-        found = [
-            [
-                Hypothesis(
-                    [*sentence.prefix, *self.order(sentence.source[:-1], rank), EOS],
-                    -float(len(sentence.source) + rank),
-                    -1.0 - rank,
-                    [0] * len(sentence.prefix) + self.order(range(len(sentence.source) - 1), rank)
-                    if alignment
-                    else None,
-                )
-                for rank in range(decoding.n_best)
-            ]
-            for sentence in sentences
-        ]
-        if progress is not None:
-            progress(len(sentences))
-        for number in reversed(range(len(sentences))):
-            yield [number], [found[number]]
-
-    @staticmethod
-    def order(items, rank):
-        return list(items) if rank % 2 == 0 else list(items)[::-1]
-
-    def score(self, pairs):
-        raise AssertionError("not asked for")
-
-
 @pytest.fixture
 def echo(translator):
     """A function that makes a Translator whose engine echoes."""
 
-    def make(max_positions=1000, longest_segment=None):
-        return Translator(Echo(max_positions), translator.tokenizer, DecodingConfig(), longest_segment)
+    def make(max_positions=1000, longest_part=None):
+        return Translator(Echo(max_positions), translator.tokenizer, DecodingConfig(), longest_part)
 
     return make
 
@@ -160,7 +126,7 @@ def test_a_long_line_is_the_join_of_its_sentences(echo, long_line, caplog):
     assert (found.score, found.log_prob) == (-len(parts), -float(sum(len(part.source) for part in parts)))
     [warning] = caplog.records
     assert warning.levelno == logging.WARNING
-    assert f"line 5 has {whole + 1} subword pieces" in warning.getMessage()
+    assert f"line 5: {whole + 1} subword pieces" in warning.getMessage()
     assert f"in {len(parts)} parts" in warning.getMessage()
     assert first.text == "A"
 
@@ -183,7 +149,9 @@ def test_a_line_without_spaces_of_any_length_is_translated_whole(echo):
 
 def test_no_part_is_longer_than_positions_or_training(model_dir):
     translator = Translator.load(model_dir, "cpu")
-    assert (translator.engine.max_positions, translator.longest_segment) == (1024, 255)
+    longest = TrainingLines.load(model_dir).most_pieces
+    assert (translator.engine.max_positions, translator.cutter.longest) == (1024, longest)
+    assert longest < translator.cutter.max_positions
 
 
 def test_progress_is_told_of_every_sentence(echo):

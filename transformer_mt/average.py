@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from transformer_mt import cli
 from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
 from transformer_mt.settings import AveragingConfig, Config, TrainingConfig
@@ -63,6 +64,7 @@ def average_run(run_dir: Path, config: Config) -> None:
         model_dir.mkdir(exist_ok=True)
         save_weights(moving_average(paths[0]) if of_updates else average_weights(paths), partial, metadata)
         tokenizer.save(model_dir)
+        copy_training_lines(run_dir, model_dir)
         write_whole(model_dir / "config.yaml", dump_config(config))
         os.replace(partial, model_dir / "model.safetensors")
     except (OSError, SafetensorError) as error:
@@ -80,10 +82,11 @@ def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokeni
     try:
         text = (model_dir / "config.yaml").read_text(encoding="utf-8")
         digest = Tokenizer.load(model_dir).digest
+        same_lines = TrainingLines.load(model_dir) == TrainingLines.load(model_dir.parent)
     except (OSError, ValueError):
         return False
     found = read_metadata(model_dir / "model.safetensors").get("made_from")
-    return (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
+    return same_lines and (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
 
 
 def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Path]:

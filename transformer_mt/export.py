@@ -8,6 +8,7 @@ from typing import Literal, assert_never
 
 from transformer_mt import cli
 from transformer_mt.config import dump_config
+from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
@@ -66,6 +67,7 @@ def export(
         match format:
             case "ctranslate2":
                 write_ctranslate2(trained, directory, quantization)
+                copy_training_lines(model_dir, directory)
                 compare(translator.engine, open_ctranslate2(trained, directory), trained, quantization)
             case "huggingface":
                 from transformer_mt import export_huggingface

@@ -19,6 +19,7 @@ from transformer_mt.config import differences, fingerprint, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLinesCounter
 from transformer_mt.errors import ConfigError, CorpusError
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
@@ -80,16 +81,20 @@ def prepare(config: Config) -> None:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
     test_sources = {source for name in tests for source, _ in pairs[name]}
     counts = {"train": Counts(), "valid": Counts()}
+    lines = TrainingLinesCounter(config.corpus.source_language)
 
     def kept(name: str, max_ratio: float) -> Iterator[Pair]:
         encoded = _encoded(pairs[name], tokenizer, name)
         return _kept(encoded, counts[name], config.corpus.max_length, max_ratio, test_sources)
 
-    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer)
+    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines)
+    lines.result().save(directory)
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
     _write_summary(directory / _SUMMARY, config, digests, counts, tokenizer)
-    _report(directory, counts, tokenizer, {name: len(pairs[name]) for name in tests})
+    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
+    print(lines.result().description)
+    print(f"prepared: {directory}")
 
 
 def _make(directory: Path) -> None:
@@ -141,13 +146,16 @@ def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokeniz
     return Tokenizer.train(sources, targets, settings)
 
 
-def _write_training(directory: Path, kept: Iterable[Pair], counts: Counts, tokenizer: Tokenizer) -> None:
-    """Token ids; and of each pair its line in the training text, from 1, as int64."""
-    with (directory / "train.lines").open("wb") as lines:
+def _write_training(
+    directory: Path, kept: Iterable[Pair], counts: Counts, tokenizer: Tokenizer, lines: TrainingLinesCounter
+) -> None:
+    """Token ids; and of each pair its line in the training text, from 1, as int64. `lines` counts them."""
+    with (directory / "train.lines").open("wb") as numbers:
 
         def rows() -> Iterator[EncodedPair]:
-            for _, ids in kept:
-                lines.write(counts.read.to_bytes(8, "little"))
+            for text, ids in kept:
+                numbers.write(counts.read.to_bytes(8, "little"))
+                lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
                 yield ids
 
         write_encoded(directory / "train", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
@@ -270,7 +278,7 @@ def _drops(counts: Counts) -> str:
     return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number) or "none"
 
 
-def _report(directory: Path, counts: dict[str, Counts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:
+def _report(counts: dict[str, Counts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:
     for name, count in counts.items():
         means = _mean_lengths(count)
         print(
@@ -283,7 +291,6 @@ def _report(directory: Path, counts: dict[str, Counts], tokenizer: Tokenizer, te
         print(f"{name}: {size:,} pairs")
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
-    print(f"prepared: {directory}")
 
 
 if __name__ == "__main__":

@@ -157,6 +157,9 @@ class AveragingConfig(Section):
     """Or the newest checkpoint's moving average of the weights, alone (training.average_decay)."""
 
 
+SplitSentences = Literal["auto", "always", "never"]
+
+
 class DecodingConfig(Section):
     """Search; beam_size 1 is greedy. Or sampling."""
 
@@ -198,6 +201,9 @@ class DecodingConfig(Section):
     alignment_layer: NonNegativeInt = 0
     """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
     last but one (Garg et al. 2019), or the only one."""
+    split_sentences: SplitSentences = "auto"
+    """Whether the sentences of a line are translated apart and joined again. auto: those of a line that has more
+    sentences, or more pieces, than 99 % of the lines in training had; as many stay together as were usual there."""
     tokens_per_batch: PositiveInt = 4096
     """Source positions of a batch, padding included, times the width of the beam."""
 

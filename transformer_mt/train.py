@@ -21,6 +21,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Layout, Loader
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
 from transformer_mt.evaluation.metrics import bleu
@@ -140,6 +141,7 @@ def _train(
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         tokenizer.save(run_dir)
+        copy_training_lines(Path(config.data_dir), run_dir)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
     if progress.step:

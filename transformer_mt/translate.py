@@ -17,6 +17,7 @@ from transformer_mt.line_input import LineInput
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.translation_output import OutputForm, output_lines
+from transformer_mt.translation_summary import TranslationSummary
 
 _DESCRIPTION = """\
 Reads lines of text and a model; writes one translation a line, in order. Of a pipe, what has arrived is
@@ -32,10 +33,15 @@ A line of output, columns parted by tabs:
                                    (Pharaoh), for each word of the translation
 With --json an object a line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
 as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of its
-block, by lines of the block).
+block, by lines of the block). Only where they apply: parts (how many parts of the line were translated apart),
+short (true: much shorter than training has for such a source) and at_limit (true: ends only because it may not
+be longer).
 
-A line longer than the model's positions is translated in parts, with a warning. Exit status: 2 for a mistake
-that a message names, 130 after Ctrl-C."""
+A line with more sentences, or more pieces, than was usual in training is split at ends of sentences, and the
+translations are joined again (split_sentences=auto; always and never are the others). A sentence longer than
+the model's positions is translated in parts, with a warning. At the end a summary on standard error says how
+many lines there were, how many were split, and which translations should be looked at; --quiet leaves it out.
+Exit status: 2 for a mistake that a message names, 130 after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,11 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         output = stack.enter_context(_opened(arguments.output))
         progress = None
-        if lines.is_file and (arguments.output or not sys.stdout.isatty()):
+        if lines.is_file and not arguments.quiet and (arguments.output or not sys.stdout.isatty()):
             progress = stack.enter_context(LineProgress(lines.num_lines))
-        for block in translated(translator, blocks, decoding, form, progress):
+        summary = TranslationSummary()
+        for block in translated(translator, blocks, decoding, form, summary, progress):
             output.write(block.encode("utf-8"))
             output.flush()
+    if not arguments.quiet:
+        print(summary.text(), file=sys.stderr)
     return 0
 
 
@@ -71,10 +80,10 @@ def translated(
     blocks: Iterator[tuple[list[str], list[str] | None]],
     decoding: DecodingConfig,
     form: OutputForm,
+    summary: TranslationSummary,
     progress: LineProgress | None = None,
 ) -> Iterator[str]:
-    """What is written for each block of lines and their prefixes."""
-    done = 0
+    """What is written for each block of lines and their prefixes; `summary` counts them."""
     for lines, prefixes in blocks:
         begun = time.perf_counter()
         found = translator.translations(
@@ -83,17 +92,18 @@ def translated(
             prefixes=prefixes,
             alignment=form.alignment,
             scores=form.scores or form.json or form.n_best,
-            first_line=done + 1,
+            first_line=summary.num_lines + 1,
             progress=progress.more if progress else None,
         )
-        seconds = (time.perf_counter() - begun) / len(lines)
-        yield "".join(
-            output_lines(translations, number, seconds, form)
-            for number, translations in enumerate(found, start=done + 1)
-        )
-        done += len(lines)
+        seconds = time.perf_counter() - begun
+        written = ""
+        for number, translations in enumerate(found, start=summary.num_lines + 1):
+            written += output_lines(translations, number, seconds / len(lines), form)
+            summary.add(number, translations[0])
+        summary.seconds += seconds
+        yield written
         if progress is not None:
-            progress.reached(done)  # blank lines were not told of, and parts of long ones were
+            progress.reached(summary.num_lines)  # blank lines were not told of, and parts of split ones were
 
 
 def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[str], list[str] | None]]:
@@ -131,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
     parser.add_argument("--json", action="store_true", help="write an object a line")
+    parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
     parser.add_argument(
         "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
     )

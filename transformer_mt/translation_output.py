@@ -54,7 +54,15 @@ def _fields(translation: Translation, form: OutputForm) -> dict[str, object]:
         "log_prob": round(translation.log_prob, 6),
         "pieces": translation.pieces,
     }
-    return fields | {"alignment": _pharaoh(translation)} if form.alignment else fields
+    if form.alignment:
+        fields["alignment"] = _pharaoh(translation)
+    if translation.num_parts > 1:
+        fields["parts"] = translation.num_parts
+    if translation.is_short:
+        fields["short"] = True
+    if translation.at_limit:
+        fields["at_limit"] = True
+    return fields
 
 
 def _pharaoh(translation: Translation) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, assert_never
 
 from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings import Config
@@ -28,6 +29,8 @@ class OpenModel:
     tokenizer: Tokenizer
     config: Config
     """Of the first model."""
+    training_lines: TrainingLines | None
+    """Likewise; None where it does not know them."""
 
 
 def open_model(
@@ -63,7 +66,7 @@ def open_model(
             made = _ctranslate2_engine(directories, configs, device, dtype, quantize, workers)
         case _:
             assert_never(engine)
-    return OpenModel(made, tokenizer, configs[0])
+    return OpenModel(made, tokenizer, configs[0], TrainingLines.load(directories[0]))
 
 
 def _check_files(directory: Path, engine: EngineName) -> None:

@@ -1,4 +1,4 @@
-"""Where to cut a line that is too long, by its subword pieces."""
+"""Where a line is cut that is too long: its sentences, and by its subword pieces."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,6 +7,21 @@ from transformer_mt.decoding.words import WORD
 _ENDS = ".!?…"  # of sentences, where a word follows
 _WIDE_ENDS = "。！？"  # noqa: RUF001 - of sentences, whatever follows
 _CLOSING = "\"'”’»«›‹“‘)]}」』）】"  # noqa: RUF001 - belongs to the sentence that it comes after
+
+
+def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> Iterator[tuple[int, int]]:
+    """Groups of neighbouring sentences: the first of each group and the one after its last.
+
+    `lengths` are their pieces. A group has as many sentences, and pieces, as it may; a sentence with more pieces than
+    that is a group of its own.
+    """
+    start, num_pieces = 0, 0
+    for number, length in enumerate(lengths):
+        if number > start and (number - start == most_sentences or num_pieces + length > most_pieces):
+            yield start, number
+            start, num_pieces = number, 0
+        num_pieces += length
+    yield start, len(lengths)
 
 
 def segments(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:

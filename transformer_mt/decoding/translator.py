@@ -1,21 +1,17 @@
 """Lines in, lines out: the Python API of a trained model. Imports no PyTorch before a model is loaded."""
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.decoding.engine import Engine, Hypothesis
+from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
-from transformer_mt.decoding.segments import segments
 from transformer_mt.decoding.words import words_of
-from transformer_mt.errors import TranslationError
 from transformer_mt.settings import DecodingConfig
-from transformer_mt.vocabulary import EOS
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,20 +27,15 @@ class Translation:
     """The subword pieces that the model wrote, without its end."""
     alignment: list[tuple[int, int]] | None = None
     """If asked for: a source word, by number from 0, for each target word."""
+    num_parts: int = 1
+    """Parts of the line that were translated apart."""
+    is_short: bool = False
+    """Whether it, or a part of it, is much shorter than training has for such a source: something may be left out."""
+    at_limit: bool = False
+    """Whether it, or a part of it, ends only because it may not be longer (max_extra_length, model.max_positions)."""
 
 
 BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """A line, or a part of one that is too long."""
-
-    line: int
-    """From 0."""
-    sentence: Sentence
-    first_word: int
-    """The number in the line of the word that its first piece belongs to."""
 
 
 class Translator:
@@ -52,17 +43,28 @@ class Translator:
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The dog sleeps."], beam_size=4)
 
-    A line with more pieces than the model has positions is cut into segments of at most `longest_segment`
-    pieces, if possible at the ends of sentences, with a warning to this module's logger. Their translations are
-    joined by a space, their scores and log-probabilities added, n-best lists joined rank by rank.
+    A line with more sentences, or more pieces, than was usual in training is cut at ends of sentences
+    (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
+    most `longest_part` pieces, with a warning to the logger of `line_parts`. The translations of a line's parts are
+    joined by the line's own white space, their scores and log-probabilities added, n-best lists joined rank by rank.
     It is for one thread at a time.
     """
 
     def __init__(
-        self, engine: Engine, tokenizer: Tokenizer, decoding: DecodingConfig, longest_segment: int | None = None
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        decoding: DecodingConfig,
+        longest_part: int | None = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        trained: TrainingLines | None = None,
     ) -> None:
-        self.engine, self.tokenizer, self.decoding = engine, tokenizer, decoding
-        self.longest_segment = longest_segment or engine.max_positions - 1
+        """`trained` are the lines of the training text; None where they are not known."""
+        self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
+        longest = longest_part or engine.max_positions - 1
+        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, source_language, target_language, trained)
 
     @classmethod
     def load(
@@ -84,9 +86,20 @@ class Translator:
         Raises a UserError that names the file that is missing or damaged.
         """
         model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
+        corpus, trained = model.config.corpus, model.training_lines
         # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
-        longest = min(model.config.corpus.max_length, model.engine.max_positions) - 1
-        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest))
+        longest = min(corpus.max_length, model.engine.max_positions) - 1
+        if trained is not None:
+            longest = min(longest, trained.most_pieces)
+        return cls(
+            model.engine,
+            model.tokenizer,
+            model.config.decoding,
+            max(1, longest),
+            source_language=corpus.source_language,
+            target_language=corpus.target_language,
+            trained=trained,
+        )
 
     def translate(
         self,
@@ -122,89 +135,73 @@ class Translator:
         `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
         translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
         is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
-        segments are done. Raises TypeError if `lines` is one text, ValueError for a setting that is not allowed,
-        TranslationError for a prefix that is too long.
+        lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ValueError for a setting
+        that is not allowed, TranslationError for a prefix that is too long.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = _changed(decoding or self.decoding, changes)
-        cut = self._segments(lines, prefixes, first_line)
-        sentences = [segment.sentence for segment in cut]
+        cut = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
+        sentences = [part.sentence for part in cut]
         found: list[list[Translation]] = [[] for _ in cut]
+        told = None if progress is None else _by_lines(progress, len(cut), len({part.line for part in cut}))
         for numbers, hypotheses_of in self.engine.translate_unordered(
-            sentences, decoding, alignment=alignment, scores=scores, progress=progress
+            sentences, decoding, alignment=alignment, scores=scores, progress=told
         ):  # words are made of some while others are still searched for
             for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                found[number] = [self._translation(hypothesis, cut[number]) for hypothesis in hypotheses]
-        parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each segment and each rank
-        for segment, translations in zip(cut, found, strict=True):
-            parts[segment.line].append(translations)
-        # A segment may have fewer translations than another: as many ranks as all have.
-        return [[_joined(rank) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
+                found[number] = [self._translation(h, cut[number], decoding) for h in hypotheses]
+        parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each part and each rank
+        spaces: list[list[str]] = [[] for _ in lines]
+        for part, translations in zip(cut, found, strict=True):
+            parts[part.line].append(translations)
+            spaces[part.line].append(part.space)
+        # A part may have fewer translations than another: as many ranks as all have.
+        return [
+            [_joined(rank, before) for rank in zip(*line, strict=False)] if line else [BLANK]
+            for line, before in zip(parts, spaces, strict=True)
+        ]
 
-    def _segments(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[_Segment]:
-        """Those of the lines that are not blank, in order; a prefix belongs to the first of its line."""
-        cut = []
-        sources = self.tokenizer.encode_source(lines)
-        targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
-        for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
-            if source == [EOS]:
-                continue
-            number = first_line + line
-            if len(prefix) >= self.engine.max_positions:
-                raise TranslationError(
-                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation at most "
-                    f"{self.engine.max_positions} (model.max_positions): shorten it"
-                )
-            if len(source) <= self.engine.max_positions:
-                cut.append(_Segment(line, Sentence(source, prefix, number), first_word=0))
-            else:
-                cut += self._parts(line, Sentence(source, prefix, number))
-        return cut
-
-    def _parts(self, line: int, sentence: Sentence) -> Iterator[_Segment]:
-        """Those of a sentence that is too long, of which a warning tells."""
-        *ids, end = sentence.source
-        pieces = self.tokenizer.source_pieces(ids)
-        words = words_of(pieces)
-        found = list(segments(pieces, self.longest_segment))
-        _log.warning(
-            "warning: line %d has %s subword pieces, and the model takes at most %s (model.max_positions): it is "
-            "translated in %d parts",
-            sentence.number,
-            f"{len(sentence.source):,}",
-            f"{self.engine.max_positions:,}",
-            len(found),
-        )
-        for start, stop in found:
-            prefix = [] if start else sentence.prefix
-            yield _Segment(line, Sentence([*ids[start:stop], end], prefix, sentence.number), words[start])
-
-    def _translation(self, hypothesis: Hypothesis, segment: _Segment) -> Translation:
-        words = hypothesis.tokens[:-1]
+    def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
+        words, sentence = hypothesis.tokens[:-1], part.sentence
+        limit = sentence.max_length(decoding.max_extra_length, self.engine.max_positions)
         return Translation(
             self.tokenizer.decode_target(words),
             hypothesis.score,
             hypothesis.log_prob,
             self.tokenizer.target_pieces(words),
-            None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, segment),
+            None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, part),
+            is_short=self.trained is not None and self.trained.is_short(len(sentence.source) - 1, len(words)),
+            at_limit=len(hypothesis.tokens) >= limit,
         )
 
-    def _word_pairs(self, tokens: list[int], looked_at: list[int], segment: _Segment) -> list[tuple[int, int]]:
+    def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
         """For each target word, the source word that most of its pieces looked at; of equals, the first."""
-        source_words = words_of(self.tokenizer.source_pieces(segment.sentence.source[:-1]))
+        source_words = words_of(self.tokenizer.source_pieces(part.sentence.source[:-1]))
         pairs: list[tuple[int, int]] = []
         groups: dict[int, list[int]] = {}
         for index, word in enumerate(words_of(self.tokenizer.target_pieces(tokens))):
             groups.setdefault(word, []).append(index)
         for group in groups.values():
             [(most, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
-            source = segment.first_word + most
+            source = part.first_word + most
             # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
             num_words = len(self.tokenizer.decode_target([tokens[index] for index in group]).split())
             pairs += [(source, len(pairs) + extra) for extra in range(num_words)]
         return pairs
+
+
+def _by_lines(progress: Callable[[int], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
+    """What is told of parts, and tells of as large a share of the lines."""
+    parts = lines = 0
+
+    def more(count: int) -> None:
+        nonlocal parts, lines
+        parts += count
+        progress(parts * num_lines // num_parts - lines)
+        lines = parts * num_lines // num_parts
+
+    return more
 
 
 def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
@@ -212,20 +209,23 @@ def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> Deco
     return DecodingConfig.model_validate(decoding.model_dump() | given)
 
 
-def _joined(parts: Sequence[Translation]) -> Translation:
-    """The translations of a line's segments as one."""
+def _joined(parts: Sequence[Translation], spaces: Sequence[str]) -> Translation:
+    """The translations of a line's parts as one; `spaces` stand before each."""
     if len(parts) == 1:
         return parts[0]
-    alignment: list[tuple[int, int]] | None = [] if parts[0].alignment is not None else None
-    num_words = 0
-    for part in parts:
-        if alignment is not None and part.alignment is not None:
-            alignment += [(source, num_words + target) for source, target in part.alignment]
-        num_words += len(part.text.split())
+    text, pairs = "", []
+    for part, space in zip(parts, spaces, strict=True):
+        text += space if text and part.text else ""
+        first_word = len(text.split())
+        pairs += [(source, first_word + target) for source, target in part.alignment or []]
+        text += part.text
     return Translation(
-        " ".join(part.text for part in parts if part.text),
+        text,
         sum(part.score for part in parts),
         sum(part.log_prob for part in parts),
         [piece for part in parts for piece in part.pieces],
-        alignment,
+        None if parts[0].alignment is None else pairs,
+        len(parts),
+        any(part.is_short for part in parts),
+        any(part.at_limit for part in parts),
     )

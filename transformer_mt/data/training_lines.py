@@ -1,0 +1,115 @@
+"""How long the lines of the training text are, and how many sentences they hold: what a model has seen, and no more."""
+
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from transformer_mt.data.sentences import split_sentences
+from transformer_mt.errors import CheckpointError
+from transformer_mt.files import write_whole
+
+FILE = "training_lines.json"  # in a data_dir, a run and a model
+
+USUAL = 0.99  # of the lines have no more sentences, or pieces, than is usual
+RARE = 0.001  # of the pairs have fewer target pieces by source pieces than the least ratio
+LONG_ENOUGH = 8  # source pieces: of shorter lines the ratio tells nothing
+
+Number = TypeVar("Number", int, float)
+
+
+class TrainingLines(BaseModel):
+    """What was usual in the training text. Lengths are subword pieces of the source, EOS not counted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    pairs: int
+    usual_sentences: int
+    """99 % of the source lines have no more sentences."""
+    most_sentences: int
+    usual_pieces: int
+    """99 % of the source lines have no more pieces."""
+    most_pieces: int
+    least_ratio: float
+    """Target pieces by source pieces: of the pairs with 8 source pieces and more, 99.9 % have no fewer. 0 without such
+    pairs."""
+
+    @classmethod
+    def load(cls, directory: Path) -> "TrainingLines | None":
+        """What `save` wrote; None where there is no such file, as in models of older versions.
+
+        Raises CheckpointError if it is damaged.
+        """
+        path = directory / FILE
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError, UnicodeDecodeError):
+            raise CheckpointError(
+                f"{path}: cannot be read, or is not as it was written; copy it again, or delete it: lines are then "
+                "not split into sentences"
+            ) from None
+
+    def save(self, directory: Path) -> None:
+        """Write training_lines.json, whole."""
+        write_whole(directory / FILE, self.model_dump_json(indent=2) + "\n")
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        sentences = f"{self.usual_sentences} sentence{'' if self.usual_sentences == 1 else 's'}"
+        return (
+            f"source lines: 99 % have at most {sentences} and {self.usual_pieces} pieces; "
+            f"the most are {self.most_sentences} and {self.most_pieces}"
+        )
+
+    def is_short(self, num_source: int, num_target: int) -> bool:
+        """Whether so many target pieces are far fewer than training had for so many source pieces."""
+        return num_source >= LONG_ENOUGH and num_target < self.least_ratio * num_source
+
+
+class TrainingLinesCounter:
+    """Counts pairs as they pass; memory does not grow with their number."""
+
+    def __init__(self, source_language: str) -> None:
+        self.source_language = source_language
+        self.sentences: Counter[int] = Counter()
+        self.pieces: Counter[int] = Counter()
+        self.ratios: Counter[float] = Counter()
+
+    def add(self, source: str, num_source: int, num_target: int) -> None:
+        """Take in a pair: its source text, and the pieces of both sides, EOS not counted."""
+        self.sentences[len(split_sentences(source, self.source_language))] += 1
+        self.pieces[num_source] += 1
+        if num_source >= LONG_ENOUGH:
+            self.ratios[round(num_target / num_source, 2)] += 1
+
+    def result(self) -> TrainingLines:
+        """Of all pairs so far, at least one."""
+        return TrainingLines(
+            pairs=self.pieces.total(),
+            usual_sentences=_quantile(self.sentences, USUAL),
+            most_sentences=max(self.sentences),
+            usual_pieces=_quantile(self.pieces, USUAL),
+            most_pieces=max(self.pieces),
+            least_ratio=_quantile(self.ratios, RARE) if self.ratios else 0.0,
+        )
+
+
+def copy_training_lines(source: Path, target: Path) -> None:
+    """From one directory into another; where the first has none, the second has none either."""
+    lines = TrainingLines.load(source)
+    if lines is None:
+        (target / FILE).unlink(missing_ok=True)
+    else:
+        lines.save(target)
+
+
+def _quantile(counts: Counter[Number], share: float) -> Number:
+    """The least value that at least this share of all do not exceed."""
+    rising = sorted(counts)
+    return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]

@@ -1,0 +1,130 @@
+"""The parts of a line that are translated apart: its sentences, and what of a sentence has too many pieces."""
+
+import logging
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from transformer_mt.data.sentences import split_sentences
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.segments import segments, together
+from transformer_mt.decoding.words import words_of
+from transformer_mt.errors import TranslationError
+from transformer_mt.settings import SplitSentences
+from transformer_mt.vocabulary import EOS
+
+_log = logging.getLogger(__name__)
+
+_WITHOUT_SPACES_BETWEEN_SENTENCES = ("zh", "zho", "cmn", "yue", "ja", "jpn")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line, or a part of one."""
+
+    line: int
+    """From 0."""
+    sentence: Sentence
+    first_word: int = 0
+    """The number in the line of the word that its first piece belongs to."""
+    space: str = ""
+    """What stands between the translation of the part before it and its own."""
+
+
+@dataclass(frozen=True)
+class LineCutter:
+    """Cuts lines into parts that a model can translate, as far as it has to."""
+
+    tokenizer: Tokenizer
+    max_positions: int
+    """Of the model: no part has more pieces, EOS included."""
+    longest: int
+    """Pieces of a part of a sentence that has more than max_positions."""
+    source_language: str = ""
+    target_language: str = ""
+    trained: TrainingLines | None = None
+    """What was usual in training; None where that is not known: then split_sentences=auto splits nothing."""
+
+    def parts(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, first_line: int
+    ) -> list[Part]:
+        """Of the lines that are not blank, in order; a prefix belongs to the first part of its line.
+
+        Raises TranslationError for a prefix that is too long.
+        """
+        found: list[Part] = []
+        sources = self.tokenizer.encode_source(lines)
+        targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
+        for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
+            if source == [EOS]:
+                continue
+            number = first_line + line
+            if len(prefix) >= self.max_positions:
+                raise TranslationError(
+                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation at most "
+                    f"{self.max_positions} (model.max_positions): shorten it"
+                )
+            sentences = self._sentences(lines[line], source, prefixes[line] if prefixes else "", split)
+            first_words = self._first_words(sentences)
+            for index, ((ids, space), first_word) in enumerate(zip(sentences, first_words, strict=True)):
+                part = Part(line, Sentence(ids, [] if index else prefix, number), first_word, space)
+                found += [part] if len(ids) <= self.max_positions else self._segments(part)
+        return found
+
+    def _first_words(self, sentences: list[tuple[list[int], str]]) -> list[int]:
+        """The number in the line of each sentence's first word."""
+        numbers = [0]
+        for ids, _ in sentences[:-1]:
+            numbers.append(numbers[-1] + words_of(self.tokenizer.source_pieces(ids[:-1]))[-1] + 1)
+        return numbers
+
+    def _sentences(
+        self, line: str, source: list[int], prefix: str, split: SplitSentences
+    ) -> list[tuple[list[int], str]]:
+        """The pieces of what is translated apart, each with what stands before its translation.
+
+        A prefix of several sentences belongs to several of the source, nobody knows which: the line stays whole.
+        """
+        if split == "never" or (split == "auto" and self.trained is None):
+            return [(source, "")]
+        sentences = split_sentences(line, self.source_language)
+        if len(sentences) == 1 or (prefix and len(split_sentences(prefix, self.target_language)) > 1):
+            return [(source, "")]
+        if split == "auto" and self.trained is not None:
+            sentences = self._grouped(sentences, self.trained)
+        ids = self.tokenizer.encode_source([text for text, _ in sentences])
+        spaces = ["", *(self._space_between(space) for _, space in sentences[:-1])]
+        return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
+
+    def _grouped(self, sentences: list[tuple[str, str]], trained: TrainingLines) -> list[tuple[str, str]]:
+        """As many sentences together as were usual in training, each group with the white space after it."""
+        lengths = [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
+        groups = [sentences[a:b] for a, b in together(lengths, trained.usual_sentences, trained.usual_pieces)]
+        # All but the last white space of a group is inside it.
+        return [("".join(text + space for text, space in group[:-1]) + group[-1][0], group[-1][1]) for group in groups]
+
+    def _space_between(self, space: str) -> str:
+        """The line's own white space, as far as it may stand in a line of output, where tabs part columns."""
+        if self.target_language.lower().replace("_", "-").split("-")[0] in _WITHOUT_SPACES_BETWEEN_SENTENCES:
+            return ""
+        return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
+
+    def _segments(self, part: Part) -> Iterator[Part]:
+        """Those of a part that is too long, of which a warning tells."""
+        *ids, end = part.sentence.source
+        pieces = self.tokenizer.source_pieces(ids)
+        words = words_of(pieces)
+        found = list(segments(pieces, self.longest))
+        _log.warning(
+            "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
+            "(model.max_positions): they are translated in %d parts",
+            part.sentence.number,
+            f"{len(part.sentence.source):,}",
+            f"{self.max_positions:,}",
+            len(found),
+        )
+        for start, stop in found:
+            sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
+            yield Part(part.line, sentence, part.first_word + words[start], " " if start else part.space)

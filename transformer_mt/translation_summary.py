@@ -1,0 +1,65 @@
+"""What became of the lines of a text, said when all of them are translated."""
+
+from dataclasses import dataclass, field
+
+from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.memory import peak_memory
+
+_NAMED = 5  # lines of each kind
+
+
+@dataclass
+class TranslationSummary:
+    """Counts lines as they are translated. Lines are numbered from 1."""
+
+    num_lines: int = 0
+    num_blank: int = 0
+    num_split: int = 0
+    num_parts: int = 0
+    """Of the lines that were split."""
+    short: list[int] = field(default_factory=list)
+    """Lines whose translation is much shorter than training has for such a source."""
+    at_limit: list[int] = field(default_factory=list)
+    """Lines whose translation ends only because it may not be longer."""
+    seconds: float = 0.0
+    """In which lines were translated: not those in which the model was loaded, or the next line was waited for."""
+
+    def add(self, line: int, best: Translation) -> None:
+        """Count a line by its best translation."""
+        self.num_lines += 1
+        self.num_blank += best == BLANK
+        if best.num_parts > 1:
+            self.num_split += 1
+            self.num_parts += best.num_parts
+        if best.is_short:
+            self.short.append(line)
+        if best.at_limit:
+            self.at_limit.append(line)
+
+    def text(self) -> str:
+        """A line of numbers, and one for each kind of translation that should be looked at."""
+        rate = self.num_lines / max(self.seconds, 1e-9)
+        said = [
+            f"{_lines(self.num_lines)} in {self.seconds:.1f} s, {rate:,.1f} a second; {self.num_blank:,} blank; "
+            f"{self.num_split:,} split into {self.num_parts:,} parts; peak memory {peak_memory() / 1e6:,.0f} MB"
+        ]
+        if self.short:
+            said.append(
+                f"warning: {_lines(len(self.short))} with a translation much shorter than training has for such a "
+                f"source, so that something may be missing: {_numbers(self.short)}"
+            )
+        if self.at_limit:
+            said.append(
+                f"warning: {_lines(len(self.at_limit))} with a translation that ends only because it reached its "
+                f"greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
+            )
+        return "\n".join(said)
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} line{'' if count == 1 else 's'}"
+
+
+def _numbers(lines: list[int]) -> str:
+    shown = ", ".join(str(line) for line in lines[:_NAMED])
+    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")
