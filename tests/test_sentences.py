@@ -89,8 +89,8 @@ def test_ten_sentences_of_the_demo_are_found_again():
 @pytest.mark.parametrize(
     ("line", "number"),
     [
-        ("." * 10**5, 1),
-        ("。" * 10**5, 1),
+        ("." * 10**6, 1),
+        ("。" * 10**6, 1),
         ('."' * 10**5, 1),
         (". " * 10**5, 1),
         ("。" + " " * 10**5, 1),
@@ -99,5 +99,5 @@ def test_ten_sentences_of_the_demo_are_found_again():
     ids=["stops", "wide stops", "quotes", "spaced stops", "spaces", "sentences"],
 )
 def test_a_long_line_of_marks_takes_no_longer_than_others(line, number):
-    # Minutes each, if every mark looked at all that follow it.
+    # Minutes or hours each, if every mark looked at all that follow it.
     assert len(split_sentences(line)) == number

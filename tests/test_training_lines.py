@@ -72,9 +72,10 @@ def test_data_of_an_older_version_are_trained_on_without_them(tmp_path):
     assert TrainingLines.load(run / "model") is None
 
 
-def test_a_model_is_averaged_anew_whose_lines_are_others(run, capsys):
+@pytest.mark.parametrize("change", [lambda path: path.unlink(), lambda path: path.write_text("{}")])
+def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change, capsys):
     average.main([str(run)])
-    (run / "model" / FILE).write_text("{}")
+    change(run / "model" / FILE)
     average.main([str(run)])
     assert "already averaged" not in capsys.readouterr().out
     assert TrainingLines.load(run / "model") == TrainingLines.load(run)
