@@ -72,6 +72,21 @@ def test_neighbours_are_together_as_far_as_they_may(lengths, sentences, pieces, 
     assert list(together(lengths, sentences, pieces)) == groups
 
 
+def test_a_missing_mark_is_known_by_a_word_that_only_begins_sentences(echo):
+    known = ONE.model_copy(update={"openers": ("The", "A")})
+    assert parts_of(echo(known), "The dog runs  A man sees Tom The end. A cat") == [
+        "The dog runs",
+        "A man sees Tom",
+        "The end.",
+        "A cat",
+    ]
+    assert echo(known).translate(["The dog runs  A man. Yes"]) == ["The dog runs  A man. Yes"]
+    # A line that looks like one sentence stays one, unless no line in training was so long.
+    assert parts_of(echo(known), "See The Times") == ["See The Times"]
+    short = known.model_copy(update={"usual_pieces": 2, "most_pieces": 3})
+    assert parts_of(echo(short), "See The Times") == ["See", "The Times"]
+
+
 def test_always_and_never(echo):
     two = " ".join(SENTENCES[:2])
     many = ONE.model_copy(update={"usual_sentences": 9, "usual_pieces": 1000})

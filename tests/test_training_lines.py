@@ -41,6 +41,22 @@ def test_short_sources_tell_nothing_of_the_ratio():
     assert not lines.is_short(50, 0)
 
 
+def test_words_that_only_begin_lines_are_openers():
+    lines = ["The dog of Tom sleeps."] * 50 + ["Tom sees the dog."] * 50 + ["Rarely so."] * 9 + ["die Katze"] * 20
+    assert counted([(line, 5, 5) for line in lines]).openers == ("The",)
+    # Not if more than a few stand elsewhere; after a mark a sentence begins there, too.
+    assert counted([(line, 5, 5) for line in [*lines, "See The Times."]]).openers == ()
+    assert counted([(line, 5, 5) for line in [*lines, "Oh! The Times."]]).openers == ("The",)
+
+
+def test_so_many_words_are_counted_and_no_more():
+    counter = TrainingLinesCounter("en")
+    for number in range(150_000):
+        counter.add("The end" if number % 2 else f"W{number} ends", 2, 2)
+    assert len(counter.first_words) <= 100_000
+    assert counter.result().openers == ("The",)
+
+
 def test_prepare_counts_the_pairs_that_it_keeps(tmp_path):
     config = write_experiment(tmp_path)
     long = " ".join(source for source, _ in demo_pairs(40))

@@ -4,6 +4,7 @@ The rule needs no model. In doubt it leaves two sentences together rather than c
 """
 
 import re
+from collections.abc import Collection
 from itertools import pairwise
 
 # A mark of these may end a sentence where white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
@@ -21,6 +22,8 @@ _END = re.compile(
     rf"(?<![{_MARKS}])(?P<marks>[{_MARKS}]++)[{re.escape(_CLOSING)}]*+(?P<space>\s++)(?=\S)"
     rf"|(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(_CLOSING)}])"
 )
+_FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
+_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s)")  # with no mark before it
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
 # A name or a number follows these, and no sentence ends: abbreviations of English, German, French, Spanish, Italian,
@@ -55,6 +58,27 @@ def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
     ]
     edges = [(0, 0), *cuts, (len(line.rstrip()), len(line))]
     return [(line[start:stop], line[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
+
+
+def first_word(line: str) -> str:
+    """The word that a line begins with; empty if a mark comes before or right after it."""
+    found = _FIRST_WORD.match(line)
+    return found[1] if found else ""
+
+
+def later_words(line: str) -> list[str]:
+    """The other words of a line that stand between white space, with no mark before them."""
+    return [found[2] for found in _LATER_WORD.finditer(line)]
+
+
+def split_at_openers(text: str, openers: Collection[str]) -> list[tuple[str, str]]:
+    """The parts of a text that begin with one of these words, each with the white space after it, as `split_sentences`.
+
+    `openers` are words that stand nowhere but at the beginning of a sentence: so the mark before them is missing.
+    """
+    cuts = [match.span(1) for match in _LATER_WORD.finditer(text) if match[2] in openers]
+    edges = [(0, 0), *cuts, (len(text), len(text))]
+    return [(text[start:stop], text[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
 
 
 def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:

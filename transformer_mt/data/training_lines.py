@@ -2,13 +2,14 @@
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from transformer_mt.data.sentences import split_sentences
+from transformer_mt.data.sentences import first_word, later_words, split_sentences
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
 
@@ -16,6 +17,9 @@ FILE = "training_lines.json"  # in a data_dir, a run and a model
 
 USUAL = 0.99  # of the lines have no more sentences, or pieces, than is usual
 RARE = 0.001  # of the pairs have fewer target pieces by source pieces than the least ratio
+OFTEN, OFTEN_ENOUGH = 10, 0.0005  # lines, and the share of them, that begin with an opener
+ELSEWHERE = 0.005  # so much of it, at most, an opener stands inside lines
+_KEPT_WORDS = 50_000
 LONG_ENOUGH = 8  # source pieces: of shorter lines the ratio tells nothing
 
 Number = TypeVar("Number", int, float)
@@ -36,6 +40,8 @@ class TrainingLines(BaseModel):
     least_ratio: float
     """Target pieces by source pieces: of the pairs with 8 source pieces and more, 99.9 % have no fewer. 0 without such
     pairs."""
+    openers: tuple[str, ...] = ()
+    """Words that many source lines begin with, and that hardly ever stand elsewhere: there a sentence begins."""
 
     @classmethod
     def load(cls, directory: Path) -> "TrainingLines | None":
@@ -80,11 +86,15 @@ class TrainingLinesCounter:
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
+        self.first_words: Counter[str] = Counter()
+        self.later_words: Counter[str] = Counter()
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
         """Take in a pair: its source text, and the pieces of both sides, EOS not counted."""
         self.sentences[len(split_sentences(source, self.source_language))] += 1
         self.pieces[num_source] += 1
+        _count(self.first_words, [first_word(source)])
+        _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
         if num_source >= LONG_ENOUGH:
             self.ratios[round(num_target / num_source, 2)] += 1
 
@@ -97,7 +107,12 @@ class TrainingLinesCounter:
             usual_pieces=_quantile(self.pieces, USUAL),
             most_pieces=max(self.pieces),
             least_ratio=_quantile(self.ratios, RARE) if self.ratios else 0.0,
+            openers=tuple(sorted(word for word, number in self.first_words.items() if self._is_opener(word, number))),
         )
+
+    def _is_opener(self, word: str, number: int) -> bool:
+        often = number >= max(OFTEN, OFTEN_ENOUGH * self.pieces.total())
+        return often and word != word.lower() and self.later_words[word] <= ELSEWHERE * number
 
 
 def copy_training_lines(source: Path, target: Path) -> None:
@@ -107,6 +122,15 @@ def copy_training_lines(source: Path, target: Path) -> None:
         (target / FILE).unlink(missing_ok=True)
     else:
         lines.save(target)
+
+
+def _count(words: Counter[str], more: Iterable[str]) -> None:
+    """Count words; the rare ones are forgotten where there are too many of them."""
+    words.update(more)
+    if len(words) > 2 * _KEPT_WORDS:
+        kept = dict(words.most_common(_KEPT_WORDS))
+        words.clear()
+        words.update(kept)
 
 
 def _quantile(counts: Counter[Number], share: float) -> Number:

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transformer_mt.data.sentences import split_sentences
+from transformer_mt.data.sentences import split_at_openers, split_sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Sentence
@@ -90,16 +90,29 @@ class LineCutter:
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
         sentences = split_sentences(line, self.source_language)
+        if split == "auto" and self.trained is not None:
+            sentences = self._as_in_training(sentences, len(source) - 1, self.trained)
         if len(sentences) == 1 or (prefix and len(split_sentences(prefix, self.target_language)) > 1):
             return [(source, "")]
-        if split == "auto" and self.trained is not None:
-            sentences = self._grouped(sentences, self.trained)
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
         spaces = ["", *(self._space_between(space) for _, space in sentences[:-1])]
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
-    def _grouped(self, sentences: list[tuple[str, str]], trained: TrainingLines) -> list[tuple[str, str]]:
-        """As many sentences together as were usual in training, each group with the white space after it."""
+    def _as_in_training(
+        self, sentences: list[tuple[str, str]], num_pieces: int, trained: TrainingLines
+    ) -> list[tuple[str, str]]:
+        """Groups of as many sentences as were usual in training, each with the white space after it.
+
+        In a line that has to be split, sentences are parted that have no mark between them, too.
+        """
+        if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
+            return [("".join(text + space for text, space in sentences), "")]
+        if len(sentences) > 1 or num_pieces > trained.most_pieces:
+            sentences = [
+                (part, between or space)
+                for text, space in sentences
+                for part, between in split_at_openers(text, trained.openers)
+            ]
         lengths = [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
         groups = [sentences[a:b] for a, b in together(lengths, trained.usual_sentences, trained.usual_pieces)]
         # All but the last white space of a group is inside it.
