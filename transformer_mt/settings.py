@@ -203,7 +203,7 @@ class DecodingConfig(Section):
     last but one (Garg et al. 2019), or the only one."""
     split_sentences: SplitSentences = "auto"
     """Whether the sentences of a line are translated apart and joined again. auto: those of a line that has more
-    sentences, or more pieces, than 99 % of the lines in training had; as many stay together as were usual there."""
+    sentences, or more pieces, than 90 % of the lines in training had; as many stay together as were usual there."""
     tokens_per_batch: PositiveInt = 4096
     """Source positions of a batch, padding included, times the width of the beam."""
 

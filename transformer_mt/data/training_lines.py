@@ -15,7 +15,9 @@ from transformer_mt.files import write_whole
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model
 
-USUAL = 0.99  # of the lines have no more sentences, or pieces, than is usual
+# Of the lines have no more sentences, or pieces, than is usual. Rare examples are not enough to learn from: where 1.1 %
+# of 164,634 lines had two sentences, two were translated together with BLEU 12.7, and apart with 24.5.
+USUAL = 0.9
 RARE = 0.001  # of the pairs have fewer target pieces by source pieces than the least ratio
 OFTEN, OFTEN_ENOUGH = 10, 0.0005  # lines, and the share of them, that begin with an opener
 ELSEWHERE = 0.005  # so much of it, at most, an opener stands inside lines
@@ -32,10 +34,10 @@ class TrainingLines(BaseModel):
 
     pairs: int
     usual_sentences: int
-    """99 % of the source lines have no more sentences."""
+    """90 % of the source lines have no more sentences."""
     most_sentences: int
     usual_pieces: int
-    """99 % of the source lines have no more pieces."""
+    """90 % of the source lines have no more pieces."""
     most_pieces: int
     least_ratio: float
     """Target pieces by source pieces: of the pairs with 8 source pieces and more, 99.9 % have no fewer. 0 without such
@@ -69,7 +71,7 @@ class TrainingLines(BaseModel):
         """For people."""
         sentences = f"{self.usual_sentences} sentence{'' if self.usual_sentences == 1 else 's'}"
         return (
-            f"source lines: 99 % have at most {sentences} and {self.usual_pieces} pieces; "
+            f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
             f"the most are {self.most_sentences} and {self.most_pieces}"
         )
 
