@@ -57,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
-    prepare(load_config(arguments.config, arguments.overrides))
+    config = load_config(arguments.config, arguments.overrides)
+    if warning := config.training.schedule_warning():
+        print(f"warning: {warning}", file=sys.stderr)
+    prepare(config)
     return 0
 
 

@@ -85,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with ranks.together():
                 config = load_config(arguments.config, arguments.overrides)
+            if ranks.is_first and (warning := config.training.schedule_warning()):
+                print(f"warning: {warning}", file=sys.stderr)
             signum = train_run(config, ranks)
         except (UserError, OSError) as error:
             if ranks.is_first or isinstance(error, RankError):
@@ -220,15 +222,15 @@ def _describe(model: Seq2Seq) -> str:
 
 def _check_prepared(data_dir: Path, config: Config) -> None:
     """Raises CorpusError unless `prepare` has finished there with this corpus and tokenizer."""
-    advice = "python -m transformer_mt.prepare, with this configuration, does it"
+    advice = "run `python -m transformer_mt.prepare` with this configuration"
     try:
         prepared = json.loads((data_dir / "prepare.json").read_text(encoding="utf-8"))
         found = {section: prepared[section] for section in ("corpus", "tokenizer")}
     except (OSError, ValueError, KeyError, TypeError):
-        raise CorpusError(f"{data_dir} is not prepared; {advice}") from None
+        raise CorpusError(f"{data_dir} is not prepared: {advice}") from None
     for section, settings in found.items():
         if settings != getattr(config, section).model_dump():
-            raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir; {advice}")
+            raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
 
 
 def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> ValidationSet:
