@@ -111,7 +111,9 @@ class TestValues:
     )
     def test_a_section_is_replaced_whole(self, load, override):
         path, _, text = override.partition("=")
-        more = "tokenizer: {algorithm: unigram}\naveraging: {choose: best}\ndecoding: {n_best: 2}\ntraining: {seed: 2}\n"
+        more = (
+            "tokenizer: {algorithm: unigram}\naveraging: {choose: best}\ndecoding: {n_best: 2}\ntraining: {seed: 2}\n"
+        )
         before, after, name = load(more=more), load(override, more=more), path.partition(".")[0]
         assert {key.partition(".")[0] for key in differences(before, after)} == {name}
         section = getattr(after, name)
@@ -136,8 +138,14 @@ class TestMistakes:
             ("training:\n  warmup_stpes: 5\n", r"x\.yaml:13: training\.warmup_stpes: no such key.*'warmup_steps'"),
             ("trainign:\n  seed: 5\n", r"x\.yaml:12: trainign: no such key\. Did you mean 'training'\?"),
             ("warmup_steps: 5\n", r"x\.yaml:12: warmup_steps: no such key\. Did you mean 'training\.warmup_steps'\?"),
-            ("averaging:\n  zzz: 5\n", r"x\.yaml:13: averaging\.zzz: no such key\. The keys there are: checkpoints, choose\."),
-            ("training:\n  max_steps:200\n", r"x\.yaml:12: training is 'max_steps:200'; .*Put a space after each colon"),
+            (
+                "averaging:\n  zzz: 5\n",
+                r"x\.yaml:13: averaging\.zzz: no such key\. The keys there are: checkpoints, choose\.",
+            ),
+            (
+                "training:\n  max_steps:200\n",
+                r"x\.yaml:12: training is 'max_steps:200'; .*Put a space after each colon",
+            ),
             ("run_dir: runs/y\n", r"x\.yaml:12: run_dir is given twice"),
             ("training:\n  seed: 1\n  seed: 1\n", r"x\.yaml:14: seed is given twice"),
             ("training:\n  precision: fp8\n", r"x\.yaml:13: training\.precision is 'fp8'; .*'auto', 'fp32' or 'bf16'"),
@@ -188,7 +196,10 @@ class TestMistakes:
         [
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
-            ("model={kind: cnn}", r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer or rnn"),
+            (
+                "model={kind: cnn}",
+                r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer or rnn",
+            ),
             ("model={d_model: 0}", r"^override model=\{d_model: 0\}: model\.d_model is 0; "),
             ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),
             ("corpus.test={zh:x}", r"^override corpus\.test=\{zh:x\}: YAML reads zh:x as one word; .*: \{zh: x\}$"),

@@ -41,6 +41,13 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
     assert torch.get_num_threads() == 1
 
 
+def test_a_warm_up_that_never_ends_is_told_once(experiment, tmp_path, capsys):
+    settings = ["training.max_steps=1", "training.warmup_steps=50"]
+    status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", *settings, capsys=capsys)
+    assert status == 0
+    assert error.count("warning: training.warmup_steps=50 is not less than training.max_steps=1: ") == 1
+
+
 def test_a_run_of_another_configuration_is_refused_key_by_key(run, experiment, capsys):
     status, error = status_and_error(
         train.main, experiment, f"run_dir={run}", "model.num_heads=4", "training.seed=9", capsys=capsys

@@ -39,7 +39,7 @@ def has_spaces(code: str) -> bool:
 
 def language_of_script(lines: Iterable[str]) -> str | None:
     """The short code of one of NAMES, if most letters of the text are of its script; else None."""
-    counts: Counter[str] = Counter()
+    counts = Counter(dict.fromkeys(_SCRIPTS, 0))
     num_letters = 0
     for line in lines:
         num_letters += sum(character.isalpha() for character in line)
@@ -50,6 +50,6 @@ def language_of_script(lines: Iterable[str]) -> str | None:
     return code if 2 * most > num_letters else None
 
 
-def units_of(text: str, spaced: bool) -> list[str]:
+def split_units(text: str, spaced: bool) -> list[str]:
     """Its words, which spaces part; or of a language without spaces its characters."""
     return text.split() if spaced else list("".join(text.split()))

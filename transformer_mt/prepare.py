@@ -20,8 +20,10 @@ from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
+from transformer_mt.wording import counted
 
 _SUMMARY = "prepare.json"  # written last: where it is, the stage is finished
 _BLOCK = 10_000  # pairs that are encoded together
@@ -66,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(config: Config) -> None:
     """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
+    check_tokeniser(config.corpus.target_language)  # `train` and `evaluate` need it: better said now than hours later
     directory = Path(config.data_dir)
     splits = _splits(config.corpus)
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
@@ -277,13 +280,13 @@ def _report(directory: Path, counts: dict[str, Counts], tokenizer: Tokenizer, te
     for name, count in counts.items():
         means = _mean_lengths(count)
         print(
-            f"{name}: {count.kept:,} pairs of {count.read:,} (left out: {_drops(count)}); "
+            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {_drops(count)}); "
             f"mean length {means['source']} source and {means['target']} target pieces"
         )
         if count.source_in_test:
             print(f"note: the source of {count.source_in_test:,} of them is also in a test set; they stay")
     for name, size in test_sizes.items():
-        print(f"{name}: {size:,} pairs")
+        print(f"{name}: {counted(size, 'pair')}")
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
     print(f"prepared: {directory}")

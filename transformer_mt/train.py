@@ -23,7 +23,7 @@ from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
-from transformer_mt.evaluation.metrics import bleu
+from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
@@ -44,6 +44,7 @@ from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
+from transformer_mt.wording import counted
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
 # have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
@@ -137,13 +138,13 @@ def _train(
         check_layout(progress.layout, config.model, device)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
-        say(f"{run_dir}: already trained, {progress.step} updates")
+        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}")
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         tokenizer.save(run_dir)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
-    say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
+    say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
     loader = _loader(config, corpus, tokenizer, progress)
@@ -158,8 +159,8 @@ def _train(
         learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
     )
     say(
-        f"{run_dir}: {progress.step} updates, {progress.tokens:,} target tokens in {progress.seconds:.0f} s, "
-        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
+        f"{run_dir}: {counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
+        f"{progress.seconds:.0f} s, {progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
         + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
     if not signum:
@@ -239,7 +240,7 @@ def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> Va
     if len(references) != len(corpus):
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     language = config.corpus.target_language
-    bleu(references[:1], references[:1], language)  # its tokeniser may not be installed: better said now than later
+    check_tokeniser(language)  # better said now than at the first validation
     budget = config.training.tokens_per_batch
     return ValidationSet(
         corpus,

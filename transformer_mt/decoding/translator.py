@@ -10,8 +10,9 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.decoding.segments import segments
-from transformer_mt.decoding.words import words_of
+from transformer_mt.decoding.words import units_of, written_together
 from transformer_mt.errors import TranslationError
+from transformer_mt.languages import has_spaces, split_units
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import EOS
 
@@ -30,7 +31,9 @@ class Translation:
     pieces: list[str] = field(default_factory=list)
     """The subword pieces that the model wrote, without its end."""
     alignment: list[tuple[int, int]] | None = None
-    """If asked for: a source word, by number from 0, for each target word."""
+    """If asked for: pairs of a source word, by number from 0, and of the target word that comes from it.
+
+    Of a language without spaces they are characters, spaces not counted."""
 
 
 BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
@@ -43,8 +46,8 @@ class _Segment:
     line: int
     """From 0."""
     sentence: Sentence
-    first_word: int
-    """The number in the line of the word that its first piece belongs to."""
+    first_unit: int
+    """The number in the line of the word that its first piece belongs to; or of the character, without spaces."""
 
 
 class Translator:
@@ -55,14 +58,21 @@ class Translator:
     A line with more pieces than the model has positions is cut into segments of at most `longest_segment`
     pieces, if possible at the ends of sentences, with a warning to this module's logger. Their translations are
     joined by a space, their scores and log-probabilities added, n-best lists joined rank by rank.
+    `languages` are the codes of source and target: they decide whether alignments are of words or of characters.
     It is for one thread at a time.
     """
 
     def __init__(
-        self, engine: Engine, tokenizer: Tokenizer, decoding: DecodingConfig, longest_segment: int | None = None
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        decoding: DecodingConfig,
+        longest_segment: int | None = None,
+        languages: tuple[str, str] = ("", ""),
     ) -> None:
         self.engine, self.tokenizer, self.decoding = engine, tokenizer, decoding
         self.longest_segment = longest_segment or engine.max_positions - 1
+        self._source_spaced, self._target_spaced = map(has_spaces, languages)
 
     @classmethod
     def load(
@@ -86,7 +96,8 @@ class Translator:
         model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
         # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
         longest = min(model.config.corpus.max_length, model.engine.max_positions) - 1
-        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest))
+        languages = model.config.corpus.source_language, model.config.corpus.target_language
+        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest), languages)
 
     def translate(
         self,
@@ -141,7 +152,8 @@ class Translator:
         for segment, translations in zip(cut, found, strict=True):
             parts[segment.line].append(translations)
         # A segment may have fewer translations than another: as many ranks as all have.
-        return [[_joined(rank) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
+        spaced = self._target_spaced
+        return [[_joined(rank, spaced) for rank in zip(*line, strict=False)] if line else [BLANK] for line in parts]
 
     def _segments(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[_Segment]:
         """Those of the lines that are not blank, in order; a prefix belongs to the first of its line."""
@@ -158,7 +170,7 @@ class Translator:
                     f"{self.engine.max_positions} (model.max_positions): shorten it"
                 )
             if len(source) <= self.engine.max_positions:
-                cut.append(_Segment(line, Sentence(source, prefix, number), first_word=0))
+                cut.append(_Segment(line, Sentence(source, prefix, number), first_unit=0))
             else:
                 cut += self._parts(line, Sentence(source, prefix, number))
         return cut
@@ -167,7 +179,7 @@ class Translator:
         """Those of a sentence that is too long, of which a warning tells."""
         *ids, end = sentence.source
         pieces = self.tokenizer.source_pieces(ids)
-        words = words_of(pieces)
+        units = units_of(pieces, self._source_spaced)
         found = list(segments(pieces, self.longest_segment))
         _log.warning(
             "warning: line %d has %s subword pieces, and the model takes at most %s (model.max_positions): it is "
@@ -179,7 +191,7 @@ class Translator:
         )
         for start, stop in found:
             prefix = [] if start else sentence.prefix
-            yield _Segment(line, Sentence([*ids[start:stop], end], prefix, sentence.number), words[start])
+            yield _Segment(line, Sentence([*ids[start:stop], end], prefix, sentence.number), units[start].start)
 
     def _translation(self, hypothesis: Hypothesis, segment: _Segment) -> Translation:
         words = hypothesis.tokens[:-1]
@@ -192,18 +204,20 @@ class Translator:
         )
 
     def _word_pairs(self, tokens: list[int], looked_at: list[int], segment: _Segment) -> list[tuple[int, int]]:
-        """For each target word, the source word that most of its pieces looked at; of equals, the first."""
-        source_words = words_of(self.tokenizer.source_pieces(segment.sentence.source[:-1]))
+        """For each target word, the source word that most of its pieces looked at; of equals, the first.
+
+        Without spaces: for each target character, the characters of the source piece that its own looked at.
+        """
+        source_units = units_of(self.tokenizer.source_pieces(segment.sentence.source[:-1]), self._source_spaced)
         pairs: list[tuple[int, int]] = []
-        groups: dict[int, list[int]] = {}
-        for index, word in enumerate(words_of(self.tokenizer.target_pieces(tokens))):
-            groups.setdefault(word, []).append(index)
-        for group in groups.values():
-            [(most, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
-            source = segment.first_word + most
+        num_units = 0
+        for group in written_together(self.tokenizer.target_pieces(tokens), self._target_spaced):
+            [(most, _)] = Counter(source_units[looked_at[index]] for index in group).most_common(1)
             # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
-            num_words = len(self.tokenizer.decode_target([tokens[index] for index in group]).split())
-            pairs += [(source, len(pairs) + extra) for extra in range(num_words)]
+            text = self.tokenizer.decode_target([tokens[index] for index in group])
+            units = range(num_units, num_units + len(split_units(text, self._target_spaced)))
+            pairs += [(segment.first_unit + source, target) for target in units for source in most]
+            num_units = units.stop
         return pairs
 
 
@@ -212,16 +226,16 @@ def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> Deco
     return DecodingConfig.model_validate(decoding.model_dump() | given)
 
 
-def _joined(parts: Sequence[Translation]) -> Translation:
-    """The translations of a line's segments as one."""
+def _joined(parts: Sequence[Translation], spaced: bool) -> Translation:
+    """The translations of a line's segments as one; `spaced` where the language has spaces between words."""
     if len(parts) == 1:
         return parts[0]
     alignment: list[tuple[int, int]] | None = [] if parts[0].alignment is not None else None
-    num_words = 0
+    num_units = 0
     for part in parts:
         if alignment is not None and part.alignment is not None:
-            alignment += [(source, num_words + target) for source, target in part.alignment]
-        num_words += len(part.text.split())
+            alignment += [(source, num_units + target) for source, target in part.alignment]
+        num_units += len(split_units(part.text, spaced))
     return Translation(
         " ".join(part.text for part in parts if part.text),
         sum(part.score for part in parts),
