@@ -152,15 +152,15 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
         if code in _TOKENISERS:
             return None
         return (
-            f"TER counts what stands between spaces, which are no words in {NAMES[code]}: compare BLEU, which is of "
-            "characters here, and chrF2 instead"
+            f"TER compares what stands between spaces, and {NAMES[code]} has no spaces between words: it means nothing "
+            "here. Compare BLEU, which is of characters here, and chrF2"
         )
     found = language_of_script(lines[:_LINES_LOOKED_AT])
     if found is None:
         return None
     return (
-        f"the {name} looks like {NAMES[found]}, and BLEU cuts it into words by 13a, which is for languages written "
-        f"like English: score the files with --language {found}"
+        f"{name} looks like {NAMES[found]}, and 13a does not cut {NAMES[found]} into words: this BLEU means nothing. "
+        f"Score the files with --language {found}"
     )
 
 
