@@ -144,7 +144,9 @@ TEXTS = {
 @pytest.mark.parametrize("said", ["", "de"])
 def test_text_that_13a_cannot_cut_is_told(language, said):
     warning = language_warning("reference", ["", TEXTS[language]], said)
-    assert f"reference looks like {NAMES[language]}, and 13a" in warning and warning.endswith(f"--language {language}")
+    assert warning.startswith(f"reference looks like {NAMES[language]}, and ")
+    assert "13a" in warning and warning.endswith(f"--language {language}")
+    assert ("means nothing" in warning) == (language != "ko")
 
 
 @pytest.mark.parametrize("line", [*REFERENCES, "Он живёт в 東京.", "123 456", "", "日本, said the man on the street."])

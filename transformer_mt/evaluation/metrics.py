@@ -158,10 +158,11 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
     found = language_of_script(lines[:_LINES_LOOKED_AT])
     if found is None:
         return None
-    return (
-        f"{name} looks like {NAMES[found]}, and 13a does not cut {NAMES[found]} into words: this BLEU means nothing. "
-        f"Score the files with --language {found}"
-    )
+    if has_spaces(found):
+        why = f"BLEU of {NAMES[found]} is not counted with 13a: this one compares with no other"
+    else:
+        why = f"13a does not cut {NAMES[found]} into words: this BLEU means nothing"
+    return f"{name} looks like {NAMES[found]}, and {why}. Score the files with --language {found}"
 
 
 def check_tokeniser(target_language: str) -> None:
