@@ -327,7 +327,7 @@ class TestSchedule:
         assert warning.endswith(f"training.warmup_steps={better}")
         highest = max(learning_rate(step, settings) for step in range(1, last + 1))
         assert highest == learning_rate(last, settings)
-        assert f"reaches {highest:.2g} (training.peak_lr=0.0007)" in warning
+        assert f"where it is {highest:.2g} (training.peak_lr=0.0007)" in warning
 
     @pytest.mark.parametrize(("warmup", "last"), [(1, 1), (1, 9), (8, 9), (4000, 100_000)])
     def test_another_is_not(self, warmup, last):

@@ -29,6 +29,7 @@ def test_only_these_are_written_without_spaces():
         (["他说“好。”", "IBM 的房子"], "zh"),
         (["東京へ行きます。"], "ja"),
         (["カメラ"], "ja"),
+        (["東京都立大学入学試験問題を見た。"], "ja"),  # more Chinese characters than kana
         (["東京 大阪"], "zh"),  # without kana nobody can tell
         (["집에 갔다."], "ko"),
         (["บ้านหลังเล็ก"], "th"),

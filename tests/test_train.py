@@ -84,7 +84,7 @@ def test_unprepared_data_are_named(tmp_path, capsys):
     config = write_experiment(tmp_path)
     status, error = status_and_error(train.main, config, capsys=capsys)
     assert status == 2
-    assert f"{tmp_path / 'data'} is not prepared" in error
+    assert f"{tmp_path / 'data'} is not prepared: run `python -m transformer_mt.prepare` with this" in error
 
 
 @pytest.mark.parametrize(("section", "other"), [("tokenizer", "vocab_size=400"), ("corpus", "max_length=100")])

@@ -154,8 +154,9 @@ class TrainingConfig(Section):
         reached = self.peak_lr * self.max_steps / self.warmup_steps
         return (
             f"training.warmup_steps={self.warmup_steps} is not less than training.max_steps={self.max_steps}: the "
-            f"learning rate rises to the end, and reaches {reached:.2g} (training.peak_lr={self.peak_lr:g}); a tenth "
-            f"of max_steps is a good first choice: training.warmup_steps={max(1, self.max_steps // 10)}"
+            f"learning rate rises until the last update, where it is {reached:.2g} (training.peak_lr="
+            f"{self.peak_lr:g}). A tenth of max_steps is a good first choice: training.warmup_steps="
+            f"{max(1, self.max_steps // 10)}"
         )
 
 

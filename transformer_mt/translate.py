@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = cli.parser(
         "translate",
         _DESCRIPTION,
-        'echo "The dog sleeps." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
+        'echo "The child is sleeping." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
     model_arguments.add_arguments(parser)

@@ -53,7 +53,7 @@ class _Segment:
 class Translator:
     """A tokenizer, and an engine that translates its ids.
 
-    >>> Translator.load("runs/demo_en_de/model").translate(["The dog sleeps."], beam_size=4)
+    >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
 
     A line with more pieces than the model has positions is cut into segments of at most `longest_segment`
     pieces, if possible at the ends of sentences, with a warning to this module's logger. Their translations are
