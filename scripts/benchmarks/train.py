@@ -28,8 +28,9 @@ def measure_training(
 ) -> Report:
     """Print a line a run, then the table. Raises PeerError, CorpusError or TokenizerError."""
     print(
-        f"  {counted(race.updates, 'update')} of at most {race.training.tokens_per_batch} positions on the longer side after "
-        f"{race.warm_up} untimed ones; {counted(race.threads, 'thread')}; {' and '.join(map(str, text)) or 'random words'}"
+        f"  {counted(race.updates, 'update')} of at most {race.training.tokens_per_batch} positions on the longer side "
+        f"after {race.warm_up} untimed ones; {counted(race.threads, 'thread')}; "
+        f"{' and '.join(map(str, text)) or 'random words'}"
     )
     write_race(race, text)
     report = summary(compete(line_up(race, precisions, pythons), race, rounds))
