@@ -224,4 +224,5 @@ def test_plain_text_is_not_told(line):
 
 def test_warning_is_of_a_share_of_lines():
     assert tokenised_warning("hypothesis", []) is None
+    assert tokenised_warning("hypothesis", ["a ."]).startswith("1 of 1 line of the hypothesis looks tokenised")
     assert tokenised_warning("hypothesis", ["a ."] * 2 + ["a."] * 8) is not None

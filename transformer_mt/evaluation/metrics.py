@@ -139,9 +139,10 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
     num_tokenised = sum(_TOKENISED.search(line) is not None for line in lines)
     if num_tokenised <= _TOKENISED_SHARE * len(lines):
         return None
+    look = "looks" if num_tokenised == 1 else "look"
     return (
-        f"{num_tokenised:,} of {counted(len(lines), 'line')} of the {name} look tokenised (a space before a full stop "
-        "or a comma, &apos; or @-@). Scores compare with others' only on detokenised text."
+        f"{num_tokenised:,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full "
+        "stop or a comma, &apos; or @-@). Scores compare with others' only on detokenised text."
     )
 
 
@@ -152,8 +153,8 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
         if code in _TOKENISERS:
             return None
         return (
-            f"TER compares what stands between spaces, and {NAMES[code]} has no spaces between words: it means nothing "
-            "here. Compare BLEU, which is of characters here, and chrF2"
+            f"TER compares what stands between spaces, and {NAMES[code]} has no spaces between words: this TER means "
+            "nothing. Compare chrF2, and BLEU, which is of characters"
         )
     found = language_of_script(lines[:_LINES_LOOKED_AT])
     if found is None:
