@@ -1,14 +1,17 @@
 """The configuration is strict, and says where it is wrong and what is right."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from transformer_mt.config import differences, dump_config, fingerprint, json_schema, load_config
 from transformer_mt.errors import ConfigError
-from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.settings import Config, FilePair
+from transformer_mt.model_settings import RnnConfig, TransformerConfig
+from transformer_mt.settings import Config, FilePair, TrainingConfig
+from transformer_mt.training.optimization import learning_rate
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
@@ -91,6 +94,33 @@ class TestValues:
     def test_a_stage_takes_no_other_section_s_settings(self, load):
         with pytest.raises(ConfigError, match=r"override model\.dropout=0: only settings of decoding"):
             load("model.dropout=0", section="decoding")
+        with pytest.raises(ConfigError, match=r"override training=\{\}: only settings of decoding"):
+            load("training={}", section="decoding")
+
+    @pytest.mark.parametrize(
+        "override",
+        [
+            "corpus={source_language: fr, target_language: en, train: a, valid: b, test: {}}",
+            "tokenizer={vocab_size: 700}",
+            "model={kind: rnn, d_model: 32}",
+            "training={max_steps: 7}",
+            "averaging={checkpoints: 2}",
+            "decoding={beam_size: 3}",
+            "corpus.test={talks: t}",
+        ],
+    )
+    def test_a_section_is_replaced_whole(self, load, override):
+        path, _, text = override.partition("=")
+        more = (
+            "tokenizer: {algorithm: unigram}\naveraging: {choose: best}\ndecoding: {n_best: 2}\ntraining: {seed: 2}\n"
+        )
+        before, after, name = load(more=more), load(override, more=more), path.partition(".")[0]
+        assert {key.partition(".")[0] for key in differences(before, after)} == {name}
+        section = getattr(after, name)
+        if path == "corpus.test":
+            assert section.test == {"talks": "t"}
+        else:
+            assert section == type(section).model_validate(yaml.safe_load(text))
 
     def test_two_files_make_a_split(self, load):
         config = load("corpus.train={source: a.en, target: b.de}")
@@ -108,7 +138,14 @@ class TestMistakes:
             ("training:\n  warmup_stpes: 5\n", r"x\.yaml:13: training\.warmup_stpes: no such key.*'warmup_steps'"),
             ("trainign:\n  seed: 5\n", r"x\.yaml:12: trainign: no such key\. Did you mean 'training'\?"),
             ("warmup_steps: 5\n", r"x\.yaml:12: warmup_steps: no such key\. Did you mean 'training\.warmup_steps'\?"),
-            ("averaging:\n  zzz: 5\n", r"x\.yaml:13: averaging\.zzz: no such key\. Allowed: checkpoints, choose"),
+            (
+                "averaging:\n  zzz: 5\n",
+                r"x\.yaml:13: averaging\.zzz: no such key\. The keys there are: checkpoints, choose\.",
+            ),
+            (
+                "training:\n  max_steps:200\n",
+                r"x\.yaml:12: training is 'max_steps:200'; .*Put a space after each colon",
+            ),
             ("run_dir: runs/y\n", r"x\.yaml:12: run_dir is given twice"),
             ("training:\n  seed: 1\n  seed: 1\n", r"x\.yaml:14: seed is given twice"),
             ("training:\n  precision: fp8\n", r"x\.yaml:13: training\.precision is 'fp8'; .*'auto', 'fp32' or 'bf16'"),
@@ -159,6 +196,14 @@ class TestMistakes:
         [
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
+            (
+                "model={kind: cnn}",
+                r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer or rnn",
+            ),
+            ("model={d_model: 0}", r"^override model=\{d_model: 0\}: model\.d_model is 0; "),
+            ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),
+            ("corpus.test={zh:x}", r"^override corpus\.test=\{zh:x\}: YAML reads zh:x as one word; .*: \{zh: x\}$"),
+            ("averaging={a: 1, a: 2}", r"^override averaging=\{a: 1, a: 2\}: a is given twice"),
             ("corpus.revision=1234567", r"corpus\.revision is 1234567; .*reads it as a number: put it in quotes"),
             (
                 "corpus.train={source: a, targt: b}",
@@ -185,6 +230,19 @@ class TestMistakes:
         with pytest.raises(ConfigError, match=message) as raised:
             load(override)
         assert "valid string" not in str(raised.value) or "quotes" in str(raised.value)
+
+    def test_the_keys_of_another_kind_of_model_are_named_with_the_way_to_replace_them_all(self, load):
+        change = ("d_model: 64", "d_model: 64\n  ffn_dim: 8\n  num_heads: 2")
+        with pytest.raises(ConfigError) as error:
+            load("model.kind=rnn", change=change)
+        *keys, advice = str(error.value).splitlines()
+        belongs = "belongs to model.kind=transformer, and here it is model.kind=rnn"
+        assert [key.partition("x.yaml:")[2] for key in keys] == [
+            f"12: model.ffn_dim: {belongs}",
+            f"13: model.num_heads: {belongs}",
+        ]
+        [override] = re.findall("'(model={.*})'", advice)
+        assert load(override, change=change).model == RnnConfig(kind="rnn", d_model=256)
 
     def test_norwegian_is_explained(self, load):
         message = r"x\.yaml:4: corpus\.source_language is False; .*bare no, on or yes.*put it in quotes"
@@ -216,7 +274,7 @@ class TestMistakes:
         [
             (["model.num_heads=3"], "num_heads=3 does not divide d_model=64"),
             (["model.d_model=15", "model.num_heads=5"], "d_model=15 is odd"),
-            (["tokenizer.joint=false"], "tied_embeddings=all needs one vocabulary.*tokenizer.joint=true"),
+            (["tokenizer.joint=false"], "tied_embeddings=all needs one.*joint=true, or model.tied_embeddings=target"),
             (["corpus.max_length=2000"], "corpus.max_length=2000 is more than model.max_positions=1024"),
             (["training.schedule=cooldown"], "training: schedule=cooldown needs cooldown_steps"),
             (["training.cooldown_steps=9"], "cooldown_steps=9 has no effect with schedule=inverse_sqrt.*=cooldown"),
@@ -257,6 +315,27 @@ class TestMistakes:
     )
     def test_possible_combinations_are_not(self, load, overrides):
         assert load(*overrides)
+
+
+class TestSchedule:
+    @pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine", "constant"])
+    @pytest.mark.parametrize(("warmup", "last", "better"), [(2000, 6, 1), (300, 300, 30), (101, 100, 10)])
+    def test_a_peak_that_is_never_left_or_reached_is_told(self, schedule, warmup, last, better):
+        settings = TrainingConfig(warmup_steps=warmup, max_steps=last, schedule=schedule)
+        warning = settings.schedule_warning()
+        assert f"training.warmup_steps={warmup} is not less than training.max_steps={last}" in warning
+        assert warning.endswith(f"training.warmup_steps={better}")
+        highest = max(learning_rate(step, settings) for step in range(1, last + 1))
+        assert highest == learning_rate(last, settings)
+        assert f"where it is {highest:.2g} (training.peak_lr=0.0007)" in warning
+
+    @pytest.mark.parametrize(("warmup", "last"), [(1, 1), (1, 9), (8, 9), (4000, 100_000)])
+    def test_another_is_not(self, warmup, last):
+        assert TrainingConfig(warmup_steps=warmup, max_steps=last).schedule_warning() == ""
+
+    @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+    def test_none_of_the_configurations_is_told_of(self, path):
+        assert load_config(path).training.schedule_warning() == ""
 
 
 class TestComparison:

@@ -168,7 +168,7 @@ def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
     ]
     assert errors(f"data_dir={tmp_path}").count(f"{tmp_path} is not prepared") == 1
     bad = errors("training.peak_lr=1e30", "training.warmup_steps=1", "training.max_bad_updates=2")
-    assert bad.count("error: loss or gradient of 2 updates in a row were not finite") == 1
+    assert bad.count("error: loss or gradient of 2 updates in a row was not finite") == 1
 
     descriptor = os.open(tmp_path / "run" / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -87,6 +87,16 @@ class TestFiles:
         error = capsys.readouterr().err
         assert "warning: 3 of 3 lines of the" in error and tokenised in error and files[1] not in error
 
+    def test_chinese_without_its_language_is_warned_of(self, tmp_path, capsys):
+        hypothesis = write(tmp_path / "hyp.txt", ["我喜欢大的房子。"])
+        reference = write(tmp_path / "ref.txt", ["我喜欢小的房子。"])
+        assert main(["--hypothesis", hypothesis, "--reference", reference]) == 0
+        captured = capsys.readouterr()
+        assert f"warning: {reference} looks like Chinese" in captured.err and "|tok:13a|" in captured.out
+        assert main(["--hypothesis", hypothesis, "--reference", reference, "--language", "zh"]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == "" and "|tok:zh|" in captured.out and "|asian:yes|" in captured.out
+
     def test_does_not_wait_for_pytorch(self, files):
         code = "import sys; from transformer_mt.evaluate import main; main(sys.argv[1:]); print('torch' in sys.modules)"
         found = run("-c", code, "--hypothesis", files[0], "--reference", files[1])
@@ -230,13 +240,22 @@ class TestModel:
         result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
         assert result["scores"]["BLEU"]["interval"] > 0 and "|bs:1000|" in result["scores"]["TER"]["signature"]
         value = result["scores"]["BLEU"]["value"]
-        assert result["by_length"] == [{"shortest": 1, "longest": 2, "num_sentences": 3, "bleu": value}]
+        assert result["by_length"] == [{"shortest": 1, "longest": 2, "unit": "word", "num_sentences": 3, "bleu": value}]
         printed = capsys.readouterr().out
         assert f"news  BLEU   {value:.1f} ± {result['scores']['BLEU']['interval']:.1f}  nrefs:1|bs:1000|" in printed
         assert f"news  BLEU   {value:.1f}  3 sources of 1 to 2 words" in printed
         main([str(trained), "--test", "news"])
         result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
         assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
+
+    def test_lengths_are_in_characters_where_the_source_has_no_spaces(self, trained, capsys):
+        for config in (trained / "config.yaml", trained / "model/config.yaml"):
+            text = config.read_text(encoding="utf-8")
+            config.write_text(text.replace("source_language: en", "source_language: zh"), encoding="utf-8")
+        main([str(trained), "--test", "news", "--by-length", "2"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert [bucket["unit"] for bucket in result["by_length"]] == ["character"] * 3
+        assert "1 source of 5 to 6 characters" in capsys.readouterr().out
 
     def test_unknown_test_set_names_the_known(self, trained, capsys):
         assert cli.run(main, [str(trained), "--test", "demo"]) == 2

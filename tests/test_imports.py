@@ -16,16 +16,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
 FOUNDATION = {
-    "config",
-    "settings",
-    "model_settings",
-    "errors",
-    "vocabulary",
-    "device",
-    "weights",
-    "files",
-    "yaml_text",
-    "memory",
+    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
+    *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files"),
 }
 # Each room, and the rooms below it.
 BELOW = {
@@ -42,7 +34,7 @@ SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
     if isinstance(value, type) and issubclass(value, model_settings.Section) and value is not settings.Config
 }
 # What reads configurations, and the room's door to model directories, which hold one.
-READS_WHOLE = {"decoding/opening.py", "config.py"}
+READS_WHOLE = {"decoding/opening.py", "config.py", "suggestions.py"}
 
 
 def imports(source: str) -> list[tuple[str, str]]:

@@ -26,8 +26,7 @@ def echo(translator):
             Echo(max_positions),
             translator.tokenizer,
             DecodingConfig(),
-            source_language=source_language,
-            target_language=target_language,
+            languages=(source_language, target_language),
             trained=trained,
         )
 
@@ -110,6 +109,13 @@ def test_words_are_aligned_across_the_parts(echo):
     [[found]] = echo().translations([line], alignment=True)
     assert found.alignment == [(number, number) for number in range(len(line.split()))]
     assert found.num_parts == 3
+
+
+@pytest.mark.parametrize("line", ["一二。三四五。六。", "一二。 三四五。　六。"])
+def test_characters_are_aligned_across_the_parts_where_there_are_no_spaces(echo, line):
+    [[found]] = echo(source_language="zh", target_language="ja").translations([line], alignment=True)
+    assert (found.text, found.num_parts) == ("一二。三四五。六。", 3)
+    assert found.alignment == [(number, number) for number in range(len(found.text))]
 
 
 def test_a_prefix_of_one_sentence_is_the_first_parts_and_of_several_keeps_the_line_whole(echo):

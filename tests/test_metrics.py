@@ -7,7 +7,16 @@ import sacrebleu
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import bleu, bleu_by_length, chrf, score_corpus, tokenised_warning
+from transformer_mt.evaluation.metrics import (
+    bleu,
+    bleu_by_length,
+    check_tokeniser,
+    chrf,
+    language_warning,
+    score_corpus,
+    tokenised_warning,
+)
+from transformer_mt.languages import NAMES
 
 HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]
 REFERENCES = ["The dog sleeps here.", "The cat sees a big house.", "Yes.", "He did not come to us today."]
@@ -99,20 +108,75 @@ def test_what_an_unready_model_says_is_scored_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("language", "tokeniser"), [("de", "13a"), ("", "13a"), ("zh", "zh"), ("zh-CN", "zh"), ("zho_Hans", "zh")]
+    ("language", "tokeniser"),
+    [
+        *[("de", "13a"), ("", "13a"), ("zh", "zh"), ("zh-CN", "zh"), ("zho_Hans", "zh")],
+        *[(language, "char") for language in ("th", "tha_Thai", "lo", "km", "my")],
+    ],
 )
 def test_target_language_chooses_the_tokeniser(language, tokeniser):
     score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)[0]
     assert f"|tok:{tokeniser}|" in score.signature
     # 13a sees one word a sentence.
-    assert (score.value > 20) == (tokeniser == "zh")
+    assert (score.value > 20) == (tokeniser != "13a")
     assert bleu(["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
+
+
+@pytest.mark.parametrize("language", ["zh", "zho_Hant", "th"])
+def test_ter_splits_chinese_characters_where_the_language_has_no_spaces(language):
+    hypothesis, reference = "我喜欢大的房子。", "我喜欢小的房子。"
+    ter = score_corpus([hypothesis], [[reference]], language)[2]
+    assert ter.value == pytest.approx(100 / 8) and "|norm:yes|" in ter.signature and "|asian:yes|" in ter.signature
+    plain = score_corpus([hypothesis], [[reference]], "de")[2]
+    assert plain.value == 100 and "|norm:no|" in plain.signature and "|asian:no|" in plain.signature
+
+
+TEXTS = {
+    "zh": "我喜欢小的房子、不喜欢 IBM 的。",
+    "ja": "私は小さい家が好きです。",
+    "ko": "나는 작은 집을 좋아한다.",
+    "th": "ฉันชอบบ้านหลังเล็ก",
+    "my": "ကျွန်ုပ်အိမ်ငယ်ကိုကြိုက်သည်",
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+@pytest.mark.parametrize("said", ["", "de"])
+def test_text_that_13a_cannot_cut_is_told(language, said):
+    warning = language_warning("reference", ["", TEXTS[language]], said)
+    assert warning.startswith(f"reference looks like {NAMES[language]}, and ")
+    assert "13a" in warning and warning.endswith(f"--language {language}")
+    assert ("means nothing" in warning) == (language != "ko")
+
+
+@pytest.mark.parametrize("line", [*REFERENCES, "Он живёт в 東京.", "123 456", "", "日本, said the man on the street."])
+def test_other_text_is_not_told(line):
+    assert language_warning("reference", [line], "") is None
+
+
+def test_a_language_is_told_only_if_ter_means_nothing_there():
+    found = {language: language_warning("reference", [text], language) for language, text in TEXTS.items()}
+    assert {language for language, warning in found.items() if warning} == {"th", "my"}
+    assert "TER" in found["th"] and "Thai has no spaces between words" in found["th"] and "chrF2" in found["th"]
+
+
+def test_bleu_by_length_counts_characters_where_the_source_has_no_spaces():
+    sources = ["我 喜欢。", "我喜欢小的房子。"]
+    hypotheses, references = HYPOTHESES[:2], REFERENCES[:2]
+    found = bleu_by_length(sources, hypotheses, [references], 4, "en", "zh-TW")
+    assert [(bucket.shortest, bucket.longest, bucket.unit) for bucket in found] == [
+        (1, 4, "character"),
+        (5, 8, "character"),
+    ]
+    [whole] = bleu_by_length(sources, hypotheses, [references], 4, "zh", "en")
+    assert (whole.num_sentences, whole.unit) == (2, "word")
 
 
 def test_missing_word_segmenter_is_named(monkeypatch):
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
     with pytest.raises(EvaluationError, match=r"BLEU for ja_JP needs.*pip install \"sacrebleu\[ja\]\""):
-        bleu(["猫"], ["猫"], "ja_JP")
+        check_tokeniser("ja_JP")
+    check_tokeniser("zh")
 
 
 def test_unequal_numbers_of_lines_are_refused():
@@ -160,4 +224,5 @@ def test_plain_text_is_not_told(line):
 
 def test_warning_is_of_a_share_of_lines():
     assert tokenised_warning("hypothesis", []) is None
+    assert tokenised_warning("hypothesis", ["a ."]).startswith("1 of 1 line of the hypothesis looks tokenised")
     assert tokenised_warning("hypothesis", ["a ."] * 2 + ["a."] * 8) is not None

@@ -18,6 +18,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.mishaps import Mishaps
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
+from transformer_mt.wording import counted
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike
 OWN = ("model.tied_embeddings=none", "training.log_every=1")
@@ -90,7 +91,7 @@ def test_bad_updates_are_skipped_counted_and_logged_and_the_run_goes_on(
     assert records.keys() == set(range(1, 11)) - bad.keys(), "there is nothing to say of an update that was skipped"
     for step, record in records.items():
         assert record["skipped"] == sum(each < step for each in bad)
-    assert capsys.readouterr().err.count("warning: 1 updates skipped") == len(bad)
+    assert capsys.readouterr().err.count("warning: 1 update skipped") == len(bad)
     for step in range(2, 11):
         one, other = weights_at(run, step - 1), weights_at(run, step)
         moved = any(not torch.equal(weight, other[name]) for name, weight in one.items())
@@ -117,7 +118,7 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     capsys.readouterr()
     assert cli.run(train.main, arguments) == 2
     error = capsys.readouterr().err
-    assert f"loss or gradient of {limit} updates in a row were not finite" in error
+    assert f"loss or gradient of {counted(limit, 'update')} in a row was not finite" in error
     assert f"the last of them that of update {limit}," in error
     pairs = bad_updates(experiment, corpus, 3, load_config(experiment).training)[limit]
     lines = ", ".join(str(pair + 1 + BLANKS) for pair in sorted(pairs))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.errors import ConfigError, CorpusError, EvaluationError
 from transformer_mt.prepare import main
 
 WORDS = [
@@ -87,6 +88,21 @@ def files(directory: Path) -> dict[str, bytes]:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     return Experiment(tmp_path)
+
+
+def test_a_word_segmenter_that_bleu_lacks_is_said_first(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    with pytest.raises(EvaluationError, match=r'BLEU for ja needs .*: pip install "sacrebleu\[ja\]"$'):
+        experiment.prepare("corpus.target_language=ja", "corpus.train=no/such/text")
+    assert not experiment.data_dir.exists()
+
+
+def test_a_warm_up_that_never_ends_is_told(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.prepare("training.max_steps=6", "training.warmup_steps=2000")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: training.warmup_steps=2000 is not less than training.max_steps=6: ")
 
 
 @pytest.mark.parametrize("joint", ["true", "false"])

@@ -41,6 +41,13 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
     assert torch.get_num_threads() == 1
 
 
+def test_a_warm_up_that_never_ends_is_told_once(experiment, tmp_path, capsys):
+    settings = ["training.max_steps=1", "training.warmup_steps=50"]
+    status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", *settings, capsys=capsys)
+    assert status == 0
+    assert error.count("warning: training.warmup_steps=50 is not less than training.max_steps=1: ") == 1
+
+
 def test_a_run_of_another_configuration_is_refused_key_by_key(run, experiment, capsys):
     status, error = status_and_error(
         train.main, experiment, f"run_dir={run}", "model.num_heads=4", "training.seed=9", capsys=capsys
@@ -77,7 +84,7 @@ def test_unprepared_data_are_named(tmp_path, capsys):
     config = write_experiment(tmp_path)
     status, error = status_and_error(train.main, config, capsys=capsys)
     assert status == 2
-    assert f"{tmp_path / 'data'} is not prepared" in error
+    assert f"{tmp_path / 'data'} is not prepared: run `python -m transformer_mt.prepare` with this" in error
 
 
 @pytest.mark.parametrize(("section", "other"), [("tokenizer", "vocab_size=400"), ("corpus", "max_length=100")])

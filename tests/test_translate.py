@@ -340,7 +340,7 @@ def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
     assert run_translate(b"A dog.\nA dog.\nA dog.\nA dog.\n", "--prefix", path, "--buffer-lines", 2)[0] == 2
     assert "prefixes: line 4 is missing" in capsys.readouterr().err
     assert run_translate(b"A dog.\n", "--prefix", path)[0] == 2
-    assert "prefixes: line 2 is too much: the input has 1 lines" in capsys.readouterr().err
+    assert "prefixes: line 2 is too much: the input has 1 line" in capsys.readouterr().err
     (tmp_path / "lines").write_text("A dog.\nA dog.\n")
     arguments = ["--input", tmp_path / "lines", "--prefix", path, "--buffer-lines", 1]
     assert run_translate(b"", *arguments) == (2, b"")

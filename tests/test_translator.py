@@ -1,6 +1,7 @@
 """What becomes of lines on their way to an engine and back."""
 
 import logging
+import shutil
 
 import pytest
 from echo import Echo
@@ -63,6 +64,69 @@ def test_each_target_word_has_the_source_word_that_most_of_its_pieces_look_at(ec
     assert len(back.alignment) == len(back.text.split())
     assert [target for _, target in back.alignment] == list(range(len(back.alignment)))
     assert [source for source, _ in back.alignment] == sorted((source for source, _ in back.alignment), reverse=True)
+
+
+ZH = "我喜欢 🙂 IBM 房子。"
+
+
+@pytest.fixture
+def chinese(translator):
+    """A function that makes a Translator whose engine echoes text between these languages."""
+
+    def make(source, target, max_positions=1000, longest_part=None):
+        engine, tokenizer = Echo(max_positions), translator.tokenizer
+        return Translator(engine, tokenizer, DecodingConfig(), longest_part, (source, target))
+
+    return make
+
+
+def test_without_spaces_alignments_are_of_characters(chinese):
+    # The tokenizer has seen no Chinese: what it cuts into bytes is one character all the same.
+    number = len("".join(ZH.split()))
+    [[found]] = chinese("zh-CN", "jpn_Jpan").translations([ZH], alignment=True)
+    assert found.text == ZH
+    linked = set(found.alignment)
+    assert {(i, i) for i in range(number)} <= linked and {target for _, target in linked} == set(range(number))
+    i_b_m = "".join(ZH.split()).index("I")
+    assert {pair for pair in linked if not i_b_m <= pair[0] < i_b_m + 3} == {
+        (i, i) for i in range(number) if not i_b_m <= i < i_b_m + 3
+    }
+
+
+def test_only_the_side_without_spaces_is_of_characters(chinese):
+    words, characters = len(ZH.split()), len("".join(ZH.split()))
+    [[to_words]] = chinese("zh", "de").translations([ZH], alignment=True)
+    assert {target for _, target in to_words.alignment} == set(range(words))
+    assert max(source for source, _ in to_words.alignment) >= words
+    [[from_words]] = chinese("de", "th").translations([ZH], alignment=True)
+    assert [target for _, target in from_words.alignment] == list(range(characters))
+    owner = [number for number, word in enumerate(ZH.split()) for _ in word]
+    assert [source for source, _ in from_words.alignment] == owner
+
+
+def test_characters_of_a_line_in_parts_are_numbered_on(chinese):
+    line = ZH.replace(" ", "") * 6
+    [[whole]] = chinese("zh", "zh").translations([line], alignment=True)
+    cut = chinese("zh", "zh", 40, 30)
+    [[found]] = cut.translations([line], alignment=True)
+    assert len(cut.engine.sentences) > 2
+    assert "".join(found.text.split()) == line
+    assert {(i, i) for i in range(len(line))} <= set(found.alignment)
+    assert max(abs(source - target) for source, target in found.alignment) <= 2
+    assert (
+        {target for _, target in whole.alignment} == {target for _, target in found.alignment} == set(range(len(line)))
+    )
+
+
+def test_a_model_s_languages_decide_what_alignments_are_of(model_dir, tmp_path):
+    copy = shutil.copytree(model_dir, tmp_path / "model")
+    config = copy / "config.yaml"
+    config.write_text(config.read_text().replace("target_language: de", "target_language: zho_Hans"))
+    [[words]] = Translator.load(model_dir, "cpu").translations(["A dog sleeps."], alignment=True)
+    [[characters]] = Translator.load(copy, "cpu").translations(["A dog sleeps."], alignment=True)
+    assert words.text == characters.text
+    assert len(words.alignment) == len(words.text.split()) < len(characters.alignment)
+    assert len(characters.alignment) == len("".join(words.text.split()))
 
 
 def test_every_word_of_a_prefix_is_aligned_too(echo):

@@ -1,8 +1,8 @@
 """Reads configurations: YAML, overrides by `key=value`, errors that name file and line."""
 
-import difflib
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.model_settings import RnnConfig, Section, TransformerConfig
-from transformer_mt.settings import Config, CorpusConfig, FilePair
+from transformer_mt.settings import Config, FilePair
+from transformer_mt.suggestions import MODELS, other_kind, suggestion
 from transformer_mt.yaml_text import dump_yaml, parse_yaml
 
-MODELS: dict[str, type[Section]] = {"transformer": TransformerConfig, "rnn": RnnConfig}
+SECTIONS = ("corpus", "tokenizer", "model", "training", "averaging", "decoding")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
-    """Read a YAML file and apply `key=value` overrides, in order.
+    """Read a YAML file and apply `key=value` overrides, in order: a section is replaced whole by {key: value, …}.
 
     If a section is named, only its keys can be overridden, with or without its name before them, and those
     of the top.
@@ -38,12 +38,15 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     for override in overrides:
         key, value = _override(override, section)
         _assign(values, key, value)
+        # What was said below this key is replaced with it.
+        where = {at: place for at, place in where.items() if at[: len(key)] != tuple(key)}
         where[tuple(key)] = f"override {override}"
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        mistakes = [_explain(e, where, str(path)) for e in error.errors() if not _of_the_other_branch(e)]
-        raise ConfigError("\n".join(mistakes)) from None
+        errors = [e for e in error.errors() if not _of_the_other_branch(e)]
+        mistakes = [_explain(e, where, str(path)) for e in errors]
+        raise ConfigError("\n".join([*mistakes, *_advice(errors)])) from None
 
 
 def dump_config(config: Config) -> str:
@@ -86,7 +89,7 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     path = key.split(".")
     if section and len(path) == 1 and key not in Config.model_fields:
         path = [section, *path]
-    if section and len(path) > 1 and path[0] != section:
+    if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
         raise ConfigError(f"override {override}: only settings of {section} can be given here")
     return path, parse_yaml(text, f"override {override}")[0]
 
@@ -105,11 +108,11 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
-        return f"{known}: {key}: no such key.{_suggestion(path, error['loc'])}"
+        return f"{known}: {key}: {_unknown(error)}"
     if error["type"] == "kind":
         if not isinstance(error["input"], dict):
-            return f"{known}: {key} is {error['input']!r}; it must be a section: keys with values below it"
-        return f"{where[*path, 'kind']}: {key}.kind is {error['input']['kind']!r}; {error['msg']}"
+            return f"{known}: {key} is {error['input']!r}; {_a_section(error['input'])}"
+        return f"{where.get((*path, 'kind'), known)}: {key}.kind is {error['input']['kind']!r}; {error['msg']}"
     if path[-1:] == ("[key]",):
         return f"{known}: {'.'.join(path[:-2])}: '{path[-2]}' cannot be a name; {_in_a_sentence(error['msg'])}"
     if error["type"] == "missing":
@@ -119,13 +122,44 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
         return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if error["type"] == "model_type":
-        return f"{known}: {key} is {error['input']!r}; it must be a section: keys with values below it"
+        return f"{known}: {key} is {error['input']!r}; {_a_section(error['input'])}"
+    if error["type"] == "dict_type":  # corpus.test is the only one
+        form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
+        return f"{known}: {key} is {error['input']!r}; {form}"
     hint = ""
     if isinstance(error["input"], bool):
         hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
     elif error["type"] == "string_type" and isinstance(error["input"], int | float):
         hint = ". YAML reads it as a number: put it in quotes"
     return f"{known}: {key} is {error['input']!r}; {_in_a_sentence(error['msg'])}{hint}"
+
+
+def _unknown(error: ErrorDetails) -> str:
+    """What to say of a key that does not exist."""
+    path, kind = _shown_path(error), "transformer"
+    if path[0] == "model":
+        kind = str(error["loc"][1])
+        owner = other_kind(path)
+        if owner is not None:
+            return f"belongs to model.kind={owner}, and here it is model.kind={kind}"
+    return f"no such key. {suggestion(path, kind)}".rstrip()
+
+
+def _advice(errors: list[ErrorDetails]) -> list[str]:
+    """What to say once, after all mistakes."""
+    of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
+    if not any(other_kind(_shown_path(error)) for error in of_model):
+        return []
+    kind = of_model[0]["loc"][1]
+    return [
+        f"Leave out what does not belong to model.kind={kind}, or replace the whole section by an override, as in "
+        f"'model={{kind: {kind}, d_model: 256}}': its other keys then have their defaults"
+    ]
+
+
+def _a_section(found: object) -> str:
+    colons = ". Put a space after each colon" if isinstance(found, str) and re.search(r"\w:\w", found) else ""
+    return f"it must be a section: keys with values below it{colons}"
 
 
 def _in_a_sentence(message: str) -> str:
@@ -143,25 +177,3 @@ def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
     return tuple(str(part) for part in loc if part not in ("str", FilePair.__name__))
-
-
-def _suggestion(path: tuple[str, ...], loc: tuple[int | str, ...]) -> str:
-    """The nearest key at the same place, or else the same key in another section."""
-    sections = {name: f.default for name, f in Config.model_fields.items() if isinstance(f.default, Section)}
-    places: dict[str, type[BaseModel]] = {"": Config, "corpus": CorpusConfig}
-    places |= {name: type(default) for name, default in sections.items()}
-    places |= {"corpus.train": FilePair, "corpus.valid": FilePair}
-    if path[0] == "model":
-        places["model"] = MODELS[str(loc[1])]
-        for kind, section in MODELS.items():
-            if path[-1] in section.model_fields:
-                return f" It is of model.kind={kind}."
-    here = places.get(".".join(path[:-1]))
-    if here is not None:
-        nearest = difflib.get_close_matches(path[-1], here.model_fields, n=1)
-        if nearest:
-            return f" Did you mean '{nearest[0]}'?"
-    elsewhere = [f"{name}.{path[-1]}" for name, place in places.items() if name and path[-1] in place.model_fields]
-    if elsewhere:
-        return f" Did you mean '{elsewhere[0]}'?"
-    return f" Allowed: {', '.join(here.model_fields)}." if here is not None else ""

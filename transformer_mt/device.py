@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.wording import counted
 
 ONEDNN_REFUSES = "could not create a primitive"  # its only word for a lack of memory
 
@@ -58,7 +59,7 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
         hardware = torch.cuda.get_device_name(device)
     else:
         _set_up_cpu(num_threads)
-        hardware = f"CPU, {torch.get_num_threads()} threads"
+        hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     return Device(device, dtype, f"{hardware}, {precision}")
 

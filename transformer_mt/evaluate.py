@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,17 @@ from transformer_mt import cli
 from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import Score, bleu_by_length, check_aligned, score_corpus, tokenised_warning
+from transformer_mt.evaluation.metrics import (
+    Score,
+    bleu_by_length,
+    check_aligned,
+    language_warning,
+    score_corpus,
+    tokenised_warning,
+)
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config
+from transformer_mt.wording import counted
 
 # A test set's, or a file's, name: what scores.json says of it.
 Results = dict[str, dict[str, Any]]
@@ -30,7 +38,9 @@ class Details:
     confidence: bool = False
     """Their 95 % confidence intervals."""
     by_length: int | None = None
-    """BLEU of sources of up to so many words, of up to twice as many, and so on."""
+    """BLEU of sources of up to so many words, of up to twice as many, and so on; characters without spaces."""
+    source_language: str = ""
+    """Code of the language in which these are counted."""
 
 
 SCORES_ALONE = Details()
@@ -76,6 +86,7 @@ def evaluate_model(
     config = load_config(model / "config.yaml", overrides, "decoding")
     names = _test_names(config, test)
     texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
+    details = replace(details, source_language=config.corpus.source_language)
     # Here, so that files are scored without waiting for PyTorch.
     from transformer_mt.decoding.translator import Translator
 
@@ -111,11 +122,13 @@ def print_scores(results: Results) -> None:
             interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
             print(f"{name:{width}}  {metric:5} {score['value']:5.1f}{interval}  {score['signature']}")
         for bucket in result.get("by_length", []):
-            words = f"{bucket['shortest']} to {bucket['longest']} words"
-            print(f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {bucket['num_sentences']} sources of {words}")
+            length = f"{bucket['shortest']} to {counted(bucket['longest'], bucket['unit'])}"
+            print(
+                f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {counted(bucket['num_sentences'], 'source')} of {length}"
+            )
         if "seconds" in result:
             print(
-                f"{name:{width}}  {result['num_lines']} sentences in {result['seconds']:.1f} s, "
+                f"{name:{width}}  {counted(result['num_lines'], 'sentence')} in {result['seconds']:.1f} s, "
                 f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
             )
 
@@ -146,13 +159,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
     )
-    parser.add_argument("--language", metavar="CODE", default="", help="theirs: chooses BLEU's tokeniser (zh, ja, ko)")
+    parser.add_argument("--language", metavar="CODE", default="", help="theirs, as zh, ja, ko or th: for BLEU's words")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
     parser.add_argument(
         "--confidence", action="store_true", help="with 95%% confidence intervals, from 1,000 bootstrap samples"
     )
     parser.add_argument(
-        "--by-length", metavar="WORDS", type=int, help="BLEU by words of the source, too: 10 for 1 to 10, 11 to 20, …"
+        "--by-length",
+        metavar="WORDS",
+        type=int,
+        help="BLEU by words of the source, too: 10 for 1 to 10, 11 to 20, …; by characters where it has no spaces",
     )
     return parser
 
@@ -187,10 +203,13 @@ def _score(
         warning = tokenised_warning(name, lines)
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
+    warning = language_warning(names[1], references[0], language)
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
     result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
     if sources is None or details.by_length is None:
         return result
-    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language)
+    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language, details.source_language)
     return result | {"by_length": [asdict(bucket) for bucket in buckets]}
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from transformer_mt.data.corpus import InvalidText, count_lines, count_lines_left, decode_lines, read_lines
 from transformer_mt.data.stream import arriving_blocks, blocks
 from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.wording import counted
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
             "other, and may be empty"
         )
     if num_others > num_lines:
-        raise CorpusError(f"{path}: line {num_lines + 1} is too much: the input has {num_lines:,} lines")
+        raise CorpusError(f"{path}: line {num_lines + 1} is too much: the input has {counted(num_lines, 'line')}")
 
 
 def _typed(terminal: BinaryIO) -> Iterator[bytes]:

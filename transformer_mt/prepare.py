@@ -21,8 +21,10 @@ from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLinesCounter
 from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
+from transformer_mt.wording import counted
 
 _SUMMARY = "prepare.json"  # written last: where it is, the stage is finished
 _BLOCK = 10_000  # pairs that are encoded together
@@ -58,12 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
-    prepare(load_config(arguments.config, arguments.overrides))
+    config = load_config(arguments.config, arguments.overrides)
+    if warning := config.training.schedule_warning():
+        print(f"warning: {warning}", file=sys.stderr)
+    prepare(config)
     return 0
 
 
 def prepare(config: Config) -> None:
     """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
+    check_tokeniser(config.corpus.target_language)  # `train` and `evaluate` need it: better said now than hours later
     directory = Path(config.data_dir)
     splits = _splits(config.corpus)
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
@@ -282,13 +288,13 @@ def _report(counts: dict[str, Counts], tokenizer: Tokenizer, test_sizes: dict[st
     for name, count in counts.items():
         means = _mean_lengths(count)
         print(
-            f"{name}: {count.kept:,} pairs of {count.read:,} (left out: {_drops(count)}); "
+            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {_drops(count)}); "
             f"mean length {means['source']} source and {means['target']} target pieces"
         )
         if count.source_in_test:
             print(f"note: the source of {count.source_in_test:,} of them is also in a test set; they stay")
     for name, size in test_sizes.items():
-        print(f"{name}: {size:,} pairs")
+        print(f"{name}: {counted(size, 'pair')}")
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
 

@@ -147,6 +147,18 @@ class TrainingConfig(Section):
             )
         return self
 
+    def schedule_warning(self) -> str:
+        """What is surely not meant, though it can be done; empty if nothing is."""
+        if self.warmup_steps == 1 or self.warmup_steps < self.max_steps:
+            return ""
+        reached = self.peak_lr * self.max_steps / self.warmup_steps
+        return (
+            f"training.warmup_steps={self.warmup_steps} is not less than training.max_steps={self.max_steps}: the "
+            f"learning rate rises until the last update, where it is {reached:.2g} (training.peak_lr="
+            f"{self.peak_lr:g}). A tenth of max_steps is a good first choice: training.warmup_steps="
+            f"{max(1, self.max_steps // 10)}"
+        )
+
 
 class AveragingConfig(Section):
     """Which checkpoints' weights are averaged into the model."""
@@ -248,7 +260,7 @@ class Config(Section):
         if self.model.tied_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 "model.tied_embeddings=all needs one vocabulary for both languages: "
-                "set tokenizer.joint=true, or tie only 'target'"
+                "set tokenizer.joint=true, or model.tied_embeddings=target"
             )
         if self.corpus.max_length > self.model.max_positions:
             raise ValueError(

@@ -24,7 +24,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
-from transformer_mt.evaluation.metrics import bleu
+from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
@@ -45,6 +45,7 @@ from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
+from transformer_mt.wording import counted
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
 # have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with ranks.together():
                 config = load_config(arguments.config, arguments.overrides)
+            if ranks.is_first and (warning := config.training.schedule_warning()):
+                print(f"warning: {warning}", file=sys.stderr)
             signum = train_run(config, ranks)
         except (UserError, OSError) as error:
             if ranks.is_first or isinstance(error, RankError):
@@ -136,14 +139,14 @@ def _train(
         check_layout(progress.layout, config.model, device)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
-        say(f"{run_dir}: already trained, {progress.step} updates")
+        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}")
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         tokenizer.save(run_dir)
         copy_training_lines(Path(config.data_dir), run_dir)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
-    say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
+    say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
     loader = _loader(config, corpus, tokenizer, progress)
@@ -158,8 +161,8 @@ def _train(
         learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
     )
     say(
-        f"{run_dir}: {progress.step} updates, {progress.tokens:,} target tokens in {progress.seconds:.0f} s, "
-        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
+        f"{run_dir}: {counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
+        f"{progress.seconds:.0f} s, {progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
         + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
     if not signum:
@@ -222,15 +225,15 @@ def _describe(model: Seq2Seq) -> str:
 
 def _check_prepared(data_dir: Path, config: Config) -> None:
     """Raises CorpusError unless `prepare` has finished there with this corpus and tokenizer."""
-    advice = "python -m transformer_mt.prepare, with this configuration, does it"
+    advice = "run `python -m transformer_mt.prepare` with this configuration"
     try:
         prepared = json.loads((data_dir / "prepare.json").read_text(encoding="utf-8"))
         found = {section: prepared[section] for section in ("corpus", "tokenizer")}
     except (OSError, ValueError, KeyError, TypeError):
-        raise CorpusError(f"{data_dir} is not prepared; {advice}") from None
+        raise CorpusError(f"{data_dir} is not prepared: {advice}") from None
     for section, settings in found.items():
         if settings != getattr(config, section).model_dump():
-            raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir; {advice}")
+            raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
 
 
 def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> ValidationSet:
@@ -239,7 +242,7 @@ def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> Va
     if len(references) != len(corpus):
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     language = config.corpus.target_language
-    bleu(references[:1], references[:1], language)  # its tokeniser may not be installed: better said now than later
+    check_tokeniser(language)  # better said now than at the first validation
     budget = config.training.tokens_per_batch
     return ValidationSet(
         corpus,

@@ -30,7 +30,8 @@ A line of output, columns parted by tabs:
   LINE  SCORE  TRANSLATION         with n_best=2 or more: up to so many lines for each of the input, which
                                    LINE numbers from 1; one for a blank line
   ...  ALIGNMENT                   with --alignment, the last: SOURCE_WORD-TARGET_WORD, numbered from 0
-                                   (Pharaoh), for each word of the translation
+                                   (Pharaoh), for each word of the translation; characters instead
+                                   of words, spaces not counted, where a language has no spaces
 With --json an object a line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
 as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of its
 block, by lines of the block). Only where they apply: parts (how many parts of the line were translated apart),
@@ -130,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = cli.parser(
         "translate",
         _DESCRIPTION,
-        'echo "The dog sleeps." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
+        'echo "The child is sleeping." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
     model_arguments.add_arguments(parser)

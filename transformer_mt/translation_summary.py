@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from transformer_mt.decoding.translator import BLANK, Translation
 from transformer_mt.memory import peak_memory
+from transformer_mt.wording import counted
 
 _NAMED = 5  # lines of each kind
 
@@ -40,24 +41,20 @@ class TranslationSummary:
         """A line of numbers, and one for each kind of translation that should be looked at."""
         rate = self.num_lines / max(self.seconds, 1e-9)
         said = [
-            f"{_lines(self.num_lines)} in {self.seconds:.1f} s, {rate:,.1f} a second; {self.num_blank:,} blank; "
+            f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; {self.num_blank:,} blank; "
             f"{self.num_split:,} split into {self.num_parts:,} parts; peak memory {peak_memory() / 1e6:,.0f} MB"
         ]
         if self.short:
             said.append(
-                f"warning: {_lines(len(self.short))} with a translation much shorter than training has for such a "
+                f"warning: {counted(len(self.short), 'line')} with a translation much shorter than training has for such a "
                 f"source, so that something may be missing: {_numbers(self.short)}"
             )
         if self.at_limit:
             said.append(
-                f"warning: {_lines(len(self.at_limit))} with a translation that ends only because it reached its "
+                f"warning: {counted(len(self.at_limit), 'line')} with a translation that ends only because it reached its "
                 f"greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
             )
         return "\n".join(said)
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _numbers(lines: list[int]) -> str:

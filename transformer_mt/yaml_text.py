@@ -12,14 +12,25 @@ from transformer_mt.errors import ConfigError
 class _Reader(yaml.SafeLoader):
     """YAML 1.1, but 3e-4 is a number and a key given twice is an error."""
 
+    numbered = True
+
+    def place(self, node: yaml.Node) -> str:
+        """The text's name, and the line of this node if there is more than one."""
+        return f"{self.name}:{node.start_mark.line + 1}" if self.numbered else str(self.name)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key_node, _ in node.value:
-            line = key_node.start_mark.line + 1
+        for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigError(f"{self.name}:{line}: a key must be a word")
+                raise ConfigError(f"{self.place(key_node)}: a key must be a word")
+            if node.flow_style and ":" in key_node.value and value_node.tag == "tag:yaml.org,2002:null":
+                key, _, value = key_node.value.partition(":")
+                raise ConfigError(
+                    f"{self.place(key_node)}: YAML reads {key_node.value} as one word; put a space after the colon: "
+                    f"{{{key}: {value}}}"
+                )
             if key_node.value in seen:
-                raise ConfigError(f"{self.name}:{line}: {key_node.value} is given twice; keep one of them")
+                raise ConfigError(f"{self.place(key_node)}: {key_node.value} is given twice; keep one of them")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
@@ -45,7 +56,7 @@ def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
     """The values of a YAML text, and the line of each key. Raises ConfigError, which calls the text `name`."""
     try:
         loader = _Reader(text)
-        loader.name = name
+        loader.name, loader.numbered = name, "\n" in text
         node = loader.get_single_node()
         return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
     except ConfigError:

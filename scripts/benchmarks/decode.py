@@ -26,6 +26,7 @@ from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import Score, check_aligned, score_corpus
 from transformer_mt.vocabulary import EOS
+from transformer_mt.wording import counted
 
 ALONE = 50  # sentences that are translated one by one
 SAME_LINES = 0.97  # of greedy translations; fewer are those of another function
@@ -76,8 +77,8 @@ def measure_decoding(
     conditions = _conditions(model_dir, texts, directory, threads)
     job = conditions.job
     print(
-        f"  {len(texts.source)} sentences of {text[0]}; {threads} threads; length penalty {job['length_penalty']} as "
-        f"((5 + length) / 6) ^ alpha, or {job['length_exponent']:.2f} as length ^ alpha"
+        f"  {counted(len(texts.source), 'sentence')} of {text[0]}; {counted(threads, 'thread')}; length penalty "
+        f"{job['length_penalty']} as ((5 + length) / 6) ^ alpha, or {job['length_exponent']:.2f} as length ^ alpha"
     )
     contenders = line_up(model_dir.resolve(), directory, pythons, threads)
     for contender in contenders:  # what cannot run shall say so before anything is timed

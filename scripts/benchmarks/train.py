@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.data import write_race
 from benchmarks.process import Contender, PeerError, Race, Result, own_path, run
 from benchmarks.trainers import BF16_ON_GPU, TRAINERS
+from transformer_mt.wording import counted
 
 HUGGING_FACE = "huggingface"
 PEERS = [HUGGING_FACE, *TRAINERS]  # that need a Python of their own
@@ -27,8 +28,9 @@ def measure_training(
 ) -> Report:
     """Print a line a run, then the table. Raises PeerError, CorpusError or TokenizerError."""
     print(
-        f"  {race.updates} updates of at most {race.training.tokens_per_batch} positions on the longer side after "
-        f"{race.warm_up} untimed ones; {race.threads} threads; {' and '.join(map(str, text)) or 'random words'}"
+        f"  {counted(race.updates, 'update')} of at most {race.training.tokens_per_batch} positions on the longer side "
+        f"after {race.warm_up} untimed ones; {counted(race.threads, 'thread')}; "
+        f"{' and '.join(map(str, text)) or 'random words'}"
     )
     write_race(race, text)
     report = summary(compete(line_up(race, precisions, pythons), race, rounds))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from transformer_mt.config import fingerprint
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings import CorpusConfig, Split
+from transformer_mt.wording import counted
 
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20  # bytes
@@ -81,7 +82,7 @@ def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
     num_sources, num_targets = count_lines(source), count_lines(target)
     if num_sources != num_targets:
         raise CorpusError(
-            f"{source} has {num_sources:,} lines, but {target} has {num_targets:,}: line n of one must be "
+            f"{source} has {counted(num_sources, 'line')}, but {target} has {num_targets:,}: line n of one must be "
             "the translation of line n of the other"
         )
     if num_sources == 0:

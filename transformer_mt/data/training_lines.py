@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from transformer_mt.data.sentences import first_word, later_words, split_sentences
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
+from transformer_mt.wording import counted
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model
 
@@ -69,9 +70,8 @@ class TrainingLines(BaseModel):
     @property
     def description(self) -> str:
         """For people."""
-        sentences = f"{self.usual_sentences} sentence{'' if self.usual_sentences == 1 else 's'}"
         return (
-            f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
+            f"source lines: 90 % have at most {counted(self.usual_sentences, 'sentence')} and {self.usual_pieces} pieces; "
             f"the most are {self.most_sentences} and {self.most_pieces}"
         )
 

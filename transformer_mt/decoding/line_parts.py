@@ -10,14 +10,15 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.segments import segments, together
-from transformer_mt.decoding.words import words_of
+from transformer_mt.decoding.words import units_of
 from transformer_mt.errors import TranslationError
+from transformer_mt.languages import has_spaces, short_code
 from transformer_mt.settings import SplitSentences
 from transformer_mt.vocabulary import EOS
 
 _log = logging.getLogger(__name__)
 
-_WITHOUT_SPACES_BETWEEN_SENTENCES = ("zh", "zho", "cmn", "yue", "ja", "jpn")
+_NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Part:
     line: int
     """From 0."""
     sentence: Sentence
-    first_word: int = 0
-    """The number in the line of the word that its first piece belongs to."""
+    first_unit: int = 0
+    """The number in the line of the word that its first piece belongs to; or of the character, without spaces."""
     space: str = ""
     """What stands between the translation of the part before it and its own."""
 
@@ -42,8 +43,8 @@ class LineCutter:
     """Of the model: no part has more pieces, EOS included."""
     longest: int
     """Pieces of a part of a sentence that has more than max_positions."""
-    source_language: str = ""
-    target_language: str = ""
+    languages: tuple[str, str] = ("", "")
+    """Codes of source and target."""
     trained: TrainingLines | None = None
     """What was usual in training; None where that is not known: then split_sentences=auto splits nothing."""
 
@@ -67,18 +68,22 @@ class LineCutter:
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             sentences = self._sentences(lines[line], source, prefixes[line] if prefixes else "", split)
-            first_words = self._first_words(sentences)
-            for index, ((ids, space), first_word) in enumerate(zip(sentences, first_words, strict=True)):
-                part = Part(line, Sentence(ids, [] if index else prefix, number), first_word, space)
+            first_units = self._first_units(sentences)
+            for index, ((ids, space), first_unit) in enumerate(zip(sentences, first_units, strict=True)):
+                part = Part(line, Sentence(ids, [] if index else prefix, number), first_unit, space)
                 found += [part] if len(ids) <= self.max_positions else self._segments(part)
         return found
 
-    def _first_words(self, sentences: list[tuple[list[int], str]]) -> list[int]:
-        """The number in the line of each sentence's first word."""
+    def _first_units(self, sentences: list[tuple[list[int], str]]) -> list[int]:
+        """The number in the line of each sentence's first word, or character."""
         numbers = [0]
         for ids, _ in sentences[:-1]:
-            numbers.append(numbers[-1] + words_of(self.tokenizer.source_pieces(ids[:-1]))[-1] + 1)
+            numbers.append(numbers[-1] + self._units(ids[:-1])[-1].stop)
         return numbers
+
+    def _units(self, ids: list[int]) -> list[range]:
+        """The words, or characters, of each piece."""
+        return units_of(self.tokenizer.source_pieces(ids), has_spaces(self.languages[0]))
 
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences
@@ -89,10 +94,10 @@ class LineCutter:
         """
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
-        sentences = split_sentences(line, self.source_language)
+        sentences = split_sentences(line, self.languages[0])
         if split == "auto" and self.trained is not None:
             sentences = self._as_in_training(sentences, len(source) - 1, self.trained)
-        if len(sentences) == 1 or (prefix and len(split_sentences(prefix, self.target_language)) > 1):
+        if len(sentences) == 1 or (prefix and len(split_sentences(prefix, self.languages[1])) > 1):
             return [(source, "")]
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
         spaces = ["", *(self._space_between(space) for _, space in sentences[:-1])]
@@ -120,7 +125,7 @@ class LineCutter:
 
     def _space_between(self, space: str) -> str:
         """The line's own white space, as far as it may stand in a line of output, where tabs part columns."""
-        if self.target_language.lower().replace("_", "-").split("-")[0] in _WITHOUT_SPACES_BETWEEN_SENTENCES:
+        if short_code(self.languages[1]) in _NO_SPACE_BETWEEN_SENTENCES:
             return ""
         return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
 
@@ -128,7 +133,7 @@ class LineCutter:
         """Those of a part that is too long, of which a warning tells."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
-        words = words_of(pieces)
+        units = self._units(ids)
         found = list(segments(pieces, self.longest))
         _log.warning(
             "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
@@ -140,4 +145,4 @@ class LineCutter:
         )
         for start, stop in found:
             sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
-            yield Part(part.line, sentence, part.first_word + words[start], " " if start else part.space)
+            yield Part(part.line, sentence, part.first_unit + units[start].start, " " if start else part.space)

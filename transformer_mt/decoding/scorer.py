@@ -34,7 +34,7 @@ class PairScore:
 class Scorer:
     """A tokenizer, and an engine that scores its ids.
 
-    >>> Scorer.load("runs/demo_en_de/model").score(["The dog sleeps."], ["Der Hund schläft."])[0].log_prob
+    >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
     A text is scored by the pieces that the tokenizer cuts it into. A search may have written the same text in
     others, and reported their probability: `Translation.pieces`, as targets of `score_pieces`, give it again.

@@ -10,7 +10,8 @@ from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
-from transformer_mt.decoding.words import words_of
+from transformer_mt.decoding.words import units_of, written_together
+from transformer_mt.languages import has_spaces, split_units
 from transformer_mt.settings import DecodingConfig
 
 
@@ -26,7 +27,9 @@ class Translation:
     pieces: list[str] = field(default_factory=list)
     """The subword pieces that the model wrote, without its end."""
     alignment: list[tuple[int, int]] | None = None
-    """If asked for: a source word, by number from 0, for each target word."""
+    """If asked for: pairs of a source word, by number from 0, and of the target word that comes from it.
+
+    Of a language without spaces they are characters, spaces not counted."""
     num_parts: int = 1
     """Parts of the line that were translated apart."""
     is_short: bool = False
@@ -41,12 +44,14 @@ BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
 class Translator:
     """A tokenizer, and an engine that translates its ids.
 
-    >>> Translator.load("runs/demo_en_de/model").translate(["The dog sleeps."], beam_size=4)
+    >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
 
     A line with more sentences, or more pieces, than was usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, with a warning to the logger of `line_parts`. The translations of a line's parts are
     joined by the line's own white space, their scores and log-probabilities added, n-best lists joined rank by rank.
+    `languages` are the codes of source and target: they tell where sentences end, and whether alignments are of words
+    or of characters.
     It is for one thread at a time.
     """
 
@@ -56,15 +61,14 @@ class Translator:
         tokenizer: Tokenizer,
         decoding: DecodingConfig,
         longest_part: int | None = None,
-        *,
-        source_language: str = "",
-        target_language: str = "",
+        languages: tuple[str, str] = ("", ""),
         trained: TrainingLines | None = None,
     ) -> None:
         """`trained` are the lines of the training text; None where they are not known."""
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
         longest = longest_part or engine.max_positions - 1
-        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, source_language, target_language, trained)
+        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained)
+        self._source_spaced, self._target_spaced = map(has_spaces, languages)
 
     @classmethod
     def load(
@@ -91,15 +95,8 @@ class Translator:
         longest = min(corpus.max_length, model.engine.max_positions) - 1
         if trained is not None:
             longest = min(longest, trained.most_pieces)
-        return cls(
-            model.engine,
-            model.tokenizer,
-            model.config.decoding,
-            max(1, longest),
-            source_language=corpus.source_language,
-            target_language=corpus.target_language,
-            trained=trained,
-        )
+        languages = corpus.source_language, corpus.target_language
+        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest), languages, trained)
 
     def translate(
         self,
@@ -158,7 +155,7 @@ class Translator:
             spaces[part.line].append(part.space)
         # A part may have fewer translations than another: as many ranks as all have.
         return [
-            [_joined(rank, before) for rank in zip(*line, strict=False)] if line else [BLANK]
+            [_joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
             for line, before in zip(parts, spaces, strict=True)
         ]
 
@@ -176,18 +173,20 @@ class Translator:
         )
 
     def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
-        """For each target word, the source word that most of its pieces looked at; of equals, the first."""
-        source_words = words_of(self.tokenizer.source_pieces(part.sentence.source[:-1]))
+        """For each target word, the source word that most of its pieces looked at; of equals, the first.
+
+        Without spaces: for each target character, the characters of the source piece that its own looked at.
+        """
+        source_units = units_of(self.tokenizer.source_pieces(part.sentence.source[:-1]), self._source_spaced)
         pairs: list[tuple[int, int]] = []
-        groups: dict[int, list[int]] = {}
-        for index, word in enumerate(words_of(self.tokenizer.target_pieces(tokens))):
-            groups.setdefault(word, []).append(index)
-        for group in groups.values():
-            [(most, _)] = Counter(source_words[looked_at[index]] for index in group).most_common(1)
-            source = part.first_word + most
+        num_units = 0
+        for group in written_together(self.tokenizer.target_pieces(tokens), self._target_spaced):
+            [(most, _)] = Counter(source_units[looked_at[index]] for index in group).most_common(1)
             # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
-            num_words = len(self.tokenizer.decode_target([tokens[index] for index in group]).split())
-            pairs += [(source, len(pairs) + extra) for extra in range(num_words)]
+            text = self.tokenizer.decode_target([tokens[index] for index in group])
+            units = range(num_units, num_units + len(split_units(text, self._target_spaced)))
+            pairs += [(part.first_unit + source, target) for target in units for source in most]
+            num_units = units.stop
         return pairs
 
 
@@ -209,16 +208,15 @@ def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> Deco
     return DecodingConfig.model_validate(decoding.model_dump() | given)
 
 
-def _joined(parts: Sequence[Translation], spaces: Sequence[str]) -> Translation:
-    """The translations of a line's parts as one; `spaces` stand before each."""
+def _joined(parts: Sequence[Translation], spaces: Sequence[str], spaced: bool) -> Translation:
+    """The translations of a line's parts as one: `spaces` stand before each, `spaced` is whether words have some."""
     if len(parts) == 1:
         return parts[0]
     text, pairs = "", []
     for part, space in zip(parts, spaces, strict=True):
-        text += space if text and part.text else ""
-        first_word = len(text.split())
-        pairs += [(source, first_word + target) for source, target in part.alignment or []]
-        text += part.text
+        num_units = len(split_units(text, spaced))
+        pairs += [(source, num_units + target) for source, target in part.alignment or []]
+        text += (space if text and part.text else "") + part.text
     return Translation(
         text,
         sum(part.score for part in parts),

@@ -10,10 +10,12 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.languages import NAMES, has_spaces, language_of_script, short_code, split_units
+from transformer_mt.wording import counted
 
-# Languages without spaces, or written in several ways with them: two- and three-letter codes.
-_LANGUAGES = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
+_TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _NEEDS_MECAB = ("ja", "ko")
+_LINES_LOOKED_AT = 1000
 # sentencepiece's mark of a word's beginning; subword-nmt's of a word that goes on. A bare @@ is text.
 _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
 # Spaces before ? ! : ; are French; before a full stop or a comma they are a tokeniser's. The rest is Moses'.
@@ -35,10 +37,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """BLEU, in percent, of the sentences whose source has `shortest` to `longest` words."""
+    """BLEU, in percent, of the sentences whose source has `shortest` to `longest` words, or characters."""
 
     shortest: int
     longest: int
+    unit: str
+    """word, or character where the source language has no spaces between words."""
     num_sentences: int
     bleu: float
 
@@ -54,7 +58,9 @@ def score_corpus(
     """BLEU, chrF2 and TER of detokenised lines against one or more whole sets of references.
 
     `target_language` is a code such as de, zh-CN or jpn_Jpan and chooses the tokeniser of BLEU: zh, ja-mecab,
-    ko-mecab or else 13a (Post 2018). `names` are what errors call the hypotheses and each reference.
+    ko-mecab; char for Thai, Lao, Khmer and Burmese, for which sacreBLEU has none of their own; else 13a (Post
+    2018). TER of these seven languages splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
+    `names` are what errors call the hypotheses and each reference.
     `confidence` adds intervals: each score of 1,000 bootstrap samples of the lines (Koehn 2004), as sacreBLEU
     draws them, which the signature then says.
     Raises EvaluationError: no lines, unequal numbers of lines, subword pieces in place of words, a tokeniser
@@ -65,7 +71,7 @@ def score_corpus(
     for name, lines in zip(names, [hypotheses, *references], strict=True):
         _check_words(name, lines)
     scores = []
-    for metric in (_bleu(target_language), CHRF(), TER()):
+    for metric in (_bleu(target_language), CHRF(), _ter(target_language)):
         result = metric.corpus_score(hypotheses, references)
         signature, interval = str(metric.get_signature()), None
         if confidence:
@@ -80,21 +86,25 @@ def bleu_by_length(
     references: Sequence[Sequence[str]],
     width: int,
     target_language: str = "",
+    source_language: str = "",
 ) -> list[Bucket]:
     """BLEU of short sources and of long ones apart: of 1 to `width` words, width + 1 to 2 width, and so on.
 
-    Words are parted by spaces; a blank source counts with the shortest. Buckets without a sentence are left out.
+    Words are parted by spaces; of a source language without spaces characters are counted. A blank source counts
+    with the shortest. Buckets without a sentence are left out.
     """
     check_aligned([sources, hypotheses, *references], ["source", "hypothesis", *["reference"] * len(references)])
     lines_of: dict[int, list[int]] = {}
+    spaced = has_spaces(source_language)
     for line, source in enumerate(sources):
-        lines_of.setdefault(max(len(source.split()) - 1, 0) // width, []).append(line)
+        lines_of.setdefault(max(len(split_units(source, spaced)) - 1, 0) // width, []).append(line)
+    unit = "word" if spaced else "character"
     metric, buckets = _bleu(target_language), []
     for number, lines in sorted(lines_of.items()):
         said = [hypotheses[line] for line in lines]
         wanted = [[reference[line] for line in lines] for reference in references]
         value = float(metric.corpus_score(said, wanted).score)
-        buckets.append(Bucket(number * width + 1, (number + 1) * width, len(lines), value))
+        buckets.append(Bucket(number * width + 1, (number + 1) * width, unit, len(lines), value))
     return buckets
 
 
@@ -117,7 +127,7 @@ def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     for name, lines in zip(names, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise EvaluationError(
-                f"{names[0]} has {len(texts[0])} lines, {name} has {len(lines)}; "
+                f"{names[0]} has {counted(len(texts[0]), 'line')}, {name} has {len(lines):,}; "
                 "line n of each must be of the same sentence"
             )
     if not texts[0]:
@@ -129,18 +139,49 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
     num_tokenised = sum(_TOKENISED.search(line) is not None for line in lines)
     if num_tokenised <= _TOKENISED_SHARE * len(lines):
         return None
+    look = "looks" if num_tokenised == 1 else "look"
     return (
-        f"{num_tokenised} of {len(lines)} lines of the {name} look tokenised (a space before a full stop or a "
-        "comma, &apos; or @-@). Scores compare with others' only on detokenised text."
+        f"{num_tokenised:,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full "
+        "stop or a comma, &apos; or @-@). Scores compare with others' only on detokenised text."
     )
 
 
+def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
+    """What to say of scores that the language of the lines makes meaningless; None if there are none such."""
+    code = short_code(target_language)
+    if code in NAMES:
+        if code in _TOKENISERS:
+            return None
+        return (
+            f"TER compares what stands between spaces, and {NAMES[code]} has no spaces between words: this TER means "
+            "nothing. Compare chrF2, and BLEU, which is of characters"
+        )
+    found = language_of_script(lines[:_LINES_LOOKED_AT])
+    if found is None:
+        return None
+    if has_spaces(found):
+        why = f"BLEU of {NAMES[found]} is not counted with 13a: this one compares with no other"
+    else:
+        why = f"13a does not cut {NAMES[found]} into words: this BLEU means nothing"
+    return f"{name} looks like {NAMES[found]}, and {why}. Score the files with --language {found}"
+
+
+def check_tokeniser(target_language: str) -> None:
+    """Raise EvaluationError if BLEU for that language needs a package that is not installed."""
+    _bleu(target_language)
+
+
+def _ter(target_language: str) -> TER:
+    asian = short_code(target_language) in NAMES
+    return TER(normalized=asian, asian_support=asian)  # sacreBLEU's asian support has no effect without the other
+
+
 def _bleu(target_language: str) -> BLEU:
-    code = re.split("[-_]", target_language.lower())[0]
-    language = _LANGUAGES.get(code, code)
+    language = short_code(target_language)
+    tokeniser = _TOKENISERS.get(language, "13a" if has_spaces(language) else "char")
     try:
         # Tokenised text is our own warning; `force` only silences sacreBLEU's and changes no score.
-        return BLEU(trg_lang=language, force=True)
+        return BLEU(tokenize=tokeniser, force=True)
     except RuntimeError:
         if language not in _NEEDS_MECAB:
             raise

@@ -18,6 +18,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
+from transformer_mt.wording import counted
 
 
 class RunLog:
@@ -96,11 +97,12 @@ class RunLog:
 
     def _warn(self, progress: Progress) -> None:
         if skipped := progress.skipped - self._logged.skipped:
-            self._say(f"warning: {skipped} updates skipped, whose loss or gradient was not finite")
+            self._say(f"warning: {counted(skipped, 'update')} skipped, whose loss or gradient was not finite")
         if split := progress.split - self._logged.split:
             self._say(
-                f"warning: {split} micro-batches did not fit into memory and were made in two parts: slower, and the "
-                "same updates. Lower training.tokens_per_batch in a new run"
+                f"warning: {counted(split, 'micro-batch', 'micro-batches')} did not fit into memory and had to be made "
+                "in two parts: that is slower, but the updates are the same. Lower training.tokens_per_batch in a new "
+                "run"
             )
 
     def validation(self, progress: Progress, scores: ValidationScores) -> None:

@@ -1,0 +1,51 @@
+"""Codes of languages, and what spaces mean in them."""
+
+import pytest
+
+from transformer_mt.languages import NAMES, has_spaces, language_of_script, short_code, split_units
+
+
+@pytest.mark.parametrize(
+    ("code", "short"),
+    [
+        *[("de", "de"), ("DE", "de"), ("deu_Latn", "deu"), ("", "")],
+        *[("zh", "zh"), ("zh-CN", "zh"), ("zho_Hans", "zh"), ("cmn", "zh"), ("yue_Hant", "zh")],
+        *[("jpn_Jpan", "ja"), ("ja_JP", "ja"), ("kor_Hang", "ko"), ("tha_Thai", "th")],
+        *[("lao_Laoo", "lo"), ("khm_Khmr", "km"), ("mya_Mymr", "my")],
+    ],
+)
+def test_a_code_is_known_however_it_is_written(code, short):
+    assert short_code(code) == short
+
+
+def test_only_these_are_written_without_spaces():
+    assert [code for code in NAMES if has_spaces(code)] == ["ko"]
+    assert has_spaces("") and has_spaces("de") and not has_spaces("zho_Hant")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["他说“好。”", "IBM 的房子"], "zh"),
+        (["東京へ行きます。"], "ja"),
+        (["カメラ"], "ja"),
+        (["東京都立大学入学試験問題を見た。"], "ja"),  # more Chinese characters than kana
+        (["東京 大阪"], "zh"),  # without kana nobody can tell
+        (["집에 갔다."], "ko"),
+        (["บ้านหลังเล็ก"], "th"),
+        (["ເຮືອນ"], "lo"),
+        (["ផ្ទះតូច"], "km"),
+        (["အိမ်ငယ်"], "my"),
+        (["The word 家 means house."], None),
+        (["Дом"], None),
+        (["12 34"], None),
+        ([], None),
+    ],
+)
+def test_a_script_tells_the_language(lines, found):
+    assert language_of_script(lines) == found
+
+
+def test_units_are_words_or_characters_without_their_spaces():
+    assert split_units("我 喜欢 IBM。", spaced=True) == ["我", "喜欢", "IBM。"]
+    assert split_units(" 我 喜欢\tIBM。", spaced=False) == ["我", "喜", "欢", "I", "B", "M", "。"]

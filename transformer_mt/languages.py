@@ -1,0 +1,55 @@
+"""Codes of languages, and which of them are written without spaces between words."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+_SHORT_CODES = {
+    **dict.fromkeys(("zho", "chi", "cmn", "yue"), "zh"),
+    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
+}
+_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
+NAMES = {
+    **{"zh": "Chinese", "ja": "Japanese", "ko": "Korean"},
+    **{"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"},
+}
+"""Of the languages that need another treatment than spaces give, by their short codes."""
+_SCRIPTS = {
+    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
+    "ja": re.compile("[\u3040-\u30ff]"),  # hiragana and katakana
+    "ko": re.compile("[\uac00-\ud7a3]"),
+    "th": re.compile("[\u0e00-\u0e7f]"),
+    "lo": re.compile("[\u0e80-\u0eff]"),
+    "km": re.compile("[\u1780-\u17ff]"),
+    "my": re.compile("[\u1000-\u109f]"),
+}
+_KANA_SHARE = 0.1  # Japanese text is half kana, and Chinese text has none
+
+
+def short_code(code: str) -> str:
+    """zh of zh, zh-CN, zho_Hans and cmn; likewise of other codes."""
+    first = re.split("[-_]", code.lower())[0]
+    return _SHORT_CODES.get(first, first)
+
+
+def has_spaces(code: str) -> bool:
+    """Whether text of this language is written with spaces between words, as Korean is and Chinese is not."""
+    return short_code(code) not in _WITHOUT_SPACES
+
+
+def language_of_script(lines: Iterable[str]) -> str | None:
+    """The short code of one of NAMES, if most letters of the text are of its script; else None."""
+    counts = Counter(dict.fromkeys(_SCRIPTS, 0))
+    num_letters = 0
+    for line in lines:
+        num_letters += sum(character.isalpha() for character in line)
+        counts.update({code: len(script.findall(line)) for code, script in _SCRIPTS.items()})
+    if counts["ja"] > _KANA_SHARE * (counts["ja"] + counts["zh"]):
+        counts["ja"] += counts.pop("zh")
+    [(code, most)] = counts.most_common(1)
+    return code if 2 * most > num_letters else None
+
+
+def split_units(text: str, spaced: bool) -> list[str]:
+    """Its words, which spaces part; or of a language without spaces its characters."""
+    return text.split() if spaced else list("".join(text.split()))
