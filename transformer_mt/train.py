@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             return 2  # the first rank has met with the same, and says it
     if signum and ranks.is_first:
-        command = [cli.python(), "-m", "transformer_mt.train", arguments.config, *arguments.overrides]
+        command = cli.command("train", arguments.config, *arguments.overrides)
         print(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
@@ -161,7 +161,7 @@ def _train(
         + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
     if not signum:
-        say(f"next: {cli.python()} -m transformer_mt.average {shlex.quote(config.run_dir)}")
+        say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
     return signum
 
 
