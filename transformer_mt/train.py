@@ -42,6 +42,7 @@ from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train the configuration's model, or go on where its run was stopped."""
     parser = cli.parser(
         "train",
-        "Reads what prepare wrote; writes checkpoints, log.jsonl and config.yaml to the run_dir.\n"
+        "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
         "Stopped at any instant, the same command goes on from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
@@ -140,6 +141,7 @@ def _train(
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         tokenizer.save(run_dir)
+    record_start(run_dir, progress.step, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {len(corpus):,} pairs, {hardware}", flush=True)
     if progress.step:
