@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from tiny import ROOT
@@ -61,13 +62,17 @@ def test_a_signal_lets_the_stage_end_in_its_own_way(signum):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         start_new_session=True,
     ) as process:
-        assert process.stdout.readline() == "begun\n"
-        if signum == signal.SIGINT:
-            os.killpg(process.pid, signum)
-        else:
-            process.send_signal(signum)
-        assert process.wait() == 128 + signum
-        assert process.stderr.read() == ""
+        try:
+            assert process.stdout.readline() == "begun\n"
+            if signum == signal.SIGINT:
+                os.killpg(process.pid, signum)
+            else:
+                process.send_signal(signum)
+            assert process.wait(timeout=60) == 128 + signum
+            assert process.stderr.read() == ""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow

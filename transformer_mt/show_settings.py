@@ -83,7 +83,7 @@ def _entry(part: Part, key: str, title: str = "") -> str:
     schema = part.keys[key]
     default = f"= {_shown(schema['default'])}" if "default" in schema else "(has to be given)"
     head = f"{part.full_key(key)} {default}   [{_allowed(schema, part.definitions)}]"
-    meaning = schema["description"]
+    meaning = schema.get("description", "")
     if title and part.name == "model":
         meaning = f"{title.partition(':')[0].partition(', ')[2].capitalize()}: {meaning}"
     return f"{_filled(head, indent=2, below=8)}\n{_filled(meaning, indent=6, below=6)}"
