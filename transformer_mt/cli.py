@@ -56,7 +56,7 @@ def as_typed(text: str) -> str:
     prefix = _prefix()
     if prefix is None:
         return text
-    return re.sub(r"\bpython -m transformer_mt[. ](?=[a-z<])", f"{prefix} ", text)
+    return re.sub(r"(?<![\w/])python -m transformer_mt[. ](?=[a-z<])", f"{prefix} ", text)
 
 
 def _prefix() -> str | None:
