@@ -1,6 +1,7 @@
 """How commands begin and end, and the command of all stages."""
 
 import errno
+import importlib
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from tiny import ROOT
 
 from transformer_mt import __main__ as commands
-from transformer_mt import cli
+from transformer_mt import __version__, cli
 from transformer_mt.errors import UserError
 
 
@@ -71,8 +72,11 @@ def test_a_reader_that_has_gone_ends_the_command_quietly_as_sigpipe_does(flush):
     assert process.returncode == 141
 
 
-def run_commands(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["transformer-mt", *arguments])
+CONSOLE, PACKAGE, STAGE = "/usr/bin/transformer-mt", "/x/transformer_mt/__main__.py", "/x/transformer_mt/train.py"
+
+
+def run_commands(monkeypatch, capsys, *arguments, typed=CONSOLE):
+    monkeypatch.setattr(sys, "argv", [typed, *arguments])
     try:
         status = commands.main()
     except SystemExit as ended:
@@ -81,13 +85,20 @@ def run_commands(monkeypatch, capsys, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [((), 0), (("-h",), 0), (("--help",), 0), (("tarin",), 2), (("--version", "x"), 2)]
+    ("arguments", "advice"),
+    [((), None), (("-h",), None), (("--help",), None), (("tarin",), ". Did you mean 'train'?"), (("--quiet", "x"), "")],
 )
-def test_without_a_stage_all_are_listed_and_an_unknown_one_is_an_error(monkeypatch, capsys, arguments, expected):
+def test_without_a_command_all_are_listed_and_an_unknown_one_is_an_error(monkeypatch, capsys, arguments, advice):
     status, output, error = run_commands(monkeypatch, capsys, *arguments)
-    assert (status, error) == (expected, f"error: no such stage: {arguments[0]}\n" if expected else "")
-    for stage, purpose in commands.STAGES.items():
-        assert re.search(f"^  {stage} +{purpose}$", output, re.MULTILINE)
+    expected = (0, "") if advice is None else (2, f"error: no such command: {arguments[0]}{advice}\n")
+    assert (status, error) == expected
+    purposes = commands.STAGES | {name: purpose for name, (_, purpose) in commands.OTHERS.items()}
+    for name, purpose in purposes.items():
+        assert re.search(f"^  {name} +{purpose}$", output, re.MULTILINE)
+
+
+def test_the_version_is_the_packages(monkeypatch, capsys):
+    assert run_commands(monkeypatch, capsys, "--version") == (0, f"transformer-mt {__version__}\n", "")
 
 
 def test_the_stages_are_the_modules_that_are_commands():
@@ -95,15 +106,66 @@ def test_the_stages_are_the_modules_that_are_commands():
     assert set(commands.STAGES) == modules
 
 
-@pytest.mark.parametrize("stage", commands.STAGES)
-def test_the_help_of_each_stage_ends_with_an_example_of_it(monkeypatch, capsys, stage):
-    status, output, error = run_commands(monkeypatch, capsys, stage, "--help")
+@pytest.mark.parametrize(
+    ("typed", "prefix"),
+    [(CONSOLE, "transformer-mt"), (PACKAGE, "python -m transformer_mt")],
+    ids=["console", "package"],
+)
+@pytest.mark.parametrize("name", [*commands.STAGES, *commands.OTHERS])
+def test_help_and_its_example_have_the_form_that_was_typed(monkeypatch, capsys, typed, prefix, name):
+    status, output, error = run_commands(monkeypatch, capsys, name, "--help", typed=typed)
     assert (status, error) == (0, "")
-    assert output.startswith(f"usage: python -m transformer_mt.{stage} ")
+    assert output.startswith(f"usage: {prefix} {name} ")
     example = output.rpartition("example:\n  ")[2]
-    assert f"python -m transformer_mt.{stage} " in example
-    for config in re.findall(r"configs/\S+", example):
+    assert f"{prefix} {name} " in example
+    assert "transformer_mt." not in output
+    assert output.count("python -m") == output.count("python -m transformer_mt ") * (prefix != "transformer-mt")
+    for config in re.findall(r"configs/\S+yaml", example):
         assert (ROOT / config).is_file()
+
+
+@pytest.mark.parametrize("name", commands.STAGES)
+def test_help_of_a_module_names_the_module(monkeypatch, capsys, name):
+    monkeypatch.setattr(sys, "argv", [f"/x/transformer_mt/{name}.py", "--help"])
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"transformer_mt.{name}").main(["--help"])
+    output = capsys.readouterr().out
+    assert output.startswith(f"usage: python -m transformer_mt.{name} ")
+    assert f"python -m transformer_mt.{name} " in output.rpartition("example:\n  ")[2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (CONSOLE, "run `transformer-mt prepare`, see transformer-mt settings training"),
+        (PACKAGE, "run `python -m transformer_mt prepare`, see python -m transformer_mt settings training"),
+        (STAGE, "run `python -m transformer_mt.prepare`, see python -m transformer_mt settings training"),
+    ],
+)
+def test_an_error_names_commands_in_the_form_that_was_typed(monkeypatch, capsys, typed, said):
+    monkeypatch.setattr(sys, "argv", [typed])
+    error = UserError("run `python -m transformer_mt.prepare`, see python -m transformer_mt settings training")
+    assert ends_with(error, capsys) == (2, "", f"error: {said}\n")
+
+
+def test_a_command_to_go_on_with_has_the_form_that_was_typed_and_can_be_run(monkeypatch, tmp_path):
+    script = tmp_path / "bin" / "transformer-mt"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    for typed, expected in [
+        (str(script), [str(script), "average", "runs/x y"]),
+        (PACKAGE, [cli.python(), "-m", "transformer_mt", "average", "runs/x y"]),
+        (STAGE, [cli.python(), "-m", "transformer_mt.average", "runs/x y"]),
+    ]:
+        monkeypatch.setattr(sys, "argv", [typed])
+        assert cli.command("average", "runs/x y") == expected
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert cli.command("average") == ["transformer-mt", "average"], "where the shell finds it"
+    monkeypatch.chdir(script.parent.parent)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli.command("average") == ["bin/transformer-mt", "average"]
 
 
 def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, capsys, tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,18 @@ def test_unknown_hub_splits_are_named(hub: Path) -> None:
 def test_without_network_the_way_to_local_files_is_shown(hub: Path) -> None:
     with pytest.raises(CorpusError, match=r"nobody/nothing \(train\).*corpus\.dataset=null corpus\.train=PREFIX"):
         open_pairs(hub_corpus("nobody/nothing"), "train")
+
+
+def test_without_the_package_that_reads_the_hub_the_command_that_installs_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
+    with pytest.raises(CorpusError) as raised:
+        open_pairs(hub_corpus("nobody/nothing"), "train")
+    message = str(raised.value)
+    assert "corpus.dataset=nobody/nothing is on the Hugging Face hub" in message
+    assert f"{sys.executable} -m pip install datasets" in message
+    assert "corpus.dataset=null corpus.train=PREFIX" in message
 
 
 def test_files_are_local_beside_a_hub_data_set(tmp_path: Path) -> None:

@@ -1,29 +1,38 @@
 """Laws of the demo corpus, and its German checked by hand."""
 
 import hashlib
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
+import make_demo_corpus
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "make_demo_corpus.py"
+from transformer_mt.demo_corpus import (
+    actions,
+    clauses,
+    corpus,
+    dice,
+    entries,
+    forms,
+    nouns,
+    phrases,
+    sentences,
+    statements,
+    verbs,
+    words,
+)
+
 DEFAULT_SHA256 = "81735a33dc675d704f0159dcb1ab5ba525e80e52db088c768cc1dd8d2b02ece2"
 SIZES = {"train": 20000, "valid": 500, "test": 500}
 
 
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_demo_corpus_under_test", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look their types up
-    spec.loader.exec_module(module)
-    return module
-
-
-demo = load_script()
+MODULES = (entries, nouns, verbs, words, forms, phrases, clauses, dice, actions, statements, sentences, corpus)
+# All that the grammar is made of, and the script's command.
+demo = SimpleNamespace(
+    **{name: value for module in MODULES for name, value in vars(module).items()},
+    main=make_demo_corpus.main,
+)
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +138,14 @@ def test_the_test_set_does_not_depend_on_the_size_of_train():
 
 def test_one_english_sentence_with_two_translations_is_refused(monkeypatch):
     drawn = iter(["Eins.", "Zwei."])
-    monkeypatch.setattr(demo, "SENTENCES", (lambda dice: demo.Text("One.", next(drawn)),))
+    monkeypatch.setattr(corpus, "SENTENCES", (lambda dice: demo.Text("One.", next(drawn)),))
     with pytest.raises(AssertionError, match=r"One\. is both Eins\. and Zwei\."):
         demo.corpus(2, seed=1)
 
 
 def test_a_german_sentence_is_taken_once(monkeypatch):
     drawn = iter([("She reads.", "Sie liest."), ("She is reading.", "Sie liest."), ("He reads.", "Er liest.")])
-    monkeypatch.setattr(demo, "SENTENCES", (lambda dice: demo.Text(*next(drawn)),))
+    monkeypatch.setattr(corpus, "SENTENCES", (lambda dice: demo.Text(*next(drawn)),))
     assert demo.corpus(2, seed=1) == [("She reads.", "Sie liest."), ("He reads.", "Er liest.")]
 
 
@@ -173,7 +182,7 @@ def test_within_a_joined_sentence_only_names_and_german_nouns_are_capital(long_p
 
 def test_joining_joins_what_the_grammar_makes(monkeypatch):
     drawn = [demo.Text("I sleep.", "Ich schlafe."), demo.Text("Anna is old.", "Anna ist alt.")]
-    monkeypatch.setattr(demo, "STATEMENTS", (lambda dice: drawn[0], lambda dice: drawn[1]))
+    monkeypatch.setattr(sentences, "STATEMENTS", (lambda dice: drawn[0], lambda dice: drawn[1]))
     found = {demo.joined(demo.Dice(seed), 2) for seed in range(200)}
     assert set(drawn) < found
     assert demo.Text("Anna is old, but I sleep.", "Anna ist alt, aber ich schlafe.") in found

@@ -153,6 +153,9 @@ def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unb
     run_ranks(2, experiment, tmp_path, "training.max_steps=32", "training.sharding=none")
     train_tiny(experiment, tmp_path, *RUN)
     assert_same_run(tmp_path, unbroken)
+    starts = json.loads((tmp_path / "run.json").read_text())
+    found = [(start["from_update"], start["num_ranks"]) for start in starts]
+    assert found == [(0, 1), (6, 2), (16, 3), (24, 2), (32, 1)]
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ BELOW = {
     "decoding": {"models", "data"},
     "models": set(),
     "data": set(),
+    "demo_corpus": set(),
 }
 # Sections of the configuration, and what is made of any section.
 SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {

@@ -1,8 +1,6 @@
 """A corpus and a configuration so small that a run takes a second."""
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import yaml
 from safetensors.torch import load_file
 
 from transformer_mt import cli, prepare, train
+from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings import Config
@@ -24,11 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
-    spec = importlib.util.spec_from_file_location("make_demo_corpus", ROOT / "scripts" / "make_demo_corpus.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look their types up
-    spec.loader.exec_module(module)
-    return module.corpus(num_pairs, seed=5)
+    return corpus(num_pairs, seed=5)
 
 
 def write_experiment(directory: Path) -> Path:

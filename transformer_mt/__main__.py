@@ -1,9 +1,10 @@
-"""`transformer-mt <stage> …` is `python -m transformer_mt.<stage> …`."""
+"""`transformer-mt <stage> …` is `python -m transformer_mt.<stage> …`; and three commands more."""
 
+import difflib
 import importlib
 import sys
 
-from transformer_mt import cli
+from transformer_mt import __version__, cli
 
 STAGES = {
     "prepare": "text becomes token ids on disk",
@@ -14,19 +15,37 @@ STAGES = {
     "export": "a model becomes a directory of another program",
     "evaluate": "translations become scores",
     "plot": "attention becomes a picture",
+    "demo": "all of it, from prepare to evaluate, on a small corpus that is made here",
+}
+# Those whose module has another name: it is taken.
+OTHERS = {
+    "configs": ("copy_configs", "copies the configurations that come with the package"),
+    "settings": ("show_settings", "shows every setting, its default, what it means and what is allowed"),
 }
 
 
 def main() -> int:
-    """Run the stage that the first argument names; the rest is its own."""
-    if len(sys.argv) < 2 or sys.argv[1] not in STAGES:
-        lines = [f"  {stage:10} {purpose}" for stage, purpose in STAGES.items()]
-        if sys.argv[1:] not in ([], ["-h"], ["--help"]):
-            print(f"error: no such stage: {sys.argv[1]}", file=sys.stderr)
-        print("usage: transformer-mt <stage> …, each with --help\n\n" + "\n".join(lines))
-        return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2
-    stage = importlib.import_module(f"transformer_mt.{sys.argv[1]}")
-    return cli.run(stage.main, sys.argv[2:])
+    """Run the command that the first argument names; the rest is its own."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        print(f"transformer-mt {__version__}")
+        return 0
+    if not arguments or arguments[0] not in STAGES | OTHERS:
+        return _list_commands(arguments)
+    module = OTHERS[arguments[0]][0] if arguments[0] in OTHERS else arguments[0]
+    return cli.run(importlib.import_module(f"transformer_mt.{module}").main, arguments[1:])
+
+
+def _list_commands(arguments: list[str]) -> int:
+    is_help = arguments in ([], ["-h"], ["--help"])
+    purposes = STAGES | {name: purpose for name, (_, purpose) in OTHERS.items()}
+    if not is_help:
+        nearest = difflib.get_close_matches(arguments[0], purposes, n=1)
+        advice = f". Did you mean '{nearest[0]}'?" if nearest else ""
+        print(f"error: no such command: {arguments[0]}{advice}", file=sys.stderr)
+    print(cli.as_typed("usage: python -m transformer_mt <command> …, each with --help; or --version\n"))
+    print("\n".join(f"  {name:10} {purpose}" for name, purpose in purposes.items()))
+    return 0 if is_help else 2
 
 
 if __name__ == "__main__":

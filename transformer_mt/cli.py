@@ -1,7 +1,9 @@
-"""What all commands share: help with an example, and how they end."""
+"""What all commands share: help with an example, the form in which they are typed, and how they end."""
 
 import argparse
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -14,9 +16,9 @@ from transformer_mt.errors import UserError
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
     """An argument parser whose help says what the stage reads and writes, and shows an example."""
     return argparse.ArgumentParser(
-        prog=f"python -m transformer_mt.{stage}",
-        description=description,
-        epilog=f"example:\n  {example}",
+        prog=as_typed(f"python -m transformer_mt.{stage}"),
+        description=as_typed(description),
+        epilog=as_typed(f"example:\n  {example}"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
@@ -26,7 +28,7 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     try:
         return main(argv)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {as_typed(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -47,6 +49,43 @@ def output() -> BinaryIO:
     if sys.stdout is None:
         raise UserError("standard output is closed: open it, or write to a file")
     return sys.stdout.buffer
+
+
+def as_typed(text: str) -> str:
+    """A text whose commands, written `python -m transformer_mt.<stage>`, have the form in which this one was typed."""
+    prefix = _prefix()
+    if prefix is None:
+        return text
+    return re.sub(r"(?<![\w/])python -m transformer_mt[. ](?=[a-z<])", f"{prefix} ", text)
+
+
+def _prefix() -> str | None:
+    """What stands before the stage in the command that was typed; None for `python -m transformer_mt.<stage>`."""
+    typed = Path(sys.argv[0])
+    if typed.name == "transformer-mt":
+        return "transformer-mt"
+    if typed.parts[-2:] == ("transformer_mt", "__main__.py"):
+        return "python -m transformer_mt"
+    return None
+
+
+def command(stage: str, *arguments: str) -> list[str]:
+    """The command of a stage, in the form in which this one was typed, as it can be run from here."""
+    match _prefix():
+        case "transformer-mt":
+            return [_console_script(), stage, *arguments]
+        case None:
+            return [python(), "-m", f"transformer_mt.{stage}", *arguments]
+        case _:
+            return [python(), "-m", "transformer_mt", stage, *arguments]
+
+
+def _console_script() -> str:
+    """Its name where the shell finds it by that, else its path."""
+    found = shutil.which("transformer-mt")
+    if found and Path(found).resolve() == Path(sys.argv[0]).resolve():
+        return "transformer-mt"
+    return shown(Path(sys.argv[0]))
 
 
 def python() -> str:

@@ -265,14 +265,14 @@ def _other_scores(path: Path) -> Results:
 
 
 def _say_where(model: Path, output: Path, example: str) -> None:
-    where = shlex.quote(cli.shown(model))
+    translate = shlex.join(cli.command("translate", cli.shown(model)))
     print(
         f"\nTranslations  {cli.shown(output)}\n"
         f"Scores        {cli.shown(output / 'scores.json')}\n"
         f"Model         {cli.shown(model)}\n"
         "Next:\n"
-        f"  echo {shlex.quote(example)} | {cli.python()} -m transformer_mt.translate {where}\n"
-        f"  {cli.python()} -m transformer_mt.translate {where} < SOURCE_FILE > TRANSLATION_FILE"
+        f"  echo {shlex.quote(example)} | {translate}\n"
+        f"  {translate} < SOURCE_FILE > TRANSLATION_FILE"
     )
 
 

@@ -28,15 +28,20 @@ class TransformerConfig(Section):
     """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
 
     kind: Literal["transformer"] = "transformer"
+    """The architecture; rnn has settings of its own."""
     encoder_layers: PositiveInt = 6
+    """N of the paper, of the encoder."""
     decoder_layers: PositiveInt = 6
+    """N of the paper, of the decoder."""
     d_model: PositiveInt = 512
+    """Width of embeddings and of each layer's output."""
     ffn_dim: PositiveInt = 2048
     """Width between the linear maps of a feed-forward layer."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
     there at the same ffn_dim (Shazeer 2020)."""
     num_heads: PositiveInt = 8
+    """Heads of each attention; they share d_model evenly."""
     attention_score: Score = "scaled_dot"
     """How well a query and a key go together, in every attention: Q K^T / sqrt(d_k), as in the paper; dot: Q K^T;
     general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat: w^T [Q; K].
@@ -82,11 +87,13 @@ class RnnConfig(Section):
     """The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) and without."""
 
     kind: Literal["rnn"]
+    """The architecture; transformer has settings of its own."""
     cell: Literal["gru", "lstm"] = "gru"
     """Gated recurrent units (Cho et al. 2014), or long short-term memory (Hochreiter and Schmidhuber 1997)."""
     encoder_layers: PositiveInt = 1
     """Of two directions each, half of d_model wide."""
     decoder_layers: PositiveInt = 1
+    """Of one direction, d_model wide."""
     d_model: PositiveInt = 512
     """Width of embeddings, of the encoder's two directions together, and of the decoder."""
     attention: Literal["none", Score, "fixed_concat"] = "additive"

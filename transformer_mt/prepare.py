@@ -253,7 +253,8 @@ def _keep(ids: EncodedPair, counts: Counts, max_length: int, max_ratio: float) -
 def _write_summary(
     path: Path, config: Config, digests: dict[str, str], counts: dict[str, Counts], tokenizer: Tokenizer
 ) -> None:
-    packages = {name: version(name) for name in ("sentencepiece", "numpy", "datasets")}
+    read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
+    packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
         "fingerprint": _fingerprint(config, digests),
         "corpus": config.corpus.model_dump(),

@@ -23,7 +23,7 @@ class CorpusConfig(Section):
     source_language: str
     """Language code: the suffix of the files, the column of a hub data set."""
     target_language: str
-    """Language code, likewise; also chooses the tokenisation of BLEU."""
+    """Language code: suffix or column, as of the source; also chooses the tokenisation of BLEU."""
     dataset: str | None = None
     """Hub data set, as in datasets.load_dataset; null for local files."""
     subset: str | None = None
@@ -34,9 +34,10 @@ class CorpusConfig(Section):
     """A split of the hub data set; or, of local files, either the common prefix of
     PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
     valid: Split
-    """Likewise."""
+    """The pairs that the model is compared on while it is trained; named as those of corpus.train are."""
     test: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
-    """Name to split, likewise. A name becomes that of a file: letters, digits, '.', '_' and '-'."""
+    """Name of each test set, and its pairs, named as those of corpus.train are. A name becomes that of a file:
+    letters, digits, '.', '_' and '-'."""
     max_length: PositiveInt = 256
     """Subword pieces; a training pair with a longer side is left out and counted."""
     max_ratio: PositiveFloat = 4.0
@@ -47,6 +48,7 @@ class TokenizerConfig(Section):
     """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
 
     algorithm: Literal["bpe", "unigram"] = "bpe"
+    """Byte-pair encoding (Sennrich et al. 2016), or a unigram language model of pieces (Kudo 2018)."""
     vocab_size: int = Field(default=32000, gt=260)
     """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
     joint: bool = True
@@ -61,6 +63,7 @@ class TrainingConfig(Section):
     """One run of updates."""
 
     seed: int = Field(default=1, ge=0, lt=2**63)
+    """Of all that is random: first weights, order of the pairs, dropout, subword sampling."""
     device: str = "auto"
     """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -80,6 +83,7 @@ class TrainingConfig(Section):
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """Share of each label's probability that is given to all words of the vocabulary alike (Szegedy et al. 2016)."""
     layout: Literal["auto", "padded", "packed"] = "auto"
     """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16,
     model.attention_score=scaled_dot and without model.attention_dropout; else padded, as recurrent models always."""
@@ -98,8 +102,11 @@ class TrainingConfig(Section):
     cooldown_steps: NonNegativeInt = 0
     """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    """Of Adam (Kingma and Ba 2015): decay of the mean of gradients."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
+    """Of Adam: decay of the mean of squared gradients."""
     adam_epsilon: PositiveFloat = 1e-9
+    """Of Adam: added to the root of that mean, by which an update is divided."""
     clip_norm: NonNegativeFloat = 0.0
     """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
     max_bad_updates: PositiveInt = 10
@@ -113,9 +120,9 @@ class TrainingConfig(Section):
     log_every: PositiveInt = 50
     """Updates between lines of log.jsonl."""
     validate_every: PositiveInt = 1000
-    """Updates."""
+    """Updates between validations."""
     save_every: PositiveInt = 1000
-    """Updates."""
+    """Updates between checkpoints."""
     keep_last: PositiveInt = 5
     """Newest checkpoints that stay."""
     keep_best: PositiveInt = 1

@@ -43,6 +43,7 @@ from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 from transformer_mt.wording import counted
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train the configuration's model, or go on where its run was stopped."""
     parser = cli.parser(
         "train",
-        "Reads what prepare wrote; writes checkpoints, log.jsonl and config.yaml to the run_dir.\n"
+        "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
         "Stopped at any instant, the same command goes on from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             return 2  # the first rank has met with the same, and says it
     if signum and ranks.is_first:
-        command = [cli.python(), "-m", "transformer_mt.train", arguments.config, *arguments.overrides]
+        command = cli.command("train", arguments.config, *arguments.overrides)
         print(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
@@ -145,6 +146,7 @@ def _train(
     if ranks.is_first:
         tokenizer.save(run_dir)
         copy_training_lines(Path(config.data_dir), run_dir)
+    record_start(run_dir, progress.step, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
     if progress.step:
@@ -166,7 +168,7 @@ def _train(
         + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
     if not signum:
-        say(f"next: {cli.python()} -m transformer_mt.average {shlex.quote(config.run_dir)}")
+        say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
     return signum
 
 

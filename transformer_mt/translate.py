@@ -22,7 +22,7 @@ from transformer_mt.translation_summary import TranslationSummary
 _DESCRIPTION = """\
 Reads lines of text and a model; writes one translation a line, in order. Of a pipe, what has arrived is
 translated; on a terminal, each line as it is typed (Ctrl-D ends). What the result depends on is a setting,
-as beam_size=5, n_best=3 or sampling=true (docs: config.py, DecodingConfig).
+as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settings decoding shows them all.
 
 A line of output, columns parted by tabs:
   TRANSLATION                      a blank line's is empty

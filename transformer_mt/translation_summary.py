@@ -41,18 +41,19 @@ class TranslationSummary:
         """A line of numbers, and one for each kind of translation that should be looked at."""
         rate = self.num_lines / max(self.seconds, 1e-9)
         said = [
-            f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; {self.num_blank:,} blank; "
+            f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; "
+            f"{self.num_blank:,} blank; "
             f"{self.num_split:,} split into {self.num_parts:,} parts; peak memory {peak_memory() / 1e6:,.0f} MB"
         ]
         if self.short:
             said.append(
-                f"warning: {counted(len(self.short), 'line')} with a translation much shorter than training has for such a "
-                f"source, so that something may be missing: {_numbers(self.short)}"
+                f"warning: {counted(len(self.short), 'line')} with a translation much shorter than training has for "
+                f"such a source, so that something may be missing: {_numbers(self.short)}"
             )
         if self.at_limit:
             said.append(
-                f"warning: {counted(len(self.at_limit), 'line')} with a translation that ends only because it reached its "
-                f"greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
+                f"warning: {counted(len(self.at_limit), 'line')} with a translation that ends only because it reached "
+                f"its greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
             )
         return "\n".join(said)
 

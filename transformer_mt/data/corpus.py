@@ -5,6 +5,7 @@ import hashlib
 import io
 import logging
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -149,8 +150,15 @@ def _file_digest(path: Path) -> str:
 
 
 def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
-    # Importing datasets takes most of a second, which nothing else here needs.
-    import datasets
+    # Importing datasets takes most of a second, and some machines do not have it; nothing else here needs it.
+    try:
+        import datasets
+    except ImportError as error:
+        raise CorpusError(
+            f"corpus.dataset={corpus.dataset} is on the Hugging Face hub, and the package that reads it cannot be "
+            f"imported ({error}). Install it: {sys.executable} -m pip install datasets. Or use local files: "
+            "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+        ) from None
 
     name = f"{corpus.dataset} ({split})"
     try:

@@ -70,8 +70,9 @@ class TrainingLines(BaseModel):
     @property
     def description(self) -> str:
         """For people."""
+        sentences = counted(self.usual_sentences, "sentence")
         return (
-            f"source lines: 90 % have at most {counted(self.usual_sentences, 'sentence')} and {self.usual_pieces} pieces; "
+            f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
             f"the most are {self.most_sentences} and {self.most_pieces}"
         )
 

@@ -1,0 +1,49 @@
+"""The configurations that come with the package become files of the user's own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformer_mt import cli
+from transformer_mt.errors import UserError
+from transformer_mt.files import write_whole
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Copy them into a directory, never over files that are there."""
+    parser = cli.parser(
+        "configs",
+        "Copies the configurations that come with the package, and schema.json, by which editors check them,\n"
+        "into a directory. A file that is there already stays as it is.",
+        "python -m transformer_mt configs my_configs",
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", default=Path("configs"), help="(configs)")
+    directory = parser.parse_args(argv).directory
+    shipped = sorted(shipped_configs().iterdir())
+    kept = [file.name for file in shipped if not copy_config(file.name, directory)]
+    print(f"{cli.shown(directory)}: {len(shipped) - len(kept)} of {len(shipped)} files copied")
+    if kept:
+        print(f"left as they were, for they were there already: {', '.join(kept)}")
+    return 0
+
+
+def shipped_configs() -> Path:
+    """Where they are: in the package that a wheel installs, or beside the package in a checkout."""
+    package = Path(__file__).parent
+    in_wheel = package / "shipped_configs"
+    return in_wheel if in_wheel.is_dir() else package.parent / "configs"
+
+
+def copy_config(name: str, directory: Path) -> bool:
+    """Whether one of them was copied: where a file has its place already, nothing is done.
+
+    Raises UserError if it cannot be written.
+    """
+    path = directory / name
+    if path.exists():
+        return False
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be made ({error.strerror}); name another directory") from None
+    write_whole(path, (shipped_configs() / name).read_bytes())
+    return True

@@ -1,0 +1,80 @@
+"""All stages, one after the other, on the demo corpus."""
+
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from transformer_mt import cli
+from transformer_mt.config import load_config
+from transformer_mt.copy_configs import copy_config
+from transformer_mt.demo_corpus.corpus import write_corpus
+
+CONFIG = Path("configs/demo_en_de.yaml")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status of the first stage that failed, or 0; raises UserError."""
+    parser = cli.parser(
+        "demo",
+        "Makes a small English-German corpus (data/demo_corpus), prepares it, trains a small Transformer on it,\n"
+        f"averages checkpoints, and evaluates the model; all below the working directory. {CONFIG}\n"
+        "is used if it is there, and else copied from the package. It takes some minutes on a CPU. Stopped at any\n"
+        "instant, the same command goes on.",
+        "python -m transformer_mt.demo training.max_steps=300",
+    )
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting, as training.max_steps=300")
+    overrides = parser.parse_args(argv).overrides
+    copy_config(CONFIG.name, CONFIG.parent)
+    run_dir = load_config(CONFIG, overrides).run_dir
+    write_corpus()
+    status = run_all(stages(overrides, run_dir))
+    if status == 0:
+        print(cli.as_typed(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means"))
+    elif status > 128:  # by a signal
+        print(f"To go on with all of it: {shlex.join(cli.command('demo', *overrides))}")
+    return status
+
+
+def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:
+    """The commands, in order."""
+    return [
+        cli.command("prepare", str(CONFIG), *overrides),
+        cli.command("train", str(CONFIG), *overrides),
+        cli.command("average", run_dir),
+        cli.command("evaluate", run_dir),
+    ]
+
+
+def run_all(commands: Sequence[Sequence[str]]) -> int:
+    """Run one after the other, until one fails: its exit status, 128 and more if a signal ended it; else 0."""
+    for command in commands:
+        with subprocess.Popen(command) as process, _signals_are_for(process):
+            status = process.wait()
+        if status:
+            return status if status > 0 else 128 - status
+    return 0
+
+
+@contextmanager
+def _signals_are_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A stage ends as it does alone: it gets Ctrl-C from the terminal, as this process does; SIGTERM is passed on."""
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGTERM:
+            process.send_signal(signum)
+
+    before = {signum: signal.signal(signum, on_signal) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

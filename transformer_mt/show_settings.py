@@ -1,0 +1,130 @@
+"""Every setting as text: key, default, what is allowed, what it means; all from settings.py and model_settings.py."""
+
+import difflib
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from transformer_mt import cli
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings import Config
+from transformer_mt.suggestions import MODELS
+
+_BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the configuration, or one of the two that `model` can be; the keys at the top have no name."""
+
+    name: str
+    title: str
+    keys: dict[str, dict[str, Any]]
+    """The JSON schema of each."""
+    definitions: dict[str, dict[str, Any]]
+    """What these refer to."""
+
+    def full_key(self, key: str) -> str:
+        """As it is written in an override."""
+        return f"{self.name}.{key}" if self.name else key
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print all settings, those of a section, or one."""
+    parser = cli.parser(
+        "settings",
+        "Shows settings: key, default, [what is allowed], and what it means. They stand in the configuration\n"
+        "file, or as key=value after it.",
+        "python -m transformer_mt settings training\n  python -m transformer_mt settings training.peak_lr",
+    )
+    parser.add_argument("name", metavar="SECTION", nargs="?", default="", help="a section, as training, or one key")
+    print(settings_text(parser.parse_args(argv).name))
+    return 0
+
+
+def settings_text(name: str = "") -> str:
+    """Of a section or a key, or of all. Raises ConfigError if there is none of that name; it suggests the nearest."""
+    parts = list(_parts())
+    chosen = [part for part in parts if name in ("", part.name)]
+    if chosen:
+        return "\n\n".join("\n".join([part.title, "", *(_entry(part, key) for key in part.keys)]) for part in chosen)
+    entries = [_entry(part, key, part.title) for part in parts for key in part.keys if part.full_key(key) == name]
+    if entries:
+        return "\n".join(entries)
+    raise ConfigError(f"{name}: no such section or key.{_suggestion(name, parts)}")
+
+
+def _parts() -> Iterator[Part]:
+    top = Config.model_json_schema()
+    keys = {key: schema for key, schema in top["properties"].items() if not _is_section(key)}
+    yield Part("", "At the top of the file:", keys, top["$defs"])
+    for name in filter(_is_section, top["properties"]):
+        kinds = MODELS if name == "model" else {"": Config.model_fields[name].annotation}
+        for kind, section in kinds.items():
+            assert section is not None
+            schema = section.model_json_schema()
+            of_kind = f", with model.kind={kind}" if kind else ""
+            title = _filled(f"{name}{of_kind}: {schema['description']}")
+            yield Part(name, title, schema["properties"], schema.get("$defs", {}))
+
+
+def _is_section(key: str) -> bool:
+    annotation = Config.model_fields[key].annotation
+    return key == "model" or (isinstance(annotation, type) and issubclass(annotation, BaseModel))
+
+
+def _entry(part: Part, key: str, title: str = "") -> str:
+    """Key, default and what is allowed; below, indented, what it means. `title` says what it is part of, too."""
+    schema = part.keys[key]
+    default = f"= {_shown(schema['default'])}" if "default" in schema else "(has to be given)"
+    head = f"{part.full_key(key)} {default}   [{_allowed(schema, part.definitions)}]"
+    meaning = schema.get("description", "")
+    if title and part.name == "model":
+        meaning = f"{title.partition(':')[0].partition(', ')[2].capitalize()}: {meaning}"
+    return f"{_filled(head, indent=2, below=8)}\n{_filled(meaning, indent=6, below=6)}"
+
+
+def _allowed(schema: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> str:
+    """The values that a JSON schema allows, in words."""
+    if "anyOf" in schema:
+        return ", or ".join(_allowed(each, definitions) for each in schema["anyOf"])
+    if "$ref" in schema:
+        properties = definitions[schema["$ref"].rpartition("/")[2]]["properties"]
+        return "{" + ", ".join(f"{key}: {_TYPES[each['type']]}" for key, each in properties.items()) + "}"
+    if "const" in schema or "enum" in schema:
+        *values, last = [_shown(value) for value in schema.get("enum", [schema.get("const")])]
+        return f"{', '.join(values)} or {last}" if values else last
+    if schema["type"] == "object":
+        [values_of] = [*schema.get("patternProperties", {}).values()] or [schema["additionalProperties"]]
+        return f"{{name: {_allowed(values_of, definitions)}}}"
+    bounds = [f"{sign} {_shown(schema[bound])}" for bound, sign in _BOUNDS.items() if bound in schema]
+    return " ".join([_TYPES[schema["type"]], ", ".join(bounds)]).strip()
+
+
+def _shown(value: Any) -> str:
+    """As it is written in YAML."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _filled(text: str, indent: int = 0, below: int = 0) -> str:
+    """In lines of at most 98 columns, the first of them and those below it indented by so many."""
+    first, others = " " * indent, " " * below
+    return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+
+
+def _suggestion(name: str, parts: Sequence[Part]) -> str:
+    """The same key in a section, or the nearest section or key; without any, the sections."""
+    sections = list(dict.fromkeys(part.name for part in parts if part.name))
+    full_keys = {key: part.full_key(key) for part in reversed(parts) for key in part.keys}
+    places = {name: name for name in [*sections, *full_keys.values()]} | full_keys
+    for wanted in (name.rpartition(".")[2], name):
+        if nearest := difflib.get_close_matches(wanted, places, n=1):
+            return f" Did you mean '{places[nearest[0]]}'?"
+    return f" Sections: {', '.join(sections)}."

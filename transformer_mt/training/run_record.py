@@ -1,0 +1,102 @@
+"""What a run was: run.json has an entry for each start, so that its numbers can be explained and made again."""
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from transformer_mt import __version__
+from transformer_mt.device import Device
+from transformer_mt.errors import UserError
+from transformer_mt.files import write_whole
+from transformer_mt.training.distributed import Ranks
+
+PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
+PACKAGE = Path(__file__).parent.parent
+
+
+def record_start(run_dir: Path, step: int, seed: int, device: Device, ranks: Ranks) -> None:
+    """Append to run.json that training goes on from update `step`, or begins at 0, and with what.
+
+    The first rank alone does so. Where the file cannot be read or written there is a warning on standard error,
+    and what it holds stays: training does not depend on it.
+    """
+    if not ranks.is_first:
+        return
+    path = run_dir / "run.json"
+    try:
+        starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        if not isinstance(starts, list):
+            raise ValueError("it is no list of starts")
+        starts.append(_start(step, seed, device, ranks))
+        write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
+    except (OSError, ValueError) as error:
+        reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
+        tqdm.write(f"warning: {reason}. This start is not recorded there; training goes on", file=sys.stderr)
+
+
+def _start(step: int, seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
+    on_gpu = device.torch_device.type == "cuda"
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.orig_argv),
+        "from_update": step,
+        "seed": seed,
+        "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
+        "num_ranks": ranks.size,
+        "num_threads": torch.get_num_threads(),
+        "processor": _processor(),
+        "num_cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(device.torch_device) if on_gpu else None,
+        "num_gpus": ranks.size if on_gpu else 0,
+        "versions": _versions(),
+        "git": _git(PACKAGE.parent),
+    }
+
+
+def _processor() -> str:
+    """The model's name where Linux tells it, else the kind of processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
+    return text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
+
+
+def _versions() -> dict[str, str]:
+    found = {"transformer_mt": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # copied into place, without its metadata
+            found[name] = "unknown"
+    return found | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
+
+
+def _git(checkout: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that the package runs from, and whether its files were changed since.
+
+    None if it is no checkout, as where a wheel is installed, or if git cannot tell.
+    """
+    if not (checkout / ".git").exists():
+        return None
+    commit = _asked_of_git(checkout, "rev-parse", "HEAD")
+    changes = _asked_of_git(checkout, "status", "--porcelain", "--untracked-files=no")
+    return None if commit is None or changes is None else {"commit": commit, "changed": bool(changes)}
+
+
+def _asked_of_git(checkout: Path, *arguments: str) -> str | None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # another checkout's
+    command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
