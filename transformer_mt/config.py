@@ -158,10 +158,15 @@ def _suggestion(path: tuple[str, ...], loc: tuple[int | str, ...]) -> str:
                 return f" It is of model.kind={kind}."
     here = places.get(".".join(path[:-1]))
     if here is not None:
-        nearest = difflib.get_close_matches(path[-1], here.model_fields, n=1)
+        nearest = difflib.get_close_matches(path[-1], _keys(here), n=1)
         if nearest:
             return f" Did you mean '{nearest[0]}'?"
-    elsewhere = [f"{name}.{path[-1]}" for name, place in places.items() if name and path[-1] in place.model_fields]
+    elsewhere = [f"{name}.{path[-1]}" for name, place in places.items() if name and path[-1] in _keys(place)]
     if elsewhere:
         return f" Did you mean '{elsewhere[0]}'?"
-    return f" Allowed: {', '.join(here.model_fields)}." if here is not None else ""
+    return f" Allowed: {', '.join(_keys(here))}." if here is not None else ""
+
+
+def _keys(section: type[BaseModel]) -> list[str]:
+    """The keys of a section as the file names them."""
+    return [field.alias or name for name, field in section.model_fields.items()]

@@ -46,6 +46,10 @@ class CorpusConfig(Section):
 class TokenizerConfig(Section):
     """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
 
+    from_: str | None = Field(default=None, alias="from")
+    """An existing tokenizer, which is used as it is instead of training one: a model directory, a run, a prepared
+    data_dir, or a .model file of sentencepiece, which then serves both languages. vocab_size, algorithm,
+    character_coverage and sample_sentences have no effect then."""
     algorithm: Literal["bpe", "unigram"] = "bpe"
     vocab_size: int = Field(default=32000, gt=260)
     """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
@@ -55,6 +59,13 @@ class TokenizerConfig(Section):
     """Share of the text's characters that become pieces; the rest is spelled in bytes."""
     sample_sentences: PositiveInt = 2_000_000
     """At most so many lines of each side are read to train it, evenly spaced over the corpus."""
+
+    def same_kind(self, other: "TokenizerConfig") -> bool:
+        """Whether both train the same tokenizer from the same text; or both take an existing one, of one vocabulary
+        or of two, whose digests are to be compared besides: a file may be moved."""
+        if self.from_ is None or other.from_ is None:
+            return self == other
+        return self.joint == other.joint
 
 
 class TrainingConfig(Section):
