@@ -46,11 +46,12 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 
-# A run may go on with other values of these: they do not change what it has done so far. Directories may
-# have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
+# A run may go on with other values of these: they do not change what it has done so far. Directories and tokenizers
+# may have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
 FREE_TO_CHANGE = {
     "data_dir",
     "run_dir",
+    "tokenizer.from",
     "training.device",
     "training.num_threads",
     "training.sharding",
