@@ -4,13 +4,17 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sentencepiece import SentencePieceTrainer
 from tiny import demo_pairs, log_records, status_and_error, train_tiny, write_experiment
 
 from transformer_mt import average, prepare, train
 from transformer_mt.config import load_config
+from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.existing_tokenizer import open_existing
+from transformer_mt.data.prepared import Prepared
+from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.settings import TokenizerConfig
@@ -238,8 +242,24 @@ def test_data_and_runs_from_before_there_was_the_setting_still_work(experiment, 
 
 
 def test_settings_of_training_a_tokenizer_do_not_matter_to_one_that_exists():
-    theirs = TokenizerConfig.model_validate({"from": "a", "vocab_size": 400})
-    assert theirs.same_kind(TokenizerConfig.model_validate({"from": "b", "vocab_size": 500}))
-    assert not theirs.same_kind(TokenizerConfig.model_validate({"from": "a", "joint": False}))
-    assert not theirs.same_kind(TokenizerConfig(vocab_size=400))
-    assert not TokenizerConfig(vocab_size=400).same_kind(TokenizerConfig(vocab_size=500))
+    def same(made: dict[str, object], asked: dict[str, object]) -> bool:
+        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "")
+        return data.same_tokenizer(TokenizerConfig.model_validate(asked))
+
+    theirs = {"from": "a", "vocab_size": 400}
+    assert same(theirs, {"from": "b", "vocab_size": 500})
+    assert not same(theirs, {"from": "a", "joint": False})
+    assert not same(theirs, {"vocab_size": 400})
+    assert not same({"vocab_size": 400}, {"vocab_size": 500})
+
+
+def test_subword_sampling_leaves_pieces_alone_that_no_merge_makes(tmp_path):
+    file = sentencepiece_file(tmp_path / "symbols.model", model_type="bpe", user_defined_symbols=["<2\u00f8>"])
+    tokenizer = open_existing(file)
+    assert "\u00f8" not in tokenizer.source_pieces(range(tokenizer.source_vocab_size)), "which no piece spells alone"
+    ids = tokenizer.encode_source(["<2\u00f8> the old dog"])
+    write_encoded(tmp_path / "train", zip(ids, ids, strict=True), 330, 330)
+    sampler, corpus = SubwordSampler(tokenizer, "bpe", 0.5), EncodedCorpus.load(tmp_path / "train")
+    for step in range(20):
+        found = sampler.sampled(corpus, np.array([0]), seed=1, step=step, batch=0, longest=99, total=99)
+        assert tokenizer.decode_target(found.source.ids.tolist()) == "<2\u00f8> the old dog"

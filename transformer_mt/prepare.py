@@ -50,8 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status; raises UserError."""
     parser = cli.parser(
         "prepare",
-        "Reads the corpus of a configuration; trains a tokenizer; writes it, token ids, validation and test "
-        "text to data_dir.",
+        "Reads the corpus of a configuration; trains a tokenizer, or takes the existing one that tokenizer.from "
+        "names; writes it, token ids, validation and test text to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
@@ -122,7 +122,7 @@ def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> Non
 
 
 def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
-    same = prepared.tokenizer.same_kind(config.tokenizer)
+    same = prepared.same_tokenizer(config.tokenizer)
     sections = {"corpus": prepared.corpus, "tokenizer": config.tokenizer if same else prepared.tokenizer}
     changes = [*differences(config.model_copy(update=sections), config).values()]
     texts = [name for name, digest in digests.items() if digest != prepared.digests.get(name, digest)]

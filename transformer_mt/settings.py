@@ -60,13 +60,6 @@ class TokenizerConfig(Section):
     sample_sentences: PositiveInt = 2_000_000
     """At most so many lines of each side are read to train it, evenly spaced over the corpus."""
 
-    def same_kind(self, other: "TokenizerConfig") -> bool:
-        """Whether both train the same tokenizer from the same text; or both take an existing one, of one vocabulary
-        or of two, whose digests are to be compared besides: a file may be moved."""
-        if self.from_ is None or other.from_ is None:
-            return self == other
-        return self.joint == other.joint
-
 
 class TrainingConfig(Section):
     """One run of updates."""
@@ -120,7 +113,8 @@ class TrainingConfig(Section):
     r_drop: NonNegativeFloat = 0.0
     """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
     initialise_from: str | None = None
-    """Model directory or checkpoint of another run with the same vocabulary and shape, whose weights are the first."""
+    """Model directory or checkpoint of another run with the same tokenizer (tokenizer.from) and shape, whose weights
+    are the first: fine-tuning."""
     log_every: PositiveInt = 50
     """Updates between lines of log.jsonl."""
     validate_every: PositiveInt = 1000

@@ -225,7 +225,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config) -> Tokenizer:
     prepared = read_prepared(data_dir)
     if prepared is None:
         raise CorpusError(f"{data_dir} is not prepared; {advice}")
-    same = {"corpus": prepared.corpus == config.corpus, "tokenizer": prepared.tokenizer.same_kind(config.tokenizer)}
+    same = {"corpus": prepared.corpus == config.corpus, "tokenizer": prepared.same_tokenizer(config.tokenizer)}
     for section in [section for section, is_same in same.items() if not is_same]:
         raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir; {advice}")
     for change in prepared.tokenizer_changes(config.tokenizer):

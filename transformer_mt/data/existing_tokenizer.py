@@ -15,7 +15,7 @@ _MODEL_TYPE = 3  # of TrainerSpec
 _NAME, _CHARACTER_MAP = 1, 2  # of NormalizerSpec
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
-Value = int | bytes
+_ADVICE = "name a model directory, as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
 
 
 def open_existing(path: Path) -> Tokenizer:
@@ -30,9 +30,6 @@ def open_existing(path: Path) -> Tokenizer:
     if not holds_tokenizer(path):
         raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
     return Tokenizer.load(path)
-
-
-_ADVICE = "name a model directory, as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
 
 
 def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
@@ -92,8 +89,9 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
         )
     rules = {_normalisation(processor) for processor in _processors(tokenizer)} - {""}
     found += [
-        f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, as … by "
-        "three full stops, so that translations never contain them"
+        f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
+        "translations contain only the latter. nmt_nfkc, for example, writes … as three full stops, and rules that end "
+        "in _cf write no capital letters"
         for rule in sorted(rules)
     ]
     return found
@@ -123,12 +121,12 @@ def _message(processor: SentencePieceProcessor, number: int) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _fields(message: bytes) -> dict[int, Value]:
+def _fields(message: bytes) -> dict[int, int | bytes]:
     """The last value of each field of a message of Protocol Buffers, by its number.
 
     sentencepiece wrote the message itself, so that it is whole (protobuf.dev/programming-guides/encoding).
     """
-    fields: dict[int, Value] = {}
+    fields: dict[int, int | bytes] = {}
     at = 0
     while at < len(message):
         tag, at = _variable_length(message, at)

@@ -35,6 +35,16 @@ class Prepared:
             )
         return tokenizer
 
+    def same_tokenizer(self, settings: TokenizerConfig) -> bool:
+        """Whether these settings train the same tokenizer from the same text.
+
+        Of an existing one, it is enough that both name one, for one vocabulary or for two: the file may be moved,
+        and `tokenizer_changes` compares what is in it.
+        """
+        if self.tokenizer.from_ is None or settings.from_ is None:
+            return self.tokenizer == settings
+        return self.tokenizer.joint == settings.joint
+
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
         """How the existing tokenizer that the settings name differs from that of this data; empty if it does not.
 
