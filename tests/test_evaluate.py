@@ -264,7 +264,7 @@ class TestModel:
             (tmp_path / "data/prepare.json").write_text(json.dumps(summary | {"tokenizer_digest": digest}))
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err
-        assert "data is prepared with another tokenizer (00000000) than" in error
+        assert "data is prepared with another tokenizer (digest 00000000) than" in error
         assert f"model was trained with ({joint_tokenizer.digest[:8]})" in error and "say data_dir=data" in error
         assert len(Dictionary.calls) == 2, "nothing was translated of the second"
         assert cli.run(main, [path, "data_dir=data"]) == 0

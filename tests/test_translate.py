@@ -235,7 +235,9 @@ def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, ma
     status, output = run_stage(main, b"A dog.\tEin Hund.\n", changed, *arguments.get(main, []))
     assert (status, output) == (2, b"")
     ours = Tokenizer.load(model_dir).digest[:8]
-    expected = f"{changed / 'model.safetensors'} was trained with another tokenizer ({ours}) than the one in {changed}"
+    expected = (
+        f"{changed / 'model.safetensors'} was trained with another tokenizer (digest {ours}) than the one in {changed}"
+    )
     assert f"{expected} ({other.digest[:8]})" in capsys.readouterr().err
 
 

@@ -235,9 +235,10 @@ def _check_data(model: Path, data_dir: Path) -> None:
     digest = Tokenizer.load(model).digest
     if prepared.tokenizer_digest != digest:
         raise EvaluationError(
-            f"{data_dir} is prepared with another tokenizer ({prepared.tokenizer_digest[:8]}) than {cli.shown(model)} "
-            f"was trained with ({digest[:8]}): it was prepared anew since then, and its test sets may be others. To "
-            f"score these test sets, say data_dir={data_dir}; or name the data_dir that belongs to the model"
+            f"{data_dir} is prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than "
+            f"{cli.shown(model)} was trained with ({digest[:8]}): it was prepared anew since then, and its test sets "
+            f"may be others. To score these test sets, say data_dir={data_dir}; or name the data_dir that belongs to "
+            "the model"
         )
 
 

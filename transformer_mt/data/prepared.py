@@ -28,10 +28,10 @@ class Prepared:
         tokenizer = Tokenizer.load(self.directory)
         if tokenizer.digest != self.tokenizer_digest:
             raise CorpusError(
-                f"the tokenizer in {self.directory} ({tokenizer.digest[:8]}) is not the one that "
-                f"{self.directory / SUMMARY} names ({self.tokenizer_digest[:8]}) and that made the token ids there. "
-                "Put that one back, or delete the directory and prepare again. To train with another tokenizer, "
-                "prepare into another data_dir with tokenizer.from=PATH"
+                f"the tokenizer in {self.directory} (digest {tokenizer.digest[:8]}) is not the one that "
+                f"{self.directory / SUMMARY} names (digest {self.tokenizer_digest[:8]}) and that made the token ids "
+                "there. Put that one back, or delete the directory and prepare again. To train with another "
+                "tokenizer, prepare into another data_dir with tokenizer.from=PATH"
             )
         return tokenizer
 
@@ -57,7 +57,7 @@ class Prepared:
         digest = open_existing(Path(path)).digest
         if digest == self.tokenizer_digest:
             return []
-        return [f"tokenizer.from={path} is another tokenizer ({self.tokenizer_digest[:8]}, now {digest[:8]})"]
+        return [f"tokenizer.from={path} is another tokenizer (digest {self.tokenizer_digest[:8]}, now {digest[:8]})"]
 
 
 def read_prepared(data_dir: Path) -> Prepared | None:

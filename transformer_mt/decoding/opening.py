@@ -121,7 +121,7 @@ def _torch_engine(
             read_weights(file)  # says so if the file is damaged
         if trained_with != tokenizer.digest:
             raise CheckpointError(
-                f"{file} was trained with another tokenizer ({trained_with[:8] or 'unknown'}) than the one in "
+                f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
                 f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
                 "directory again"
             )
