@@ -9,7 +9,8 @@ from safetensors.torch import load_file
 from tiny import status_and_error, train_tiny
 
 from transformer_mt import average, prepare
-from transformer_mt.training.checkpoint import checkpoint_path
+from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
+from transformer_mt.training.progress import Progress
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 
@@ -124,4 +125,12 @@ def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment
     shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert "another tokenizer" in error
+    assert f"{checkpoint_path(run, 10)} was trained with another tokenizer" in error
+    assert f"into {run}" in error
+
+
+def test_average_refuses_one_checkpoint_of_another_tokenizer_among_others(run, capsys):
+    save_checkpoint(run, Tensors({}, {}), Progress(step=10), "0" * 64)
+    status, error = status_and_error(average.main, run, capsys=capsys)
+    assert status == 2
+    assert f"{checkpoint_path(run, 10)} was trained with another tokenizer (00000000 instead of" in error

@@ -67,6 +67,7 @@ def test_schema_holds_keys_and_their_meaning():
     assert "Vaswani" not in sections["DecodingConfig"]["description"]
     assert "Wu et al." in sections["DecodingConfig"]["properties"]["length_penalty"]["description"]
     assert sections["DecodingConfig"]["properties"]["length_penalty_form"]["enum"] == ["gnmt", "average", "none"]
+    assert "from" in sections["TokenizerConfig"]["properties"]
 
 
 class TestValues:
@@ -194,6 +195,10 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("override", "message"),
         [
+            ("tokenizer.from=3", r"^override tokenizer\.from=3: tokenizer\.from is 3; .*valid string"),
+            ("tokenizer.from_=x", r"tokenizer\.from_: no such key\. Did you mean 'from'\?"),
+            ("training.from=x", r"training\.from: no such key\. Did you mean 'tokenizer\.from'\?"),
+            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. The keys there are: from, algorithm"),
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
             (
@@ -348,6 +353,13 @@ class TestComparison:
             "training.max_steps": "training.max_steps: 100000, now 7",
         }
         assert differences(old, load()) == {}
+
+    def test_a_key_that_is_a_word_of_python_survives_being_written(self, load, tmp_path):
+        config = load("tokenizer.from=runs/x/model")
+        (tmp_path / "again.yaml").write_text(dump_config(config))
+        assert "  from: runs/x/model\n" in dump_config(config)
+        assert load_config(tmp_path / "again.yaml") == config
+        assert differences(load(), config) == {"tokenizer.from": "tokenizer.from: None, now runs/x/model"}
 
     def test_texts_that_look_like_numbers_survive_being_written(self, load, tmp_path):
         config = load("run_dir='1e5'", "corpus.revision='123e45'")

@@ -251,6 +251,13 @@ def test_damaged_and_missing_files_are_named(exported, tmp_path):
             Translator.load(damaged, "cpu", engine="ctranslate2")
 
 
+def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_tokenizer, tmp_path):
+    changed = shutil.copytree(exported, tmp_path / "changed")
+    joint_tokenizer.save(changed)
+    with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than the one there"):
+        Translator.load(changed, "cpu", engine="ctranslate2")
+
+
 def test_a_type_that_is_none_is_named(exported):
     with pytest.raises(TranslationError, match="Invalid compute type: int4"):
         CTranslate2Engine(exported, 1024, 0, device="cpu", compute_type="int4")

@@ -271,6 +271,23 @@ class TestModel:
         error = capsys.readouterr().err
         assert "talks.target.txt" in error and "transformer_mt.prepare" in error and not Dictionary.calls
 
+    @pytest.mark.parametrize("where", ["run", "run/model"])
+    def test_data_prepared_anew_with_another_tokenizer_are_refused_unless_named(
+        self, trained, tmp_path, capsys, joint_tokenizer, where
+    ):
+        joint_tokenizer.save(trained / "model")
+        config = load_config(trained / "config.yaml")
+        summary = {"corpus": config.corpus.model_dump(), "tokenizer": config.tokenizer.model_dump(), "digests": {}}
+        path = str(trained.parent / where.replace("run", "x"))
+        for digest, status in ((joint_tokenizer.digest, 0), ("0" * 64, 2)):
+            (tmp_path / "data/prepare.json").write_text(json.dumps(summary | {"tokenizer_digest": digest}))
+            assert cli.run(main, [path]) == status
+        error = capsys.readouterr().err
+        assert "data is prepared with another tokenizer (digest 00000000) than" in error
+        assert f"model was trained with ({joint_tokenizer.digest[:8]})" in error and "say data_dir=data" in error
+        assert len(Dictionary.calls) == 2, "nothing was translated of the second"
+        assert cli.run(main, [path, "data_dir=data"]) == 0
+
     def test_texts_of_unequal_length_are_refused_before_translating(self, trained, tmp_path, capsys):
         write(tmp_path / "data/test/talks.target.txt", OTHERS[:2])
         assert cli.run(main, [str(trained)]) == 2

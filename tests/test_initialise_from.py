@@ -37,17 +37,21 @@ def test_a_run_that_goes_on_does_not_begin_again(run, experiment, tmp_path):
     assert_same_weights(weights_at(tmp_path / "new", 12), weights_at(unbroken, 12))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("model", "has another vocabulary"), ("checkpoints/best", "another tokenizer")]
-)
-def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name, message):
+@pytest.mark.parametrize(("name", "holder"), [("model", "model"), ("checkpoints/best", ".")])
+def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name, holder):
     average.main([str(run)])
     arguments = [experiment, f"data_dir={tmp_path / 'other'}", "tokenizer.vocab_size=450"]
     assert prepare.main([str(argument) for argument in arguments]) == 0
     arguments += [f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / name}"]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
-    assert message in error and str(run / name) in error and "repare the data" in error
+    assert f"{run / name} was trained with another tokenizer" in error and "training.initialise_from" in error
+    assert error.endswith(f"into another data_dir: tokenizer.from={run / holder}\n")
+    # What the error advises is what helps.
+    helps = [str(experiment), f"data_dir={tmp_path / 'third'}", f"tokenizer.from={run / holder}"]
+    assert prepare.main(helps) == 0
+    found = first_weights(experiment, tmp_path / "new", run / name, *helps[1:])
+    assert found.keys() == load_file(run / name / "model.safetensors").keys()
 
 
 @pytest.mark.parametrize("name", ["model", "checkpoints/best"])
@@ -70,6 +74,15 @@ def test_what_is_neither_model_nor_checkpoint_is_named(run, experiment, tmp_path
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
     assert f"training.initialise_from={run / name} is neither a model directory" in error
+    assert error.endswith(f"; name {run / 'checkpoints' / 'best'}\n") == (name == ".")
+
+
+def test_the_model_of_a_run_is_offered_in_its_place(run, experiment, tmp_path, capsys):
+    average.main([str(run)])
+    arguments = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run}"]
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2
+    assert error.endswith(f"; name {run / 'model'}\n")
 
 
 def test_a_damaged_checkpoint_is_refused(run, experiment, tmp_path, capsys):

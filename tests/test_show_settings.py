@@ -93,6 +93,8 @@ def test_a_key_of_both_models_is_shown_for_each():
         ("decoding.peak_lr", "training.peak_lr"),
         ("model.droput", "model.dropout"),
         ("warmup", "training.warmup_steps"),
+        ("lr", "training.peak_lr"),
+        ("beam", "decoding.beam_size"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):

@@ -12,14 +12,14 @@ import pytest
 import torch
 from tiny import ROOT, demo_pairs, write_experiment
 
-from transformer_mt import prepare, translate
+from transformer_mt import export, plot, prepare, score, translate
 from transformer_mt.config import load_config
+from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CheckpointError
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings import DecodingConfig
+from transformer_mt.settings import DecodingConfig, TokenizerConfig
 from transformer_mt.vocabulary import PAD
 
 
@@ -221,13 +221,24 @@ def test_a_closed_pipe_ends_quietly(model_dir):
     assert done.stderr == ""
 
 
-def test_another_tokenizer_of_the_same_size_is_refused(model_dir, tmp_path):
-    config = write_experiment(tmp_path)
-    prepare.main([str(config), "tokenizer.character_coverage=1.0", "tokenizer.algorithm=unigram"])
+@pytest.mark.parametrize("main", [translate.main, score.main, plot.main, export.main])
+@pytest.mark.parametrize("size", [400, 500])  # another one than the model's, and the same
+def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, main, size):
     changed = shutil.copytree(model_dir, tmp_path / "model")
-    shutil.copy(tmp_path / "data" / "tokenizer.model", changed / "tokenizer.model")
-    with pytest.raises(CheckpointError, match="another tokenizer"):
-        Translator.load(changed, "cpu")
+    sources, targets = zip(*demo_pairs(200), strict=True)
+    other = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=size))
+    other.save(changed)
+    arguments = {
+        plot.main: ["--source", "A dog.", "--output", tmp_path / "picture.png"],
+        export.main: [tmp_path / "exported", "--format", "ctranslate2"],
+    }
+    status, output = run_stage(main, b"A dog.\tEin Hund.\n", changed, *arguments.get(main, []))
+    assert (status, output) == (2, b"")
+    ours = Tokenizer.load(model_dir).digest[:8]
+    expected = (
+        f"{changed / 'model.safetensors'} was trained with another tokenizer (digest {ours}) than the one in {changed}"
+    )
+    assert f"{expected} ({other.digest[:8]})" in capsys.readouterr().err
 
 
 def test_a_file_may_be_translated_into_itself(run_translate, translator, tmp_path):

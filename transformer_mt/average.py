@@ -51,7 +51,9 @@ def average_run(run_dir: Path, config: Config) -> None:
     paths = choose_checkpoints(run_dir, config.averaging, config.training)
     steps = ", ".join(str(int(path.name[5:])) for path in paths)
     tokenizer = Tokenizer.load(run_dir)
-    check_tokenizer(paths[-1], tokenizer.digest)
+    cure = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
+    for path in paths:
+        check_tokenizer(path, tokenizer.digest, cure)
     made_from = fingerprint(dump_config(config), tokenizer.digest, *((path / SUMS).read_text() for path in paths))
     model_dir = run_dir / "model"
     if _is_whole(model_dir, made_from, config, tokenizer):

@@ -14,6 +14,8 @@ from typing import Any
 from transformer_mt import cli
 from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
+from transformer_mt.data.prepared import read_prepared
+from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
     Score,
@@ -85,6 +87,8 @@ def evaluate_model(
     model, output = _locate(path)
     config = load_config(model / "config.yaml", overrides, "decoding")
     names = _test_names(config, test)
+    if not any(override.startswith("data_dir=") for override in overrides):
+        _check_data(model, Path(config.data_dir))
     texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
     details = replace(details, source_language=config.corpus.source_language)
     # Here, so that files are scored without waiting for PyTorch.
@@ -240,6 +244,21 @@ def _test_names(config: Config, test: str | None) -> list[str]:
     if test not in names:
         raise EvaluationError(f"--test {test}: no such test set. The configuration has: {', '.join(names)}")
     return [test]
+
+
+def _check_data(model: Path, data_dir: Path) -> None:
+    """Raises EvaluationError if the data were prepared anew, with another tokenizer, since the model was trained."""
+    prepared = read_prepared(data_dir)
+    if prepared is None:
+        return
+    digest = Tokenizer.load(model).digest
+    if prepared.tokenizer_digest != digest:
+        raise EvaluationError(
+            f"{data_dir} is prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than "
+            f"{cli.shown(model)} was trained with ({digest[:8]}): it was prepared anew since then, and its test sets "
+            f"may be others. To score these test sets, say data_dir={data_dir}; or name the data_dir that belongs to "
+            "the model"
+        )
 
 
 def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:

@@ -20,8 +20,18 @@ class Section(BaseModel):
     """Frozen; unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        serialize_by_alias=True,  # tokenizer.from is a word of Python, and its field has another name
     )
+
+
+def keys_of(section: type[BaseModel]) -> list[str]:
+    """The keys of a section as a configuration file names them."""
+    return [field.alias or name for name, field in section.model_fields.items()]
 
 
 class TransformerConfig(Section):

@@ -11,13 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from tqdm import tqdm
 
 from transformer_mt import __version__, cli
-from transformer_mt.config import differences, fingerprint, load_config
+from transformer_mt.config import differences, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
+from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
+from transformer_mt.data.prepared import SUMMARY, Prepared, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLinesCounter
 from transformer_mt.errors import ConfigError, CorpusError
@@ -26,7 +27,6 @@ from transformer_mt.files import write_whole
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
 from transformer_mt.wording import counted
 
-_SUMMARY = "prepare.json"  # written last: where it is, the stage is finished
 _BLOCK = 10_000  # pairs that are encoded together
 _ANY_RATIO = 10  # pieces: a pair of sides this short may have any ratio
 
@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status; raises UserError."""
     parser = cli.parser(
         "prepare",
-        "Reads the corpus of a configuration; trains a tokenizer; writes it, token ids, validation and test "
-        "text to data_dir.",
+        "Reads the corpus of a configuration; trains a tokenizer, or takes the existing one that tokenizer.from "
+        "names; writes it, token ids, validation and test text to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
@@ -73,14 +73,18 @@ def prepare(config: Config) -> None:
     directory = Path(config.data_dir)
     splits = _splits(config.corpus)
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
-    if (directory / _SUMMARY).exists():
-        _check_same(directory / _SUMMARY, config, digests)
+    if (directory / SUMMARY).exists():
+        _check_same(directory, config, digests)
         print(f"already prepared: {directory}")
         return
     pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
-    _make(directory)
-    print(f"training the tokenizer on {config.corpus.train}", flush=True)
-    tokenizer = _train_tokenizer(pairs["train"], config.tokenizer)
+    if config.tokenizer.from_ is None:
+        _make(directory)
+        print(f"training the tokenizer on {config.corpus.train}", flush=True)
+        tokenizer = _train_tokenizer(pairs["train"], config.tokenizer)
+    else:
+        tokenizer = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
+        _make(directory)
     tokenizer.save(directory)
     tests = [name for name in splits if name.startswith("test/")]
     for name in tests:
@@ -97,7 +101,7 @@ def prepare(config: Config) -> None:
     lines.result().save(directory)
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
-    _write_summary(directory / _SUMMARY, config, digests, counts, tokenizer)
+    _write_summary(directory / SUMMARY, config, digests, counts, tokenizer)
     _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
     print(lines.result().description)
     print(f"prepared: {directory}")
@@ -116,32 +120,36 @@ def _splits(corpus: CorpusConfig) -> dict[str, Split]:
     return {"train": corpus.train, "valid": corpus.valid, **tests}
 
 
-def _fingerprint(config: Config, digests: dict[str, str]) -> str:
-    return fingerprint(config.corpus, config.tokenizer, json.dumps(digests, sort_keys=True))
+def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> None:
+    """Raises CorpusError, saying what differs, unless the directory is of this configuration and this text."""
+    prepared = read_prepared(directory)
+    changes = ["what made it cannot be read"] if prepared is None else _changes(prepared, config, digests)
+    if prepared is None or changes:
+        raise CorpusError(
+            f"{directory} was prepared from something else: {'; '.join(changes)}. Choose another data_dir, or "
+            "delete this one"
+        )
+    prepared.load_tokenizer()  # finds out whether another one was put in its place
 
 
-def _check_same(path: Path, config: Config, digests: dict[str, str]) -> None:
-    """Raises CorpusError, saying what differs, unless the summary is of this configuration and this text."""
-    try:
-        old = json.loads(path.read_text(encoding="utf-8"))
-        if old["fingerprint"] == _fingerprint(config, digests):
-            return
-        sections = {
-            "corpus": CorpusConfig.model_validate(old["corpus"]),
-            "tokenizer": TokenizerConfig.model_validate(old["tokenizer"]),
-        }
-        changes = [*differences(config.model_copy(update=sections), config).values()]
-        changes += [
-            f"the text of {name} has changed"
-            for name, digest in digests.items()
-            if digest != old["digests"].get(name, digest)
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
-        changes = ["what made it cannot be read"]
-    raise CorpusError(
-        f"{path.parent} was prepared from something else: {'; '.join(changes)}. Choose another data_dir, or "
-        "delete this one"
-    )
+def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
+    same = prepared.same_tokenizer(config.tokenizer)
+    sections = {"corpus": prepared.corpus, "tokenizer": config.tokenizer if same else prepared.tokenizer}
+    changes = [*differences(config.model_copy(update=sections), config).values()]
+    texts = [name for name, digest in digests.items() if digest != prepared.digests.get(name, digest)]
+    changes += [f"the text of {name} has changed" for name in texts]
+    return changes + prepared.tokenizer_changes(config.tokenizer) if same else changes
+
+
+def _existing_tokenizer(path: str, settings: TokenizerConfig, subword_sampling: float) -> Tokenizer:
+    """The tokenizer at this path, and lines about what it does otherwise than one that would be trained here."""
+    tokenizer = open_existing(Path(path))
+    check_fits(tokenizer, settings)
+    check_sampling(tokenizer, settings, subword_sampling)
+    print(f"using the tokenizer {path} as it is", flush=True)
+    for remark in remarks(tokenizer, settings):
+        print(remark, file=sys.stderr)
+    return tokenizer
 
 
 def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokenizer:
@@ -250,13 +258,12 @@ def _keep(ids: EncodedPair, counts: Counts, max_length: int, max_ratio: float) -
     return False
 
 
-def _write_summary(
+def _write_summary(  # last of all: where it is, the stage is finished
     path: Path, config: Config, digests: dict[str, str], counts: dict[str, Counts], tokenizer: Tokenizer
 ) -> None:
     read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
-        "fingerprint": _fingerprint(config, digests),
         "corpus": config.corpus.model_dump(),
         "tokenizer": config.tokenizer.model_dump(),
         "digests": digests,

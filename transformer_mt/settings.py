@@ -47,6 +47,10 @@ class CorpusConfig(Section):
 class TokenizerConfig(Section):
     """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
 
+    from_: str | None = Field(default=None, alias="from")
+    """An existing tokenizer, which is used as it is instead of training one: a model directory, a run, a prepared
+    data_dir, or a .model file of sentencepiece, which then serves both languages. vocab_size, algorithm,
+    character_coverage and sample_sentences have no effect then."""
     algorithm: Literal["bpe", "unigram"] = "bpe"
     """Byte-pair encoding (Sennrich et al. 2016), or a unigram language model of pieces (Kudo 2018)."""
     vocab_size: int = Field(default=32000, gt=260)
@@ -116,7 +120,8 @@ class TrainingConfig(Section):
     r_drop: NonNegativeFloat = 0.0
     """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
     initialise_from: str | None = None
-    """Model directory or checkpoint of another run with the same vocabulary and shape, whose weights are the first."""
+    """Model directory or checkpoint of another run with the same tokenizer (tokenizer.from) and shape, whose weights
+    are the first: fine-tuning."""
     log_every: PositiveInt = 50
     """Updates between lines of log.jsonl."""
     validate_every: PositiveInt = 1000

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from transformer_mt import cli
+from transformer_mt import cli, synonyms
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings import Config
 from transformer_mt.suggestions import MODELS
@@ -120,9 +120,17 @@ def _filled(text: str, indent: int = 0, below: int = 0) -> str:
 
 
 def _suggestion(name: str, parts: Sequence[Part]) -> str:
-    """The same key in a section, or the nearest section or key; without any, the sections."""
+    """The same key in a section, what another trainer's name is called here, or the nearest section or key.
+
+    Without any, the sections.
+    """
     sections = list(dict.fromkeys(part.name for part in parts if part.name))
     full_keys = {key: part.full_key(key) for part in reversed(parts) for key in part.keys}
+    plain = name.rpartition(".")[2].lower().replace("-", "_")
+    if plain not in full_keys and plain in synonyms.KEYS:
+        return f" Did you mean '{synonyms.KEYS[plain]}'?"
+    if plain not in full_keys and plain in synonyms.ADVICE:
+        return f" {synonyms.ADVICE[plain]}"
     places = {name: name for name in [*sections, *full_keys.values()]} | full_keys
     for wanted in (name.rpartition(".")[2], name):
         if nearest := difflib.get_close_matches(wanted, places, n=1):

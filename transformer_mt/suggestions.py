@@ -1,12 +1,11 @@
 """Finds what was meant by a key that does not exist."""
 
 import difflib
-from collections.abc import Mapping
 
 from pydantic import BaseModel
 
 from transformer_mt import synonyms
-from transformer_mt.model_settings import RnnConfig, Section, TransformerConfig
+from transformer_mt.model_settings import RnnConfig, Section, TransformerConfig, keys_of
 from transformer_mt.settings import Config, CorpusConfig, FilePair
 
 MODELS: dict[str, type[Section]] = {"transformer": TransformerConfig, "rnn": RnnConfig}
@@ -23,25 +22,25 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     *above, name = path
     section = ".".join(above)
     if section not in sections:
-        fields = FilePair.model_fields if above[:1] == ["corpus"] else {}
-        return _nearest(name, fields) or _list(section, fields)
+        keys = keys_of(FilePair) if above[:1] == ["corpus"] else []
+        return _nearest(name, keys) or _list(section, keys)
     plain = name.lower().replace("-", "_")
     if key := synonyms.KEYS.get(f"{section}.{plain}"):
         return _did_you_mean([key], section)
-    elsewhere = [f"{other}.{plain}" for other, model in sections.items() if other and plain in model.model_fields]
+    elsewhere = [f"{other}.{plain}" for other, model in sections.items() if other and plain in keys_of(model)]
     if elsewhere:
         return _did_you_mean(elsewhere, section)
     if key := synonyms.KEYS.get(plain):
         return _did_you_mean([key], section)
     if advice := synonyms.ADVICE.get(plain):
         return advice
-    fields = sections[section].model_fields
-    return _nearest(name, fields) or _list(section, fields)
+    keys = keys_of(sections[section])
+    return _nearest(name, keys) or _list(section, keys)
 
 
 def other_kind(path: tuple[str, ...]) -> str | None:
     """The model.kind that has this key of section model, if one has."""
-    return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in model.model_fields), None)
+    return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
 
 
 def _sections(kind: str) -> dict[str, type[BaseModel]]:
@@ -56,14 +55,14 @@ def _did_you_mean(keys: list[str], section: str) -> str:
     return f"Did you mean {' or '.join(shown)}?"
 
 
-def _nearest(name: str, fields: Mapping[str, object]) -> str:
-    nearest = difflib.get_close_matches(name, fields, n=1)
+def _nearest(name: str, keys: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, keys, n=1)
     return f"Did you mean '{nearest[0]}'?" if nearest else ""
 
 
-def _list(section: str, fields: Mapping[str, object]) -> str:
-    if not fields:
+def _list(section: str, keys: list[str]) -> str:
+    if not keys:
         return ""
-    if len(fields) <= _FEW_KEYS:
-        return f"The keys there are: {', '.join(fields)}."
+    if len(keys) <= _FEW_KEYS:
+        return f"The keys there are: {', '.join(keys)}."
     return f"`python -m transformer_mt settings {section}` lists the keys of {section}."

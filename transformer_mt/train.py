@@ -1,7 +1,6 @@
 """Token ids become checkpoints."""
 
 import fcntl
-import json
 import os
 import shlex
 import sys
@@ -18,7 +17,9 @@ from transformer_mt import cli
 from transformer_mt.config import differences, dump_config, load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loading import Layout, Loader
+from transformer_mt.data.prepared import read_prepared
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
@@ -48,11 +49,12 @@ from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet
 from transformer_mt.wording import counted
 
-# A run may go on with other values of these: they do not change what it has done so far. Directories may
-# have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
+# A run may go on with other values of these: they do not change what it has done so far. Directories and tokenizers
+# may have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
 FREE_TO_CHANGE = {
     "data_dir",
     "run_dir",
+    "tokenizer.from",
     "training.device",
     "training.num_threads",
     "training.sharding",
@@ -107,9 +109,8 @@ def train_run(config: Config, ranks: Ranks) -> int:
     try:
         with ExitStack() as held:
             with ranks.together():
-                _check_prepared(data_dir, config)
+                tokenizer = _prepared_tokenizer(data_dir, config)
                 device = _choose_device(config.training, ranks)
-                tokenizer = Tokenizer.load(data_dir)
                 corpus = EncodedCorpus.load(data_dir / "train")
                 validation = _load_validation(data_dir, tokenizer, config)
                 path = _take(run_dir, config, held) if ranks.is_first else None
@@ -225,17 +226,20 @@ def _describe(model: Seq2Seq) -> str:
     return f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
 
 
-def _check_prepared(data_dir: Path, config: Config) -> None:
-    """Raises CorpusError unless `prepare` has finished there with this corpus and tokenizer."""
+def _prepared_tokenizer(data_dir: Path, config: Config) -> Tokenizer:
+    """Raises CorpusError unless `prepare` has finished there with this corpus and this tokenizer."""
     advice = "run `python -m transformer_mt.prepare` with this configuration"
-    try:
-        prepared = json.loads((data_dir / "prepare.json").read_text(encoding="utf-8"))
-        found = {section: prepared[section] for section in ("corpus", "tokenizer")}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CorpusError(f"{data_dir} is not prepared: {advice}") from None
-    for section, settings in found.items():
-        if settings != getattr(config, section).model_dump():
-            raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
+    prepared = read_prepared(data_dir)
+    if prepared is None:
+        raise CorpusError(f"{data_dir} is not prepared: {advice}")
+    same = {"corpus": prepared.corpus == config.corpus, "tokenizer": prepared.same_tokenizer(config.tokenizer)}
+    for section in [section for section, is_same in same.items() if not is_same]:
+        raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
+    for change in prepared.tokenizer_changes(config.tokenizer):
+        raise CorpusError(f"{data_dir} was prepared otherwise: {change}. Choose another data_dir, and {advice}")
+    tokenizer = prepared.load_tokenizer()
+    check_sampling(tokenizer, config.tokenizer, config.training.subword_sampling)
+    return tokenizer
 
 
 def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> ValidationSet:

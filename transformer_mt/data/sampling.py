@@ -94,8 +94,11 @@ class _Side:
         ids = list(range(processor.get_piece_size()))
         pieces: list[str] = processor.id_to_piece(ids)
         scores: list[float] = processor.get_score(ids)
-        # Special pieces and bytes are no text: they stay what they are, and nothing is merged with them.
-        fixed = np.array([processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids])
+        # Special pieces and bytes are no text, and a symbol that somebody gave sentencepiece to keep whole may have
+        # letters that are no pieces: they stay what they are, and nothing is merged with them.
+        letters = {piece for piece in pieces if len(piece) == 1}
+        special = [processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids]
+        fixed = np.array(special) | np.array([not letters.issuperset(piece) for piece in pieces])
         ordinary = {pieces[i]: (i, scores[i]) for i in ids if not fixed[i]}
         self._fixed: list[bool] = fixed.tolist()
         self._begins_word = fixed | np.array([piece.startswith("\u2581") for piece in pieces])

@@ -47,7 +47,12 @@ class Tokenizer:
         """What `save` wrote; raises TokenizerError if a file is missing or damaged."""
         if (directory / _SEPARATE[0]).exists():
             return cls(*(_read(directory / name) for name in _SEPARATE))
-        both = _read(directory / _JOINT[0])
+        return cls.load_file(directory / _JOINT[0])
+
+    @classmethod
+    def load_file(cls, path: Path) -> "Tokenizer":
+        """A file of sentencepiece, for both languages; raises TokenizerError likewise."""
+        both = _read(path)
         return cls(both, both)
 
     def save(self, directory: Path) -> None:
@@ -113,6 +118,11 @@ class Tokenizer:
     def _models(self) -> list[bytes]:
         processors = [self.source] if self.joint else [self.source, self.target]
         return [processor.serialized_model_proto() for processor in processors]
+
+
+def holds_tokenizer(directory: Path) -> bool:
+    """Whether `save` has written there."""
+    return any((directory / names[0]).is_file() for names in (_JOINT, _SEPARATE))
 
 
 def _clean(line: str) -> str:
@@ -202,7 +212,9 @@ def _processor(model: bytes, name: str) -> SentencePieceProcessor:
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(
-            f"{name}: has pad, unk, bos, eos at {special} instead of {(PAD, UNK, BOS, EOS)}; "
-            "use one that `python -m transformer_mt.prepare` wrote"
+            f"{name}: its special pieces pad, unk, bos and eos have the ids {special} instead of "
+            f"{(PAD, UNK, BOS, EOS)}. Use a tokenizer that `python -m transformer_mt.prepare` wrote, or train one with "
+            f"`spm_train --pad_id={PAD} --unk_id={UNK} --bos_id={BOS} --eos_id={EOS} --byte_fallback=true "
+            "--normalization_rule_name=identity`"
         )
     return processor

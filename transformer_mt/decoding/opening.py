@@ -63,7 +63,7 @@ def open_model(
         case "torch":
             made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile=compile)
         case "ctranslate2":
-            made = _ctranslate2_engine(directories, configs, device, dtype, quantize, workers)
+            made = _ctranslate2_engine(directories, configs, tokenizer, device, dtype, quantize, workers)
         case _:
             assert_never(engine)
     return OpenModel(made, tokenizer, configs[0], TrainingLines.load(directories[0]))
@@ -114,17 +114,22 @@ def _torch_engine(
     from transformer_mt.models.build import build_model
     from transformer_mt.models.ensemble import Ensemble
     from transformer_mt.models.interface import Seq2Seq
-    from transformer_mt.weights import load_weights, read_metadata
+    from transformer_mt.weights import load_weights, read_metadata, read_weights
 
     models: list[Seq2Seq] = []
     for directory, config in zip(directories, configs, strict=True):
-        model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-        load_weights(model, directory / "model.safetensors")
-        if read_metadata(directory / "model.safetensors").get("tokenizer") != tokenizer.digest:
+        file = directory / "model.safetensors"
+        trained_with = read_metadata(file).get("tokenizer", "")
+        if not trained_with:
+            read_weights(file)  # says so if the file is damaged
+        if trained_with != tokenizer.digest:
             raise CheckpointError(
-                f"{directory}: the model was trained with another tokenizer than the one beside it. "
-                "Average the checkpoints of its run again, or copy the whole directory again"
+                f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
+                f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
+                "directory again"
             )
+        model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        load_weights(model, file)
         models.append(model)
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
@@ -144,6 +149,7 @@ def _torch_engine(
 def _ctranslate2_engine(
     directories: Sequence[Path],
     configs: Sequence[Config],
+    tokenizer: Tokenizer,
     device: str,
     dtype: Dtype,
     quantize: Quantization,
@@ -153,7 +159,7 @@ def _ctranslate2_engine(
         raise TranslationError("an ensemble needs the engine torch; name one export alone")
     from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
 
-    return CTranslate2Engine(
+    engine = CTranslate2Engine(
         directories[0],
         configs[0].model.max_positions,
         configs[0].decoding.alignment_layer,
@@ -161,3 +167,13 @@ def _ctranslate2_engine(
         workers=workers,
         compute_type=compute_type(dtype, quantize),
     )
+    pieces = (
+        tokenizer.source_pieces(range(tokenizer.source_vocab_size)),
+        tokenizer.target_pieces(range(tokenizer.target_vocab_size)),
+    )
+    if pieces != (engine.vocabularies.source, engine.vocabularies.target):
+        raise CheckpointError(
+            f"{directories[0]} was exported with another tokenizer than the one there now: its vocabulary files have "
+            "other pieces. Export the model again, or copy the whole directory again"
+        )
+    return engine

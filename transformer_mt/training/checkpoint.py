@@ -137,7 +137,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
 
     Raises CheckpointError if it was trained with another tokenizer or is of another shape.
     """
-    check_tokenizer(path, tokenizer_digest)
+    check_tokenizer(path, tokenizer_digest, "Prepare the data as it was, or choose another run_dir")
     load_weights(learner.model, path / MODEL, sharded_like)
     parameters = dict(learner.model.named_parameters())
     for key, tensor in read_weights(path / TRAINING).items():
@@ -153,32 +153,38 @@ def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None
 
     Raises CheckpointError if its tokenizer or its shape is another, or a checkpoint is damaged.
     """
-    if (path / STATE).is_file():
-        if fault := damage(path):
-            raise CheckpointError(f"training.initialise_from={path} is damaged ({fault}); take another checkpoint")
-        check_tokenizer(path, tokenizer_digest)
-    elif (found := read_metadata(path / MODEL).get("tokenizer")) is None:
+    is_checkpoint = (path / STATE).is_file()
+    if is_checkpoint and (fault := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({fault}); take another checkpoint")
+    if _tokenizer_of(path) is None:
+        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
         raise CheckpointError(
             f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
-            "as runs/<name>/checkpoints/best"
+            "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
         )
-    elif found != tokenizer_digest:
-        raise CheckpointError(
-            f"training.initialise_from={path} has another vocabulary (tokenizer {found[:8]} instead of "
-            f"{tokenizer_digest[:8]}): its rows would stand for other pieces. Prepare the data with that run's "
-            "corpus and tokenizer settings, or copy its tokenizer"
-        )
+    holder = path.parent.parent if is_checkpoint else path
+    advice = (
+        "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        f"into another data_dir: tokenizer.from={holder}"
+    )
+    check_tokenizer(path, tokenizer_digest, advice)
     load_weights(model, path / MODEL)
 
 
-def check_tokenizer(path: Path, tokenizer_digest: str) -> None:
-    """Raises CheckpointError if the checkpoint was trained with another tokenizer."""
-    found = json.loads((path / STATE).read_text()).get("tokenizer", "")
+def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
+    """Raises CheckpointError, with this advice, if a checkpoint or a model was trained with another tokenizer."""
+    found = _tokenizer_of(path) or "unknown"
     if found != tokenizer_digest:
         raise CheckpointError(
-            f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). "
-            "Prepare the data as it was, or choose another run_dir"
+            f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). {advice}"
         )
+
+
+def _tokenizer_of(path: Path) -> str | None:
+    """The digest that a checkpoint or a model directory was written with; None if it is neither."""
+    if (path / STATE).is_file():
+        return str(json.loads((path / STATE).read_text()).get("tokenizer", ""))
+    return read_metadata(path / MODEL).get("tokenizer")
 
 
 def damage(path: Path) -> str:

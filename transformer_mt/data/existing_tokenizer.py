@@ -1,0 +1,154 @@
+"""A tokenizer that exists already: where it is found, what it is, and which settings have to fit it."""
+
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor
+
+from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
+from transformer_mt.errors import TokenizerError
+from transformer_mt.settings import TokenizerConfig
+
+# Numbers of fields and of values in sentencepiece_model.proto. sentencepiece has no function that tells them, and
+# its own reader of this format needs the package protobuf.
+_TRAINER_SPEC, _NORMALIZER_SPEC = 2, 3  # of ModelProto
+_MODEL_TYPE = 3  # of TrainerSpec
+_NAME, _CHARACTER_MAP = 1, 2  # of NormalizerSpec
+_ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+_ADVICE = "name a model directory, as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
+
+
+def open_existing(path: Path) -> Tokenizer:
+    """The tokenizer in a directory that one of our stages wrote, or a file of sentencepiece for both languages.
+
+    Raises TokenizerError if there is none, or if it is damaged or has other ids for its special pieces.
+    """
+    if not path.exists():
+        raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
+    if not path.is_dir():
+        return Tokenizer.load_file(path)
+    if not holds_tokenizer(path):
+        raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
+    return Tokenizer.load(path)
+
+
+def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
+    """Raises TokenizerError if the settings speak of one vocabulary and the tokenizer has two, or the reverse."""
+    if tokenizer.joint == settings.joint:
+        return
+    if tokenizer.joint:
+        found, cure = "one vocabulary for both languages", "tokenizer.joint=true"
+    else:
+        found = "a vocabulary for each language"
+        cure = "tokenizer.joint=false and model.tied_embeddings=target (or none)"
+    raise TokenizerError(
+        f"tokenizer.joint={str(settings.joint).lower()} does not fit tokenizer.from={settings.from_}, which has "
+        f"{found}: set {cure}"
+    )
+
+
+def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
+    """Raises TokenizerError if subword sampling is asked for by the settings of another algorithm."""
+    if not subword_sampling:
+        return
+    for algorithm in _algorithms(tokenizer):
+        if algorithm == settings.algorithm:
+            continue
+        if algorithm in ("bpe", "unigram"):
+            cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value that suits it"
+        else:
+            cure = "Set training.subword_sampling=0: only bpe and unigram can be sampled"
+        raise TokenizerError(
+            f"training.subword_sampling={subword_sampling} is meant for tokenizer.algorithm={settings.algorithm}, but "
+            f"the tokenizer was trained by the algorithm {algorithm}. {cure}"
+        )
+
+
+def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
+    """A line about each setting that is not used, and about what of a text does not survive this tokenizer.
+
+    There is nothing to say of one that `prepare` trained with the same settings.
+    """
+    algorithms = " and ".join(sorted(set(_algorithms(tokenizer))))
+    sizes = sorted({tokenizer.source_vocab_size, tokenizer.target_vocab_size})
+    found = []
+    if sizes != [settings.vocab_size]:
+        pieces = " and ".join(f"{size:,}" for size in sizes)
+        found.append(
+            f"note: tokenizer.vocab_size={settings.vocab_size} is not used: this tokenizer has {pieces} pieces"
+        )
+    if algorithms != settings.algorithm:
+        found.append(
+            f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained by the algorithm "
+            f"{algorithms}"
+        )
+    if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in _processors(tokenizer)):
+        found.append(
+            "warning: this tokenizer has no byte fallback: characters that are not among its pieces become the "
+            "unknown piece, and are missing from translations"
+        )
+    rules = {_normalisation(processor) for processor in _processors(tokenizer)} - {""}
+    found += [
+        f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
+        "translations contain only the latter. nmt_nfkc, for example, writes … as three full stops, and rules that end "
+        "in _cf write no capital letters"
+        for rule in sorted(rules)
+    ]
+    return found
+
+
+def _processors(tokenizer: Tokenizer) -> list[SentencePieceProcessor]:
+    return [tokenizer.source] if tokenizer.joint else [tokenizer.source, tokenizer.target]
+
+
+def _algorithms(tokenizer: Tokenizer) -> list[str]:
+    """Of each side; sentencepiece's default is unigram."""
+    numbers = [_fields(_message(processor, _TRAINER_SPEC)).get(_MODEL_TYPE, 1) for processor in _processors(tokenizer)]
+    return [_ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown" for number in numbers]
+
+
+def _normalisation(processor: SentencePieceProcessor) -> str:
+    """The name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
+    fields = _fields(_message(processor, _NORMALIZER_SPEC))
+    name = fields.get(_NAME, b"")
+    if not fields.get(_CHARACTER_MAP):
+        return ""
+    return name.decode() if isinstance(name, bytes) and name else "without a name"
+
+
+def _message(processor: SentencePieceProcessor, number: int) -> bytes:
+    value = _fields(processor.serialized_model_proto()).get(number, b"")
+    return value if isinstance(value, bytes) else b""
+
+
+def _fields(message: bytes) -> dict[int, int | bytes]:
+    """The last value of each field of a message of Protocol Buffers, by its number.
+
+    sentencepiece wrote the message itself, so that it is whole (protobuf.dev/programming-guides/encoding).
+    """
+    fields: dict[int, int | bytes] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _variable_length(message, at)
+        match tag & 7:
+            case 0:
+                fields[tag >> 3], at = _variable_length(message, at)
+                continue
+            case 1:
+                length = 8
+            case 2:
+                length, at = _variable_length(message, at)
+            case _:
+                length = 4
+        fields[tag >> 3] = message[at : at + length]
+        at += length
+    return fields
+
+
+def _variable_length(message: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at this byte, seven bits a byte, the lowest first; and where the next thing begins."""
+    number = shift = 0
+    while message[at] & 0x80:
+        number |= (message[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return number | message[at] << shift, at + 1
