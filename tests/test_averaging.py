@@ -111,7 +111,7 @@ class TestChoose:
     def test_moving_average_is_that_of_the_newest_checkpoint(self, averaged, capsys):
         newest = checkpoint_path(averaged, saved_steps(averaged)[-1])
         assert_same_weights(model_of(averaged, "choose=moving_average", "checkpoints=1"), moving_average(newest))
-        assert "model: the moving average, updates 12\n" in capsys.readouterr().out
+        assert "the moving average at update 12, as averaging.choose=moving_average" in capsys.readouterr().out
 
     def test_best_is_the_mean_of_the_best_few_wherever_they_are(self, experiment, tmp_path, capsys):
         # The rate is so high that it gets worse now and then.
@@ -125,4 +125,5 @@ class TestChoose:
             for name, weight in found.items():
                 mean = torch.stack([weights_at(run, step)[name].double() for step in chosen]).mean(0)
                 torch.testing.assert_close(weight.double(), mean, rtol=1e-6, atol=1e-7)
-            assert f"updates {', '.join(map(str, sorted(chosen)))}" in capsys.readouterr().out
+            steps = ", ".join(map(str, sorted(chosen)))
+            assert f"update{'s' * (wanted > 1)} {steps}, as averaging.choose=best" in capsys.readouterr().out

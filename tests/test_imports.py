@@ -15,7 +15,18 @@ PACKAGE = ROOT / "transformer_mt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
-FOUNDATION = {"config", "settings", "model_settings", "errors", "vocabulary", "device", "weights", "files", "yaml_text"}
+FOUNDATION = {
+    "config",
+    "settings",
+    "model_settings",
+    "errors",
+    "vocabulary",
+    "device",
+    "weights",
+    "files",
+    "yaml_text",
+    "run_directory",
+}
 # Each room, and the rooms below it.
 BELOW = {
     "training": {"evaluation", "decoding", "models", "data"},

@@ -16,34 +16,31 @@ from torch import Tensor
 
 from transformer_mt import cli
 from transformer_mt.config import differences, dump_config, load_config
-from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Layout, Loader
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
-from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.run_directory import checkpoint_path, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
-    checkpoint_path,
     initialise_from,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
     point_best_at,
-    saved_steps,
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, is_out_of_memory
-from transformer_mt.training.validation import ValidationSet
+from transformer_mt.training.validation import ValidationSet, load_validation
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories may
 # have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
@@ -106,7 +103,9 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 device = _choose_device(config.training, ranks)
                 tokenizer = Tokenizer.load(data_dir)
                 corpus = EncodedCorpus.load(data_dir / "train")
-                validation = _load_validation(data_dir, tokenizer, config)
+                validation = load_validation(
+                    data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
+                )
                 path = _take(run_dir, config, held) if ranks.is_first else None
             return _train(config, corpus, validation, run_dir, ranks.from_first(path), device, ranks)
     except (RuntimeError, MemoryError) as error:
@@ -229,25 +228,6 @@ def _check_prepared(data_dir: Path, config: Config) -> None:
     for section, settings in found.items():
         if settings != getattr(config, section).model_dump():
             raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir; {advice}")
-
-
-def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> ValidationSet:
-    corpus = EncodedCorpus.load(data_dir / "valid")
-    references = list(read_lines(data_dir / "valid.target.txt"))
-    if len(references) != len(corpus):
-        raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
-    language = config.corpus.target_language
-    bleu(references[:1], references[:1], language)  # its tokeniser may not be installed: better said now than later
-    budget = config.training.tokens_per_batch
-    return ValidationSet(
-        corpus,
-        references,
-        tokenizer,
-        language,
-        config.decoding.max_extra_length,
-        config.model.max_positions,
-        max(4096, config.corpus.max_length) if budget == "auto" else budget,
-    )
 
 
 def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:

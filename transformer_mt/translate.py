@@ -131,9 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
     parser.add_argument("--json", action="store_true", help="write an object a line")
-    parser.add_argument(
-        "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
-    )
+    model_arguments.add_compile(parser)
     line_input.add_arguments(parser)
     return parser
 

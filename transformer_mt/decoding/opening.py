@@ -1,5 +1,6 @@
 """Opens model directories: their tokenizer, and an engine for their weights. Imports no PyTorch before it has to."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,10 @@ from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.run_directory import how_to_get_a_model, stale_warning
 from transformer_mt.settings import Config
+
+_log = logging.getLogger(__name__)
 
 EngineName = Literal["torch", "ctranslate2"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -53,7 +57,7 @@ def open_model(
     if compile and (engine != "torch" or dtype != "fp32"):
         raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
-        _check_files(directory, engine)
+        check_files(directory, engine)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
     match engine:
@@ -66,16 +70,17 @@ def open_model(
     return OpenModel(made, tokenizer, configs[0])
 
 
-def _check_files(directory: Path, engine: EngineName) -> None:
+def check_files(directory: Path, engine: EngineName) -> None:
+    """Raises CheckpointError, with what to name instead, unless the engine finds its weights and a config.yaml."""
     if not directory.is_dir():
-        raise CheckpointError(f"{directory}: no such directory; name that of a model, as runs/<name>/model")
+        raise CheckpointError(f"{directory}: no such directory; {how_to_get_a_model(directory)}")
     if not (directory / "config.yaml").is_file():
-        raise CheckpointError(f"{directory} holds no config.yaml: name the directory of a model, as runs/<name>/model")
+        raise CheckpointError(f"{directory} holds no config.yaml: {how_to_get_a_model(directory)}")
     if (directory / _WEIGHTS[engine]).is_file():
         return
     other: EngineName = "ctranslate2" if engine == "torch" else "torch"
     if not (directory / _WEIGHTS[other]).is_file():
-        advice = "name the directory of a model, as runs/<name>/model"
+        advice = how_to_get_a_model(directory)
     elif engine == "torch":
         advice = "it is an export, which the engine ctranslate2 runs (--engine ctranslate2)"
     else:
@@ -117,11 +122,14 @@ def _torch_engine(
     for directory, config in zip(directories, configs, strict=True):
         model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
         load_weights(model, directory / "model.safetensors")
-        if read_metadata(directory / "model.safetensors").get("tokenizer") != tokenizer.digest:
+        metadata = read_metadata(directory / "model.safetensors")
+        if metadata.get("tokenizer") != tokenizer.digest:
             raise CheckpointError(
                 f"{directory}: the model was trained with another tokenizer than the one beside it. "
                 "Average the checkpoints of its run again, or copy the whole directory again"
             )
+        if warning := stale_warning(directory, metadata):
+            _log.warning(warning)
         models.append(model)
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
