@@ -104,10 +104,12 @@ def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
         ("chrf", [(2.0, 5.0, 1.0), (3.0, 6.0, 0.0), (1.0, 4.0, 9.0)], 2),
         ("nll", [(2.0, 5.0, 1.0), (3.0, 6.0, 0.0), (1.0, 4.0, 9.0)], 2),
         ("bleu", [(2.0, 0.0, 1.0), (1.5, 0.0, 1.0), (1.5, 0.0, 1.0)], 1),
+        ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.5, 5.05, 0.0)], 0),
+        ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.6, 5.06, 0.0)], 2),
         ("nll", [(math.nan, 5.0, 1.0), (9.0, 0.0, 0.0)], 1),
     ],
 )
-def test_the_best_is_that_of_the_metric_then_of_the_likelihood_then_the_first(metric, scores, best):
+def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_they_are_printed(metric, scores, best):
     assert best_of([ValidationScores(nll, bleu, chrf, seconds=1.0) for nll, bleu, chrf in scores], metric) == best
 
 

@@ -16,7 +16,7 @@ from transformer_mt.errors import CheckpointError
 from transformer_mt.files import cure, write_whole
 from transformer_mt.run_directory import saved_steps
 from transformer_mt.settings import Config
-from transformer_mt.training.candidates import Candidate, best_of, find_candidates, validate_candidates
+from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
 from transformer_mt.training.checkpoint import SUMS, check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
 from transformer_mt.weights import read_metadata, save_weights
@@ -133,7 +133,7 @@ def _warning(
             "lie elsewhere, average again with data_dir=…"
         )
     metric, ours, others = config.training.metric, scores[0], scores[-1]
-    if config.averaging.choose == "auto" or ours.better(metric) >= others.better(metric):
+    if config.averaging.choose == "auto" or rank(ours, metric) >= rank(others, metric):
         return None
     return (
         f"{candidates[-1]} alone is better on the validation set: {_shown(others, metric)} instead of "

@@ -1,5 +1,6 @@
 """What the checkpoints of a run can be made into, and how good each of that is on the validation set."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,5 +120,11 @@ def validate_candidates(
 
 
 def best_of(scores: Sequence[ValidationScores], metric: str) -> int:
-    """The number of the best: by the metric, then by the likelihood; of equals the first."""
-    return max(range(len(scores)), key=lambda number: (scores[number].better(metric), scores[number].better("nll")))
+    """The number of the best: by the metric, then by perplexity; of equals the first."""
+    return max(range(len(scores)), key=lambda number: (rank(scores[number], metric), rank(scores[number], "nll")))
+
+
+def rank(scores: ValidationScores, metric: str) -> float:
+    """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
+    value = {"bleu": round(scores.bleu, 1), "chrf": round(scores.chrf, 1), "nll": -round(scores.perplexity, 2)}[metric]
+    return -math.inf if math.isnan(value) else value

@@ -1,5 +1,6 @@
 """Training, to be read downwards."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,7 +78,8 @@ def train(
 
 def compare_with_best(progress: Progress, scores: ValidationScores, settings: TrainingConfig) -> Progress:
     """Progress that knows how this validation compares with the best so far; of equals, the first stays better."""
-    metric = scores.better(settings.metric)
+    metric = {"bleu": scores.bleu, "chrf": scores.chrf, "nll": -scores.nll}[settings.metric]
+    metric = -math.inf if math.isnan(metric) else metric
     is_better = not progress.best or metric > progress.best[0][0]
     ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
     since = 0 if is_better else progress.validations_since_best + 1

@@ -51,11 +51,6 @@ class ValidationScores:
     def perplexity(self) -> float:
         return math.exp(min(self.nll, 700.0))
 
-    def better(self, metric: str) -> float:
-        """The metric of this name, higher for a better model; one that is not a number is worse than all others."""
-        value = {"bleu": self.bleu, "chrf": self.chrf, "nll": -self.nll}[metric]
-        return -math.inf if math.isnan(value) else value
-
 
 def load_validation(
     data_dir: Path,
