@@ -120,15 +120,6 @@ def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run)
     assert load_progress(checkpoint_path(run, 12)).best_steps == [12], "which is the last of these"
 
 
-def test_moving_averages_are_candidates_where_there_are_any(experiment, tmp_path, capsys):
-    run = train_tiny(experiment, tmp_path / "run", "training.average_decay=0.5", "training.max_steps=4")
-    average.main([str(run)])
-    moving = "the moving average at update 4"
-    assert set(validation_of(run)) == {"the mean of 2 checkpoints, updates 2, 4", "the checkpoint of update 4", moving}
-    [trained] = [record["valid_nll"] for record in log_records(run) if "valid_nll" in record]
-    assert validation_of(run)[moving]["nll"] == trained, "training validates the moving average, too"
-
-
 @pytest.mark.parametrize("choose", ["last", "best"])
 def test_what_is_chosen_against_the_better_is_made_with_a_warning(run, opposed, choose, capsys):
     for directory in (run, opposed):  # the same one
@@ -141,9 +132,9 @@ def test_what_is_chosen_against_the_better_is_made_with_a_warning(run, opposed, 
 def test_a_mean_that_is_worse_than_the_best_checkpoint_is_warned_of(run, capsys):
     average.main([str(run), "choose=last"])
     assert read_metadata(run / "model" / "model.safetensors")["made_of"] == MEAN
-    shown = {name: f"perplexity {math.exp(scores['nll']):.2f}" for name, scores in validation_of(run).items()}
+    shown = {name: f"{math.exp(scores['nll']):.2f}" for name, scores in validation_of(run).items()}
     assert capsys.readouterr().err == (
-        f"warning: {ALONE} alone is better on the validation set: {shown[ALONE]} instead of {shown[MEAN]}. "
+        f"warning: {ALONE} alone is better on the validation set: perplexity {shown[ALONE]} instead of {shown[MEAN]}. "
         "averaging.choose=auto takes the best of several\n"
     )
 
@@ -169,12 +160,12 @@ def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys
     assert f"{other} was prepared with another tokenizer than that of this run" in error
 
 
-@pytest.mark.parametrize(("choose", "found"), [("auto", 1), ("last", 1), ("best", 1), ("moving_average", 0)])
-def test_fewer_checkpoints_than_asked_for_are_counted(experiment, tmp_path, choose, found, capsys):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=1", "training.average_decay=0.5")
+@pytest.mark.parametrize("choose", ["auto", "last", "best"])
+def test_fewer_checkpoints_than_asked_for_are_counted(run, choose, capsys):
+    for step in (8, 10):
+        shutil.rmtree(checkpoint_path(run, step))
     average.main([str(run), f"choose={choose}"])
-    out = capsys.readouterr().out
-    assert ("has 1 checkpoint to average, fewer than averaging.checkpoints=2\n" in out) == (found == 1)
+    assert f"{run} has 1 checkpoint to average, fewer than averaging.checkpoints=2\n" in capsys.readouterr().out
 
 
 def test_average_is_the_mean_of_the_newest_on_schedule(run):

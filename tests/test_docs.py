@@ -36,7 +36,7 @@ def test_every_file_that_is_named_exists(path):
     names = re.findall(r"(?<![\w./-])((?:\w+/)*\w+\.(?:py|yaml|sh))\b", path.read_text(encoding="utf-8"))
     places = [ROOT, ROOT / "configs", ROOT / "scripts", PACKAGE, *(place for place in PACKAGE.iterdir())]
     missing = {name for name in names if not any((place / name).is_file() for place in places)}
-    assert len(names) > 20
+    assert len(names) > 20 or path.name not in ("README.md", "attention.md")
     assert missing <= {"config.yaml"}, "which is in a run"
 
 

@@ -1,9 +1,12 @@
 """What belongs together in a run: its model and its newer checkpoints, named to the user where they do not."""
 
+import re
 import shutil
+import subprocess
+import sys
 
 import pytest
-from tiny import demo_pairs, status_and_error, train_tiny
+from tiny import ROOT, demo_pairs, status_and_error, train_tiny
 
 from transformer_mt import average, evaluate, export, plot, score, translate
 
@@ -11,9 +14,9 @@ SOURCE, TARGET = demo_pairs(1)[0]
 
 
 @pytest.fixture(scope="module")
-def averaged(experiment, tmp_path_factory):
+def averaged(trained, tmp_path_factory):
     """A run whose model is of its newest checkpoints."""
-    run = train_tiny(experiment, tmp_path_factory.mktemp("averaged") / "run")
+    run = shutil.copytree(trained, tmp_path_factory.mktemp("averaged") / "run", symlinks=True)
     assert average.main([str(run), "choose=last"]) == 0
     return run
 
@@ -54,8 +57,8 @@ def test_a_model_older_than_its_run_is_warned_of_once_and_a_fresh_one_is_not(sta
     status, _, warnings = use(stage, stale / "model")
     assert status == 0
     assert warnings == [
-        f"warning: {stale}/model is made of updates 10, 12, and its run has newer checkpoints, the last of update 14: "
-        f"`python -m transformer_mt.average {stale}` makes a new model of them"
+        f"warning: {stale}/model is the mean of 2 checkpoints, updates 10, 12, and its run has newer checkpoints, the "
+        f"last of update 14: `python -m transformer_mt.average {stale}` makes a new model of them"
     ]
     assert use(stage, averaged / "model")[2] == []
 
@@ -107,3 +110,9 @@ def test_what_is_neither_run_nor_model_is_answered_with_an_example(stage, tmp_pa
     status, error, _ = use(stage, tmp_path)
     assert status == 2
     assert "name the directory of a model, as runs/<name>/model" in error
+
+
+def test_make_train_averages_and_evaluates_anew_after_any_training():
+    command = ["make", "-n", "train", "CONFIG=configs/multi30k_en_de.yaml", "VENV=", f"PYTHON={sys.executable}"]
+    recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"-m transformer_mt\.(\w+)", recipe) == ["prepare", "train", "average", "evaluate"]

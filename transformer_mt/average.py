@@ -136,14 +136,13 @@ def _warning(
     if config.averaging.choose == "auto" or rank(ours, metric) >= rank(others, metric):
         return None
     return (
-        f"{candidates[-1]} alone is better on the validation set: {_shown(others, metric)} instead of "
+        f"{candidates[-1]} alone is better on the validation set: {_NAMES[metric]} {_shown(others, metric)} instead of "
         f"{_shown(ours, metric)}. averaging.choose=auto takes the best of several"
     )
 
 
 def _shown(scores: ValidationScores, metric: str) -> str:
-    value = {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": f"{scores.perplexity:.2f}"}[metric]
-    return f"{_NAMES[metric]} {value}"
+    return {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": f"{scores.perplexity:.2f}"}[metric]
 
 
 def _write(

@@ -34,8 +34,8 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
     if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
         return None
     return (
-        f"warning: {model_dir} is made of updates {metadata['updates']}, and its run has newer checkpoints, the last "
-        f"of update {saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model of them"
+        f"warning: {model_dir} is {metadata['made_of']}, and its run has newer checkpoints, the last of update "
+        f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model of them"
     )
 
 
