@@ -148,7 +148,7 @@ class Dictionary:
         self.models, self.device = [model.absolute() for model in models], device
 
     @classmethod
-    def load(cls, models: list[Path], *, device: str, **_: object) -> "Dictionary":
+    def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
         return cls(models, device)
 
     def translate(self, lines, decoding):

@@ -86,7 +86,7 @@ def test_averaging_anew_ends_the_warning_also_if_an_older_checkpoint_is_the_best
 
 def test_a_checkpoint_of_an_interruption_is_looked_at_once_and_not_warned_of_for_ever(averaged, use, tmp_path):
     run = shutil.copytree(averaged, tmp_path / "run", symlinks=True)
-    (run / "checkpoints" / "step-00000012").rename(run / "checkpoints" / "step-00000013")
+    shutil.copytree(run / "checkpoints" / "step-00000012", run / "checkpoints" / "step-00000013")
     assert "newer checkpoints, the last of update 13" in use(translate, run / "model")[2][0]
     average.main([str(run), "choose=last"])
     assert use(translate, run / "model")[2] == []

@@ -7,9 +7,9 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt import cli, model_arguments
 from transformer_mt.config import load_config
@@ -18,8 +18,11 @@ from transformer_mt.decoding.opening import EngineName, check_files
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import Score, bleu_by_length, check_aligned, score_corpus, tokenised_warning
 from transformer_mt.files import write_whole
-from transformer_mt.model_arguments import EngineOptions
+from transformer_mt.model_arguments import EngineOptions, engine_options
 from transformer_mt.settings import Config
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translator import Translator
 
 # A test set's, or a file's, name: what scores.json says of it.
 Results = dict[str, dict[str, Any]]
@@ -49,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_scores(results)
     else:
         models = model_arguments.model_dirs(arguments)
-        results = evaluate_model(models, arguments.overrides, arguments.test, _options(arguments), details)
+        results = evaluate_model(models, arguments.overrides, arguments.test, engine_options(arguments), details)
     if arguments.json is not None:
         write_json(arguments.json, results)
     return 0
@@ -82,11 +85,8 @@ def evaluate_model(
     config = load_config(model / "config.yaml", overrides, "decoding")
     names = _test_names(config, test)
     texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
-    # Here, so that files are scored without waiting for PyTorch.
-    from transformer_mt.decoding.translator import Translator
-
-    translator = Translator.load([model, *others], **asdict(options))
-    what_ran = _what_ran(model, others, options)
+    translator = _load([model, *others], options)
+    what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
     output.mkdir(exist_ok=True)
     results: Results = {}
     for name, (sources, references) in texts.items():
@@ -98,7 +98,7 @@ def evaluate_model(
         titles = [cli.shown(file), f"reference of {name}"]
         scored = _score(hypotheses, [references], config.corpus.target_language, titles, details, sources)
         speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
-        results[name] = scored | {"decoding": config.decoding.model_dump()} | speed | what_ran
+        results[name] = scored | speed | what_ran
     print_scores(results)
     write_json(output / "scores.json", _other_scores(output / "scores.json") | results)
     _say_where(what_ran, output, example=texts[names[0]][0][0])
@@ -172,7 +172,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.hypothesis is not None and arguments.by_length is not None:
         raise EvaluationError("--by-length needs the sources, which a run has and --hypothesis has not: leave it out")
     of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble]
-    if arguments.hypothesis is not None and (any(of_model) or _options(arguments) != DEFAULT_ENGINE):
+    if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
             "--hypothesis scores a file and takes no run, model, --test, key=value or option of an engine: leave out "
             "the one or the other"
@@ -204,8 +204,19 @@ def _fields(score: Score) -> dict[str, float | str]:
     return fields if score.interval is None else fields | {"interval": score.interval}
 
 
-def _options(arguments: argparse.Namespace) -> EngineOptions:
-    return EngineOptions(**{field.name: getattr(arguments, field.name) for field in fields(EngineOptions)})
+def _load(models: Sequence[Path], options: EngineOptions) -> "Translator":
+    # Here, so that files are scored without waiting for PyTorch.
+    from transformer_mt.decoding.translator import Translator
+
+    return Translator.load(
+        models,
+        options.device,
+        engine=options.engine,
+        dtype=options.dtype,
+        quantize=options.quantize,
+        workers=options.workers,
+        compile=options.compile,
+    )
 
 
 def _model_in(path: Path, engine: EngineName) -> Path:

@@ -47,9 +47,21 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compile(parser: argparse.ArgumentParser) -> None:
-    """--compile, which is for translating alone."""
+    """--compile, which is for translating: scores are not searched for."""
     parser.add_argument(
         "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
+    )
+
+
+def engine_options(arguments: argparse.Namespace) -> EngineOptions:
+    """What add_engine_arguments and add_compile were given."""
+    return EngineOptions(
+        arguments.device,
+        arguments.engine,
+        arguments.dtype,
+        arguments.quantize,
+        arguments.workers,
+        arguments.compile,
     )
 
 

@@ -149,14 +149,15 @@ class TrainingConfig(Section):
 
 
 class AveragingConfig(Section):
-    """Which checkpoints become the model: the mean of their weights is taken."""
+    """Which checkpoints become the model."""
 
     checkpoints: PositiveInt = 5
     """At most so many, the newest or the best (training.keep_best)."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
-    """auto validates the mean of the last checkpoints, means of fewer of them, the best checkpoint alone and, with
-    training.average_decay, the moving averages of the weights, and takes the one with the best training.metric. last
-    and best take the mean of the last or of the best checkpoints; moving_average takes the newest checkpoint's."""
+    """auto takes what has the best training.metric on the validation set: the mean of the last checkpoints, a mean of
+    fewer of them, the best checkpoint alone or, with training.average_decay, a moving average of the weights. last
+    takes the mean of the last checkpoints, best the mean of the best ones, and moving_average the moving average of
+    the newest checkpoint."""
 
 
 class DecodingConfig(Section):
