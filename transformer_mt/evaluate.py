@@ -138,7 +138,13 @@ def _parser() -> argparse.ArgumentParser:
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
     )
-    parser.add_argument("model", metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR", type=Path, nargs="?")
+    parser.add_argument(
+        "model",
+        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
+        type=Path,
+        nargs="?",
+        help="an export with --engine ctranslate2",
+    )
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="a setting of decoding, as beam_size=5"
     )
