@@ -23,7 +23,7 @@ from transformer_mt.training.learner import choose_layout
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import one_update
-from transformer_mt.training.validation import validate
+from transformer_mt.training.validation import load_validation, validate
 
 NUM_UPDATES = 4
 
@@ -50,7 +50,8 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     tokenizer = Tokenizer.load(data_dir)
     learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
     if job.only_validate:
-        validation = replace(train._load_validation(data_dir, tokenizer, config), tokens_per_batch=60)
+        validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
+        validation = replace(validation, tokens_per_batch=60)
         scores = validate(learner, validation, settings, ranks)
         return {"nll": scores.nll, "bleu": scores.bleu, "chrf": scores.chrf}
     learner.loss.train()

@@ -1,22 +1,185 @@
 """The stage average, as a command."""
 
+import hashlib
+import json
+import math
 import resource
 import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import status_and_error, train_tiny
+from tiny import assert_same_weights, log_records, status_and_error, train_tiny, weights_at
 
 from transformer_mt import average, prepare
-from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
+from transformer_mt.config import load_config
+from transformer_mt.run_directory import checkpoint_path
+from transformer_mt.training.candidates import best_of, find_candidates
+from transformer_mt.training.checkpoint import (
+    MODEL,
+    STATE,
+    SUMS,
+    TRAINING,
+    Tensors,
+    load_progress,
+    save_checkpoint,
+)
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.validation import ValidationScores
+from transformer_mt.weights import read_metadata, save_weights
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 
 
-def test_average_is_the_mean_of_the_newest_on_schedule(run):
+@pytest.fixture(scope="module")
+def trained(experiment, tmp_path_factory):
+    """Trained by the likelihood: the BLEU of so short a run is always 0."""
+    return train_tiny(experiment, tmp_path_factory.mktemp("trained"), "training.metric=nll")
+
+
+def replace_weights(run, step, weights):
+    """Let a checkpoint hold these, as if training had made them."""
+    path = checkpoint_path(run, step)
+    save_weights(weights, path / MODEL)
+    sums = [f"{hashlib.sha256((path / name).read_bytes()).hexdigest()}  {name}\n" for name in (MODEL, TRAINING, STATE)]
+    (path / SUMS).write_text("".join(sums))
+
+
+@pytest.fixture
+def opposed(run):
+    """A run whose last two checkpoints are far from a good model, on opposite sides: their mean is the best."""
+    good, generator = weights_at(run, 12), torch.Generator().manual_seed(1)
+    noise = {name: torch.randn(weight.shape, generator=generator) for name, weight in good.items()}
+    for step, sign in ((10, 1), (12, -1)):
+        replace_weights(run, step, {name: weight + sign * noise[name] for name, weight in good.items()})
+    return run
+
+
+def model_of(run):
+    return load_file(run / "model" / "model.safetensors")
+
+
+def validation_of(run):
+    """What the model says of all that it was compared with: the scores by what they are of."""
+    records = json.loads(read_metadata(run / "model" / "model.safetensors")["validation"])
+    return {record.pop("made_of"): record for record in records}
+
+
+MEAN, ALONE = "the mean of 2 checkpoints, updates 10, 12", "the checkpoint of update 12"
+
+
+def test_a_checkpoint_that_is_better_than_the_mean_is_taken_alone(run, capsys):
+    # So early in training the newest is much better than those before it.
     assert average.main([str(run)]) == 0
+    assert_same_weights(model_of(run), weights_at(run, 12))
+    said = capsys.readouterr()
+    assert f"{run}/model: {ALONE}, the best of these by perplexity\n" in said.out and said.err == ""
+    found = validation_of(run)
+    assert found.keys() == {MEAN, ALONE} and found[ALONE]["nll"] < found[MEAN]["nll"]
+
+
+def test_a_mean_that_is_better_than_the_best_checkpoint_is_taken(opposed, capsys):
+    assert average.main([str(opposed)]) == 0
+    assert f"model: {MEAN}, the best of these by perplexity\n" in capsys.readouterr().out
+    for name, weight in model_of(opposed).items():
+        torch.testing.assert_close(weight, (weights_at(opposed, 10)[name] + weights_at(opposed, 12)[name]) / 2)
+
+
+def test_a_checkpoint_is_validated_as_training_validated_it_and_all_scores_are_printed(run, capsys):
+    average.main([str(run), "choose=last"])
+    [trained] = [record for record in log_records(run) if record["step"] == 12 and "valid_nll" in record]
+    scores = validation_of(run)[ALONE]
+    assert scores == {"nll": trained["valid_nll"], "bleu": trained["valid_bleu"], "chrf": trained["valid_chrf"]}
+    _, heading, *rows, _ = ["", *capsys.readouterr().out.splitlines()]
+    assert heading.split()[-2:] == ["perplexity", "BLEU"]
+    for row, (name, found) in zip(rows, validation_of(run).items(), strict=True):
+        assert row.startswith(name)
+        assert row.split()[-2:] == [f"{math.exp(found['nll']):.2f}", f"{found['bleu']:.1f}"]
+
+
+def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("metric: nll", "metric: chrf"))
+    average.main([str(run), "checkpoints=3"])
+    heading, *rows, last = capsys.readouterr().out.splitlines()
+    scores = validation_of(run)
+    best = max(scores, key=lambda name: (scores[name]["chrf"], -scores[name]["nll"]))
+    assert last.endswith(f"model: {best}, the best of these by chrF")
+    assert heading.endswith("   chrF") and rows[0].endswith(f"  {scores[rows[0].split('  ')[0]]['chrf']:5.1f}")
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "best"),
+    [
+        ("bleu", [(2.0, 5.0, 1.0), (3.0, 6.0, 0.0), (1.0, 4.0, 9.0)], 1),
+        ("chrf", [(2.0, 5.0, 1.0), (3.0, 6.0, 0.0), (1.0, 4.0, 9.0)], 2),
+        ("nll", [(2.0, 5.0, 1.0), (3.0, 6.0, 0.0), (1.0, 4.0, 9.0)], 2),
+        ("bleu", [(2.0, 0.0, 1.0), (1.5, 0.0, 1.0), (1.5, 0.0, 1.0)], 1),
+        ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.5, 5.05, 0.0)], 0),
+        ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.6, 5.06, 0.0)], 2),
+        ("nll", [(math.nan, 5.0, 1.0), (9.0, 0.0, 0.0)], 1),
+    ],
+)
+def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_they_are_printed(metric, scores, best):
+    assert best_of([ValidationScores(nll, bleu, chrf, seconds=1.0) for nll, bleu, chrf in scores], metric) == best
+
+
+def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run):
+    config = load_config(run / "config.yaml", ["averaging.checkpoints=3"])
+    found = find_candidates(run, config.averaging, config.training)
+    assert [candidate.steps for candidate in found] == [(8, 10, 12), (10, 12), (12,)]
+    assert load_progress(checkpoint_path(run, 12)).best_steps == [12], "which is the last of these"
+
+
+@pytest.mark.parametrize("choose", ["last", "best"])
+def test_what_is_no_worse_than_the_best_checkpoint_is_not_warned_of(opposed, choose, capsys):
+    average.main([str(opposed), f"choose={choose}"])
+    said = capsys.readouterr()
+    assert f"as averaging.choose={choose} asks" in said.out and said.err == ""
+
+
+def test_a_mean_that_is_worse_than_the_best_checkpoint_is_warned_of(run, capsys):
+    average.main([str(run), "choose=last"])
+    assert read_metadata(run / "model" / "model.safetensors")["made_of"] == MEAN
+    shown = {name: f"{math.exp(scores['nll']):.2f}" for name, scores in validation_of(run).items()}
+    assert capsys.readouterr().err == (
+        f"warning: {ALONE} alone is better on the validation set: perplexity {shown[ALONE]} instead of {shown[MEAN]}. "
+        "averaging.choose=auto takes the best of several\n"
+    )
+
+
+@pytest.mark.parametrize("choose", ["auto", "last"])
+def test_without_the_data_the_mean_is_taken_with_a_warning_and_compared_when_they_are_back(
+    run, choose, tmp_path, capsys
+):
+    data_dir, arguments = tmp_path / "nowhere", [str(run), f"choose={choose}", f"data_dir={tmp_path / 'nowhere'}"]
+    average.main(arguments)
+    said = capsys.readouterr()
+    assert f"model: {MEAN}" in said.out and "perplexity" not in said.out
+    assert f"warning: {run}/model was not validated, for {data_dir} holds no validation set" in said.err
+    data_dir.symlink_to(load_config(run / "config.yaml").data_dir)
+    average.main(arguments)
+    assert len(validation_of(run)) == 2
+
+
+def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys):
+    other = tmp_path / "other"
+    prepare.main([str(experiment), f"data_dir={other}", "tokenizer.vocab_size=450"])
+    status, error = status_and_error(average.main, run, f"data_dir={other}", capsys=capsys)
+    assert status == 2
+    assert f"{other} was prepared with another tokenizer than that of this run" in error
+
+
+@pytest.mark.parametrize("choose", ["auto", "last", "best"])
+def test_fewer_checkpoints_than_asked_for_are_counted(run, choose, capsys):
+    for step in (8, 10):
+        shutil.rmtree(checkpoint_path(run, step))
+    average.main([str(run), f"choose={choose}"])
+    assert f"{run} has 1 checkpoint to average, fewer than averaging.checkpoints=2\n" in capsys.readouterr().out
+
+
+def test_average_is_the_mean_of_the_newest_on_schedule(run):
+    assert average.main([str(run), "choose=last"]) == 0
     mean = load_file(run / "model" / "model.safetensors")
     parts = [load_file(checkpoint_path(run, step) / "model.safetensors") for step in (10, 12)]
     for name, weight in mean.items():
@@ -27,12 +190,13 @@ def test_average_is_the_mean_of_the_newest_on_schedule(run):
 def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
     average.main([str(run)])
     before = (run / "model" / "model.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
     average.main([str(run)])
-    assert "already averaged, updates 10, 12" in capsys.readouterr().out
+    assert capsys.readouterr().out == f"{run}/model: already averaged, {ALONE}\n", "and not validated either"
     assert (run / "model" / "model.safetensors").stat().st_mtime_ns == before
-    train_tiny(experiment, run, "training.max_steps=14")
+    train_tiny(experiment, run, "training.metric=nll", "training.max_steps=14")
     average.main([str(run)])
-    assert "updates 12, 14" in capsys.readouterr().out
+    assert "the mean of 2 checkpoints, updates 12, 14" in capsys.readouterr().out
 
 
 def test_average_killed_before_the_model_is_complete_begins_again(run, monkeypatch):
@@ -89,6 +253,13 @@ def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):
     assert {name: (run / "model" / name).read_bytes() for name in before} == before
 
 
+def test_average_where_no_model_can_be_written_says_so(run, capsys):
+    (run / "model").write_text("")
+    status, error = status_and_error(average.main, run, capsys=capsys)
+    assert status == 2
+    assert "make sure that the directory exists and that you may write to it" in error
+
+
 def test_average_refuses_a_damaged_checkpoint(run, capsys):
     (checkpoint_path(run, 12) / "model.safetensors").write_bytes(b"damaged")
     status, error = status_and_error(average.main, run, capsys=capsys)
@@ -97,8 +268,8 @@ def test_average_refuses_a_damaged_checkpoint(run, capsys):
 
 
 def test_average_without_a_best_checkpoint_says_so(run, capsys):
-    best = (run / "checkpoints" / "best").resolve()
-    shutil.rmtree(best)
+    for step in (8, 12):  # the best when 10 was saved, and of all
+        shutil.rmtree(checkpoint_path(run, step))
     status, error = status_and_error(average.main, run, "choose=best", capsys=capsys)
     assert status == 2
     assert "knows no best checkpoint" in error and "choose=last" in error

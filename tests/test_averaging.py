@@ -1,5 +1,7 @@
 """The moving average of the weights, and the models that are made of checkpoints."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,7 +13,8 @@ from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.training.averaging import MovingAverage
-from transformer_mt.training.checkpoint import checkpoint_path, moving_average, saved_steps
+from transformer_mt.training.checkpoint import checkpoint_path, load_progress, moving_average, saved_steps
+from transformer_mt.weights import read_metadata
 
 KEPT = ("training.save_every=1", "training.keep_last=99", "averaging.checkpoints=2")
 
@@ -111,7 +114,15 @@ class TestChoose:
     def test_moving_average_is_that_of_the_newest_checkpoint(self, averaged, capsys):
         newest = checkpoint_path(averaged, saved_steps(averaged)[-1])
         assert_same_weights(model_of(averaged, "choose=moving_average", "checkpoints=1"), moving_average(newest))
-        assert "model: the moving average, updates 12\n" in capsys.readouterr().out
+        assert "the moving average at update 12, as averaging.choose=moving_average" in capsys.readouterr().out
+
+    def test_auto_takes_moving_averages_into_account_as_training_validated_them(self, averaged):
+        model_of(averaged)
+        found = json.loads(read_metadata(averaged / "model" / "model.safetensors")["validation"])
+        of_training = {record["step"]: record["valid_nll"] for record in log_records(averaged) if "valid_nll" in record}
+        best = load_progress(checkpoint_path(averaged, 12)).best_steps[0]
+        moving = {record["made_of"]: record["nll"] for record in found if "moving" in record["made_of"]}
+        assert moving == {f"the moving average at update {step}": of_training[step] for step in (12, best)}
 
     def test_best_is_the_mean_of_the_best_few_wherever_they_are(self, experiment, tmp_path, capsys):
         # The rate is so high that it gets worse now and then.
@@ -125,4 +136,5 @@ class TestChoose:
             for name, weight in found.items():
                 mean = torch.stack([weights_at(run, step)[name].double() for step in chosen]).mean(0)
                 torch.testing.assert_close(weight.double(), mean, rtol=1e-6, atol=1e-7)
-            assert f"updates {', '.join(map(str, sorted(chosen)))}" in capsys.readouterr().out
+            steps = ", ".join(map(str, sorted(chosen)))
+            assert f"update{'s' * (wanted > 1)} {steps}, as averaging.choose=best" in capsys.readouterr().out

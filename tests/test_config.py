@@ -228,7 +228,7 @@ class TestMistakes:
             ("training.on_failed_save=retry", r"training\.on_failed_save is 'retry'; .*'stop' or 'go_on'"),
             ("training.sharding=half", r"training\.sharding is 'half'; .*'none' or 'full'"),
             ("training.tensorboard=1", r"training\.tensorboard is 1; .*boolean"),
-            ("averaging.choose=first", r"averaging\.choose is 'first'; .*'last', 'best' or 'moving_average'"),
+            ("averaging.choose=first", r"averaging\.choose is 'first'; .*'auto', 'last', 'best' or 'moving_average'"),
         ],
     )
     def test_explain_the_value(self, load, override, message):

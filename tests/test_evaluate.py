@@ -122,7 +122,9 @@ class TestMistakes:
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"], "--by-length needs the sources"),
             (["{run}", "--by-length", "0"], "it must be 1 word or more"),
-            (["{run}"], "holds no model"),
+            (["{run}"], "{run} holds no config.yaml: name the directory of a model"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--quantize", "int8"], "takes no run"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--ensemble", "{run}"], "takes no run"),
         ],
     )
     def test_each_is_named(self, tmp_path, files, capsys, arguments, message):
@@ -150,17 +152,17 @@ class TestMistakes:
 class Dictionary:
     """A stand-in for a trained translator."""
 
-    calls: list[tuple[Path, str, int]] = []  # noqa: RUF012 - it is emptied before each test
+    calls: list[tuple[list[Path], str, int]] = []  # noqa: RUF012 - it is emptied before each test
 
-    def __init__(self, model: Path, device: str) -> None:
-        self.model, self.device = model, device
+    def __init__(self, models: list[Path], device: str) -> None:
+        self.models, self.device = [model.absolute() for model in models], device
 
     @classmethod
-    def load(cls, model: Path, device: str = "auto") -> "Dictionary":
-        return cls(model, device)
+    def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
+        return cls(models, device)
 
     def translate(self, lines, decoding):
-        self.calls.append((self.model, self.device, decoding.beam_size))
+        self.calls.append((self.models, self.device, decoding.beam_size))
         return [dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))[line] for line in lines]
 
 
@@ -212,7 +214,7 @@ class TestModel:
         json_file = trained / "copy.json"
         arguments = [str(trained) if argument == "RUN" else argument for argument in order]
         assert main([*arguments, "--device", "cpu", "--json", str(json_file)]) == 0
-        assert Dictionary.calls == [(trained / "model", "cpu", 7)]
+        assert Dictionary.calls == [([trained / "model"], "cpu", 7)]
         assert json_file.read_bytes() == (trained / "evaluation/scores.json").read_bytes()
         scores = json.loads(json_file.read_text())
         assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7

@@ -1,10 +1,13 @@
+import errno
 import os
 import threading
+from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from transformer_mt.errors import UserError
-from transformer_mt.files import replacing, replacing_directory, write_whole
+from transformer_mt.files import cure, replacing, replacing_directory, write_whole
 
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
@@ -94,3 +97,22 @@ def test_a_place_for_a_directory_where_none_can_be_is_named(tmp_path):
         replacing_directory(tmp_path / "file" / "directory"),
     ):
         pass
+
+
+# What to do
+
+
+def test_room_is_asked_for_only_where_it_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"No space left on device\); make room on the disk, or name another place"):
+        write_whole(Path("/dev/full"), "text")
+    with pytest.raises(UserError, match=r"make sure that the directory exists and that you may write to it, or name"):
+        write_whole(tmp_path / "nowhere" / "file", "text")
+
+
+@pytest.mark.parametrize(
+    ("number", "room"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EACCES, False), (errno.EROFS, False)]
+)
+def test_errors_of_weights_are_understood_as_well(number, room):
+    error = SafetensorError(f"Error while serializing: I/O error: {os.strerror(number)} (os error {number})")
+    assert cure(error) == cure(OSError(number, os.strerror(number)))
+    assert ("make room" in cure(error)) == room

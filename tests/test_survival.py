@@ -55,7 +55,7 @@ def test_killed_at_twenty_random_instants_the_weights_are_those_of_the_unbroken_
     train_tiny(experiment, tmp_path / "killed", *overrides)
 
     for run in ("unbroken", "killed"):
-        average.main([str(tmp_path / run)])
+        average.main([str(tmp_path / run), "choose=last"])
     newest = "checkpoints/step-00003000"
     # Weights; optimizer and moving average; the mean of the last checkpoints.
     for file in (f"{newest}/model.safetensors", f"{newest}/training.safetensors", "model/model.safetensors"):

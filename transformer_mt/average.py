@@ -1,5 +1,6 @@
 """Checkpoints become a model."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,73 +12,158 @@ from transformer_mt import cli
 from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
+from transformer_mt.device import choose_device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.files import write_whole
-from transformer_mt.settings import AveragingConfig, Config, TrainingConfig
-from transformer_mt.training.checkpoint import (
-    SUMS,
-    average_weights,
-    check_tokenizer,
-    checkpoint_path,
-    damage,
-    load_progress,
-    moving_average,
-    saved_steps,
-    scheduled_steps,
-)
+from transformer_mt.files import cure, write_whole
+from transformer_mt.run_directory import saved_steps
+from transformer_mt.settings import Config
+from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
+from transformer_mt.training.checkpoint import SUMS, check_tokenizer
+from transformer_mt.training.validation import ValidationScores, load_validation
 from transformer_mt.weights import read_metadata, save_weights
+from transformer_mt.wording import counted
+
+# Of training.metric, as they are printed.
+_NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "perplexity"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Average a run's checkpoints into runs/<name>/model."""
+    """Make the model of a run's checkpoints: runs/<name>/model."""
     parser = cli.parser(
         "average",
-        "Reads the checkpoints of a run; writes <run>/model: model.safetensors, config.yaml and the\n"
-        "tokenizer, all that translation needs.",
+        "Reads the checkpoints of a run; writes <run>/model: model.safetensors, config.yaml and the tokenizer, all\n"
+        "that translation needs. Validates the mean of the last checkpoints, means of fewer of them and the best\n"
+        "checkpoint alone, and keeps the best of these; choose=last, best or moving_average takes one in any case.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path, help="as runs/<name>")
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of averaging, as checkpoints=3")
+    parser.add_argument(
+        "--device", help="to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
+    )
     arguments = parser.parse_intermixed_args(argv)
     if not (arguments.run / "config.yaml").is_file():
         raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, as runs/<name>")
     config = load_config(arguments.run / "config.yaml", arguments.overrides, "averaging")
-    average_run(arguments.run, config)
+    average_run(arguments.run, config, arguments.device)
     return 0
 
 
-def average_run(run_dir: Path, config: Config) -> None:
+def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
-    paths = choose_checkpoints(run_dir, config.averaging, config.training)
-    steps = ", ".join(str(int(path.name[5:])) for path in paths)
-    tokenizer = Tokenizer.load(run_dir)
-    cure = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
+    candidates = find_candidates(run_dir, config.averaging, config.training)
+    model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
+    paths = sorted({path for candidate in candidates for path in candidate.paths})
+    advice = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
     for path in paths:
-        check_tokenizer(path, tokenizer.digest, cure)
-    made_from = fingerprint(dump_config(config), tokenizer.digest, *((path / SUMS).read_text() for path in paths))
-    model_dir = run_dir / "model"
+        check_tokenizer(path, tokenizer.digest, advice)
+    newest, can_validate = str(saved_steps(run_dir)[-1]), (Path(config.data_dir) / "valid.target.txt").is_file()
+    sums = [(path / SUMS).read_text() for path in paths]
+    made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     if _is_whole(model_dir, made_from, config, tokenizer):
-        print(f"{model_dir}: already averaged, updates {steps}")
+        print(f"{model_dir}: already averaged, {read_metadata(model_dir / 'model.safetensors')['made_of']}")
         return
-    metadata = {"made_from": made_from, "updates": steps, "tokenizer": tokenizer.digest}
+    _say_if_fewer(run_dir, candidates[0], config)
+    scores = _validate(candidates, config, tokenizer, device) if can_validate else []
+    is_free = scores and config.averaging.choose == "auto"
+    chosen = candidates[best_of(scores, config.training.metric) if is_free else 0]
+    metadata = {
+        "made_from": made_from,
+        "made_of": str(chosen),
+        "updates": ", ".join(map(str, chosen.steps)),
+        "newest": newest,
+        "tokenizer": tokenizer.digest,
+        "validation": json.dumps(_record(candidates, scores)),
+    }
+    _write(model_dir, chosen, metadata, config, tokenizer)
+    print(f"{model_dir}: {chosen}, {_reason(scores, config)}")
+    if warning := _warning(model_dir, candidates, scores, config):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _validate(
+    candidates: Sequence[Candidate], config: Config, tokenizer: Tokenizer, device_name: str | None
+) -> list[ValidationScores]:
+    """Print a table of the scores of each."""
+    data_dir, training = Path(config.data_dir), config.training
+    if Tokenizer.load(data_dir).digest != tokenizer.digest:
+        raise CheckpointError(
+            f"{data_dir} was prepared with another tokenizer than that of this run, so the models cannot be validated "
+            "on it: name the directory of the run's data by data_dir=…"
+        )
+    validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
+    device = choose_device(device_name or training.device, training.precision, training.num_threads)
+    scores = validate_candidates(candidates, config.model, tokenizer, validation, training.valid_sentences, device)
+    width = max(len(str(candidate)) for candidate in candidates)
+    has_chrf = training.metric == "chrf"
+    print(f"{'on the validation set':{width}}  perplexity   BLEU{'   chrF' if has_chrf else ''}")
+    for candidate, found in zip(candidates, scores, strict=True):
+        chrf = f"  {found.chrf:5.1f}" if has_chrf else ""
+        print(f"{candidate!s:{width}}  {found.perplexity:10.2f}  {found.bleu:5.1f}{chrf}")
+    return scores
+
+
+def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:
+    """What metadata say of the candidates."""
+    return [
+        {"made_of": str(candidate), "nll": found.nll, "bleu": found.bleu, "chrf": found.chrf}
+        for candidate, found in zip(candidates, scores, strict=False)
+    ]
+
+
+def _say_if_fewer(run_dir: Path, candidate: Candidate, config: Config) -> None:
+    asked, found = config.averaging.checkpoints, len(candidate.steps)
+    if config.averaging.choose != "moving_average" and found < asked:
+        print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
+
+
+def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
+    """Why this candidate became the model."""
+    choose = config.averaging.choose
+    if choose != "auto":
+        return f"as averaging.choose={choose} asks"
+    return f"the best of these by {_NAMES[config.training.metric]}" if scores else "not compared with any other"
+
+
+def _warning(
+    model_dir: Path, candidates: Sequence[Candidate], scores: Sequence[ValidationScores], config: Config
+) -> str | None:
+    """What the user should know: that the model was not validated, or that another one is better."""
+    if not scores:
+        return (
+            f"{model_dir} was not validated, for {config.data_dir} holds no validation set: if the data of this run "
+            "lie elsewhere, average again with data_dir=…"
+        )
+    metric, ours, others = config.training.metric, scores[0], scores[-1]
+    if config.averaging.choose == "auto" or rank(ours, metric) >= rank(others, metric):
+        return None
+    return (
+        f"{candidates[-1]} alone is better on the validation set: {_NAMES[metric]} {_shown(others, metric)} instead of "
+        f"{_shown(ours, metric)}. averaging.choose=auto takes the best of several"
+    )
+
+
+def _shown(scores: ValidationScores, metric: str) -> str:
+    return {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": f"{scores.perplexity:.2f}"}[metric]
+
+
+def _write(
+    model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
+) -> None:
+    """The weights last: until they are there, the model that was there stays whole."""
     partial = model_dir / "model.safetensors.partial"
-    of_updates = config.averaging.choose == "moving_average"
     try:
         model_dir.mkdir(exist_ok=True)
-        save_weights(moving_average(paths[0]) if of_updates else average_weights(paths), partial, metadata)
+        save_weights(candidate.weights(), partial, metadata)
         tokenizer.save(model_dir)
-        copy_training_lines(run_dir, model_dir)
+        copy_training_lines(model_dir.parent, model_dir)
         write_whole(model_dir / "config.yaml", dump_config(config))
         os.replace(partial, model_dir / "model.safetensors")
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{model_dir}: cannot be written ({error}); make room on the disk") from None
+        raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
     finally:
         if partial.is_file():
             partial.unlink()
-    asked = 1 if of_updates else config.averaging.checkpoints
-    fewer = f" (of {asked} asked for: there are no more)" if len(paths) < asked else ""
-    of = "the moving average" if of_updates else f"the mean of {len(paths)} checkpoints{fewer}"
-    print(f"{model_dir}: {of}, updates {steps}")
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
@@ -89,32 +175,6 @@ def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokeni
         return False
     found = read_metadata(model_dir / "model.safetensors").get("made_from")
     return same_lines and (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
-
-
-def choose_checkpoints(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Path]:
-    """The checkpoints to average, all whole: the best, or the newest that were saved on schedule.
-
-    Others are there because a run was stopped, and would make its model depend on when that was.
-    """
-    steps = saved_steps(run_dir)
-    if not steps:
-        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, as runs/<name>")
-    newest = checkpoint_path(run_dir, steps[-1])
-    if settings.choose == "moving_average":
-        paths = [newest]
-    elif settings.choose == "best":
-        best = [step for step in load_progress(newest).best_steps if step in steps]
-        if not best:
-            raise CheckpointError(f"{newest} knows no best checkpoint: no validation yet; train on, or say choose=last")
-        paths = [checkpoint_path(run_dir, step) for step in sorted(best[: settings.checkpoints])]
-    else:
-        scheduled = scheduled_steps(run_dir, training) or steps[-1:]
-        paths = [checkpoint_path(run_dir, step) for step in scheduled[-settings.checkpoints :]]
-    for path in paths:
-        fault = damage(path)
-        if fault:
-            raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or train on")
-    return paths
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformer_mt import cli
+from transformer_mt import cli, model_arguments
 from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.prepared import read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.opening import EngineName, check_files
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
     Score,
@@ -26,8 +27,12 @@ from transformer_mt.evaluation.metrics import (
     tokenised_warning,
 )
 from transformer_mt.files import write_whole
+from transformer_mt.model_arguments import EngineOptions, engine_options
 from transformer_mt.settings import Config
 from transformer_mt.wording import counted
+
+if TYPE_CHECKING:
+    from transformer_mt.decoding.translator import Translator
 
 # A test set's, or a file's, name: what scores.json says of it.
 Results = dict[str, dict[str, Any]]
@@ -46,6 +51,7 @@ class Details:
 
 
 SCORES_ALONE = Details()
+DEFAULT_ENGINE = EngineOptions()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details)
         print_scores(results)
     else:
-        results = evaluate_model(arguments.model, arguments.overrides, arguments.test, arguments.device, details)
+        models = model_arguments.model_dirs(arguments)
+        results = evaluate_model(models, arguments.overrides, arguments.test, engine_options(arguments), details)
     if arguments.json is not None:
         write_json(arguments.json, results)
     return 0
@@ -74,27 +81,27 @@ def score_files(
 
 
 def evaluate_model(
-    path: Path,
+    paths: Sequence[Path],
     overrides: Sequence[str] = (),
     test: str | None = None,
-    device: str = "auto",
+    options: EngineOptions = DEFAULT_ENGINE,
     details: Details = SCORES_ALONE,
 ) -> Results:
     """Translate the test sets of a run or model directory, or the one named `test`, and score them.
 
-    Writes <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model that left its run.
+    Several directories are an ensemble; the test sets and the settings are those of the first. Writes
+    <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model or an export outside a run.
     """
-    model, output = _locate(path)
+    model, *others = [_model_in(path, options.engine) for path in paths]
+    output = _results_dir(model)
     config = load_config(model / "config.yaml", overrides, "decoding")
     names = _test_names(config, test)
     if not any(override.startswith("data_dir=") for override in overrides):
         _check_data(model, Path(config.data_dir))
     texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
     details = replace(details, source_language=config.corpus.source_language)
-    # Here, so that files are scored without waiting for PyTorch.
-    from transformer_mt.decoding.translator import Translator
-
-    translator = Translator.load(model, device)
+    translator = _load([model, *others], options)
+    what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
     output.mkdir(exist_ok=True)
     results: Results = {}
     for name, (sources, references) in texts.items():
@@ -104,17 +111,12 @@ def evaluate_model(
         file = output / f"{name}.hypotheses.txt"
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
         titles = [cli.shown(file), f"reference of {name}"]
-        language = config.corpus.target_language
-        scored = _score(hypotheses, [references], language, titles, details, sources)
-        results[name] = scored | {
-            "decoding": config.decoding.model_dump(),
-            "seconds": round(seconds, 3),
-            "sentences_per_second": round(len(sources) / seconds, 2),
-            "model": cli.shown(model),
-        }
+        scored = _score(hypotheses, [references], config.corpus.target_language, titles, details, sources)
+        speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
+        results[name] = scored | speed | what_ran
     print_scores(results)
     write_json(output / "scores.json", _other_scores(output / "scores.json") | results)
-    _say_where(model, output, example=texts[names[0]][0][0])
+    _say_where(what_ran, output, example=texts[names[0]][0][0])
     return results
 
 
@@ -153,12 +155,19 @@ def _parser() -> argparse.ArgumentParser:
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
     )
-    parser.add_argument("model", metavar="RUN_DIR|MODEL_DIR", type=Path, nargs="?")
+    parser.add_argument(
+        "model",
+        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
+        type=Path,
+        nargs="?",
+        help="an export with --engine ctranslate2",
+    )
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="a setting of decoding, as beam_size=5"
     )
     parser.add_argument("--test", metavar="NAME", help="this test set of the configuration alone")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    model_arguments.add_engine_arguments(parser)
+    model_arguments.add_compile(parser)
     parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations instead")
     parser.add_argument(
         "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
@@ -188,9 +197,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, as 10")
     if arguments.hypothesis is not None and arguments.by_length is not None:
         raise EvaluationError("--by-length needs the sources, which a run has and --hypothesis has not: leave it out")
-    if arguments.hypothesis is not None and (arguments.model is not None or arguments.test is not None):
+    of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble]
+    if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
-            "--hypothesis scores a file and takes no run, model, --test or key=value: leave out the one or the other"
+            "--hypothesis scores a file and takes no run, model, --test, key=value or option of an engine: leave out "
+            "the one or the other"
         )
 
 
@@ -222,17 +233,47 @@ def _fields(score: Score) -> dict[str, float | str]:
     return fields if score.interval is None else fields | {"interval": score.interval}
 
 
-def _locate(path: Path) -> tuple[Path, Path]:
-    """The model directory at `path` or in the run at `path`; and the directory of its results."""
-    run = Path(os.path.abspath(path))
-    model = run / "model" if (run / "model").is_dir() else run
-    if not all((model / name).is_file() for name in ("model.safetensors", "config.yaml")):
-        raise EvaluationError(
-            f"{path}: holds no model (model.safetensors, config.yaml); name a run that "
-            "`python -m transformer_mt.average` has finished, or a model directory"
-        )
+def _load(models: Sequence[Path], options: EngineOptions) -> "Translator":
+    # Here, so that files are scored without waiting for PyTorch.
+    from transformer_mt.decoding.translator import Translator
+
+    return Translator.load(
+        models,
+        options.device,
+        engine=options.engine,
+        dtype=options.dtype,
+        quantize=options.quantize,
+        workers=options.workers,
+        compile=options.compile,
+    )
+
+
+def _model_in(path: Path, engine: EngineName) -> Path:
+    """The directory at `path` that the engine runs, or in the run at `path`."""
+    model = path / "model" if (path / "model").is_dir() else path
+    check_files(model, engine)
+    return model
+
+
+def _results_dir(model: Path) -> Path:
+    """Where the results of a model are written: into its run, if it lies in one."""
+    model = Path(os.path.abspath(model))
     in_run = model.name == "model" and (model.parent / "config.yaml").is_file()
-    return model, (model.parent if in_run else model) / "evaluation"
+    return (model.parent if in_run else model) / "evaluation"
+
+
+def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
+    """What scores.json says of the models and the engine."""
+    from transformer_mt.weights import read_metadata  # it imports PyTorch
+
+    return {
+        "model": cli.shown(model),
+        "made_of": read_metadata(model / "model.safetensors").get("made_of"),  # of an export nothing
+        "ensemble": [cli.shown(other) for other in others],
+        "engine": options.engine,
+        "dtype": options.dtype,
+        "quantize": options.quantize,
+    }
 
 
 def _test_names(config: Config, test: str | None) -> list[str]:
@@ -283,12 +324,14 @@ def _other_scores(path: Path) -> Results:
     return scores
 
 
-def _say_where(model: Path, output: Path, example: str) -> None:
-    translate = shlex.join(cli.command("translate", cli.shown(model)))
+def _say_where(what_ran: dict[str, Any], output: Path, example: str) -> None:
+    flags = ["--engine", "ctranslate2"] if what_ran["engine"] == "ctranslate2" else []
+    translate = shlex.join(cli.command("translate", what_ran["model"], *flags))
+    made_of = f", {what_ran['made_of']}" if what_ran["made_of"] else ""
     print(
         f"\nTranslations  {cli.shown(output)}\n"
         f"Scores        {cli.shown(output / 'scores.json')}\n"
-        f"Model         {cli.shown(model)}\n"
+        f"Model         {what_ran['model']}{made_of}\n"
         "Next:\n"
         f"  echo {shlex.quote(example)} | {translate}\n"
         f"  {translate} < SOURCE_FILE > TRANSLATION_FILE"

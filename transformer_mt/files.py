@@ -1,6 +1,8 @@
 """Files that are replaced whole or not at all."""
 
+import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +10,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer_mt.errors import UserError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def cure(error: Exception) -> str:
+    """What to do about an error of writing: make room only where room is what is missing."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):  # as safetensors says it
+        number = int(found[1])
+    if number in _NO_ROOM:
+        return "make room on the disk"
+    return "make sure that the directory exists and that you may write to it"
 
 
 @contextmanager
@@ -26,7 +40,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.replace(partial, path)
     except OSError as error:
         _forget(partial)
-        raise UserError(f"{path}: cannot be written ({error.strerror}); make room, or name another place") from None
+        raise UserError(f"{path}: cannot be written ({error.strerror}); {cure(error)}, or name another place") from None
     except BaseException:
         _forget(partial)
         raise
@@ -57,7 +71,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise UserError(
-            f"{path}: cannot be written ({error.strerror or error}); make room, or name another place"
+            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, or name another place"
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)

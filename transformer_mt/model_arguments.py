@@ -1,12 +1,32 @@
-"""The arguments that say which model runs, and on what: of translating and of scoring."""
+"""The arguments that say which model runs, and on what: of translating, of scoring and of evaluating."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+
+from transformer_mt.decoding.opening import Dtype, EngineName, Quantization
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What runs a model, as Translator.load takes it."""
+
+    device: str = "auto"
+    engine: EngineName = "torch"
+    dtype: Dtype = "fp32"
+    quantize: Quantization = "none"
+    workers: int = 0
+    compile: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """MODEL_DIR, --ensemble, --device, --dtype, --quantize, --workers and --engine."""
+    """MODEL_DIR and those of the engine."""
     parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
+    add_engine_arguments(parser)
+
+
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """--ensemble, --device, --dtype, --quantize, --workers and --engine."""
     parser.add_argument(
         "--ensemble",
         metavar="MODEL_DIR",
@@ -23,6 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine", choices=["torch", "ctranslate2"], default="torch", help="ctranslate2 runs what `export` wrote"
+    )
+
+
+def add_compile(parser: argparse.ArgumentParser) -> None:
+    """--compile, which is for translating: scores are not searched for."""
+    parser.add_argument(
+        "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
+    )
+
+
+def engine_options(arguments: argparse.Namespace) -> EngineOptions:
+    """What add_engine_arguments and add_compile were given."""
+    return EngineOptions(
+        arguments.device,
+        arguments.engine,
+        arguments.dtype,
+        arguments.quantize,
+        arguments.workers,
+        arguments.compile,
     )
 
 

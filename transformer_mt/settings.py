@@ -173,12 +173,15 @@ class TrainingConfig(Section):
 
 
 class AveragingConfig(Section):
-    """Which checkpoints' weights are averaged into the model."""
+    """Which checkpoints become the model."""
 
     checkpoints: PositiveInt = 5
     """At most so many, the newest or the best (training.keep_best)."""
-    choose: Literal["last", "best", "moving_average"] = "last"
-    """Or the newest checkpoint's moving average of the weights, alone (training.average_decay)."""
+    choose: Literal["auto", "last", "best", "moving_average"] = "auto"
+    """auto takes what has the best training.metric on the validation set: the mean of the last checkpoints, a mean of
+    fewer of them, the best checkpoint alone or, with training.average_decay, a moving average of the weights. last
+    takes the mean of the last checkpoints, best the mean of the best ones, and moving_average the moving average of
+    the newest checkpoint."""
 
 
 SplitSentences = Literal["auto", "always", "never"]
@@ -294,7 +297,7 @@ class Config(Section):
             raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
         if self.training.layout == "packed" and self.model.why_not_packed():
             raise ValueError(f"training.layout=packed {self.model.why_not_packed()}; set one of them otherwise")
-        if self.averaging.choose == "last" and self.averaging.checkpoints > self.training.keep_last:
+        if self.averaging.choose in ("auto", "last") and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
                 f"training.keep_last={self.training.keep_last} keeps"

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from transformer_mt import cli
 from transformer_mt.config import differences, dump_config, load_config
-from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loading import Layout, Loader
@@ -25,20 +24,18 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
-from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.run_directory import checkpoint_path, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
-    checkpoint_path,
     initialise_from,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
     point_best_at,
-    saved_steps,
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
@@ -46,7 +43,7 @@ from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner, is_out_of_memory
-from transformer_mt.training.validation import ValidationSet
+from transformer_mt.training.validation import ValidationSet, load_validation
 from transformer_mt.wording import counted
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories and tokenizers
@@ -112,7 +109,9 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 tokenizer = _prepared_tokenizer(data_dir, config)
                 device = _choose_device(config.training, ranks)
                 corpus = EncodedCorpus.load(data_dir / "train")
-                validation = _load_validation(data_dir, tokenizer, config)
+                validation = load_validation(
+                    data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
+                )
                 path = _take(run_dir, config, held) if ranks.is_first else None
             return _train(config, corpus, validation, run_dir, ranks.from_first(path), device, ranks)
     except (RuntimeError, MemoryError) as error:
@@ -240,25 +239,6 @@ def _prepared_tokenizer(data_dir: Path, config: Config) -> Tokenizer:
     tokenizer = prepared.load_tokenizer()
     check_sampling(tokenizer, config.tokenizer, config.training.subword_sampling)
     return tokenizer
-
-
-def _load_validation(data_dir: Path, tokenizer: Tokenizer, config: Config) -> ValidationSet:
-    corpus = EncodedCorpus.load(data_dir / "valid")
-    references = list(read_lines(data_dir / "valid.target.txt"))
-    if len(references) != len(corpus):
-        raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
-    language = config.corpus.target_language
-    check_tokeniser(language)  # better said now than at the first validation
-    budget = config.training.tokens_per_batch
-    return ValidationSet(
-        corpus,
-        references,
-        tokenizer,
-        language,
-        config.decoding.max_extra_length,
-        config.model.max_positions,
-        max(4096, config.corpus.max_length) if budget == "auto" else budget,
-    )
 
 
 def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:

@@ -143,9 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
     parser.add_argument("--json", action="store_true", help="write an object a line")
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
-    parser.add_argument(
-        "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
-    )
+    model_arguments.add_compile(parser)
     line_input.add_arguments(parser)
     return parser
 

@@ -1,5 +1,6 @@
 """Opens model directories: their tokenizer, and an engine for their weights. Imports no PyTorch before it has to."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,10 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.run_directory import how_to_get_a_model, stale_warning
 from transformer_mt.settings import Config
+
+_log = logging.getLogger(__name__)
 
 EngineName = Literal["torch", "ctranslate2"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -56,7 +60,7 @@ def open_model(
     if compile and (engine != "torch" or dtype != "fp32"):
         raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
-        _check_files(directory, engine)
+        check_files(directory, engine)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
     match engine:
@@ -69,16 +73,17 @@ def open_model(
     return OpenModel(made, tokenizer, configs[0], TrainingLines.load(directories[0]))
 
 
-def _check_files(directory: Path, engine: EngineName) -> None:
+def check_files(directory: Path, engine: EngineName) -> None:
+    """Raises CheckpointError, with what to name instead, unless the engine finds its weights and a config.yaml."""
     if not directory.is_dir():
-        raise CheckpointError(f"{directory}: no such directory; name that of a model, as runs/<name>/model")
+        raise CheckpointError(f"{directory}: no such directory; {how_to_get_a_model(directory)}")
     if not (directory / "config.yaml").is_file():
-        raise CheckpointError(f"{directory} holds no config.yaml: name the directory of a model, as runs/<name>/model")
+        raise CheckpointError(f"{directory} holds no config.yaml: {how_to_get_a_model(directory)}")
     if (directory / _WEIGHTS[engine]).is_file():
         return
     other: EngineName = "ctranslate2" if engine == "torch" else "torch"
     if not (directory / _WEIGHTS[other]).is_file():
-        advice = "name the directory of a model, as runs/<name>/model"
+        advice = how_to_get_a_model(directory)
     elif engine == "torch":
         advice = "it is an export, which the engine ctranslate2 runs (--engine ctranslate2)"
     else:
@@ -119,7 +124,8 @@ def _torch_engine(
     models: list[Seq2Seq] = []
     for directory, config in zip(directories, configs, strict=True):
         file = directory / "model.safetensors"
-        trained_with = read_metadata(file).get("tokenizer", "")
+        metadata = read_metadata(file)
+        trained_with = metadata.get("tokenizer", "")
         if not trained_with:
             read_weights(file)  # says so if the file is damaged
         if trained_with != tokenizer.digest:
@@ -130,6 +136,8 @@ def _torch_engine(
             )
         model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
         load_weights(model, file)
+        if warning := stale_warning(directory, metadata):
+            _log.warning(warning)
         models.append(model)
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from transformer_mt import __version__
 from transformer_mt.data.loading import Position
 from transformer_mt.errors import CheckpointError
+from transformer_mt.files import cure
+from transformer_mt.run_directory import checkpoint_path, saved_steps
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.progress import Progress
@@ -24,16 +26,6 @@ from transformer_mt.training.update import Learner
 from transformer_mt.weights import load_weights, model_weights, read_metadata, read_weights, save_weights
 
 MODEL, TRAINING, STATE, SUMS = "model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"
-
-
-def checkpoint_path(run_dir: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
-    return run_dir / "checkpoints" / f"step-{step:08d}"
-
-
-def saved_steps(run_dir: Path) -> list[int]:
-    """The steps of all checkpoints there are, rising."""
-    return sorted(int(path.name[5:]) for path in (run_dir / "checkpoints").glob("step-" + "[0-9]" * 8))
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
             f"{path}: cannot be saved ({error}). The checkpoints before it are whole: "
-            "make room on the disk and run the same command again"
+            f"{cure(error)} and run the same command again"
         ) from None
 
 

@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from transformer_mt.errors import TrainingError
-from transformer_mt.files import write_whole
+from transformer_mt.files import cure, write_whole
 from transformer_mt.memory import peak_memory
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
@@ -137,7 +137,7 @@ class RunLog:
                 os.truncate(self._path, size)  # half a line may have had room
             message = f"{self._path}: cannot be written ({error.strerror})"
             if not self._may_fail:
-                raise TrainingError(f"{message}: make room on the disk and run the same command again") from None
+                raise TrainingError(f"{message}: {cure(error)} and run the same command again") from None
             self._say(f"warning: {message}")
         if self._board is not None:
             for name, number in record.items():

@@ -4,16 +4,22 @@ import math
 import time
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import torch
 
 from transformer_mt.data.batching import ordered_batches
+from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
-from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.settings import DecodingConfig, TrainingConfig
+from transformer_mt.device import Device
+from transformer_mt.errors import CorpusError
+from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
+from transformer_mt.model_settings import ModelConfig
+from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings import CorpusConfig, DecodingConfig, TrainingConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.update import Learner, batch_loss
 
@@ -46,17 +52,52 @@ class ValidationScores:
         return math.exp(min(self.nll, 700.0))
 
 
-def validate(learner: Learner, validation: ValidationSet, settings: TrainingConfig, ranks: Ranks) -> ValidationScores:
-    """Teacher-forced likelihood of all pairs, and scores of the first `valid_sentences` translated greedily.
+def load_validation(
+    data_dir: Path,
+    tokenizer: Tokenizer,
+    corpus: CorpusConfig,
+    model: ModelConfig,
+    training: TrainingConfig,
+    decoding: DecodingConfig,
+) -> ValidationSet:
+    """Read what `prepare` wrote of the validation set. Raises CorpusError if it is not as it was written."""
+    encoded = EncodedCorpus.load(data_dir / "valid")
+    references = list(read_lines(data_dir / "valid.target.txt"))
+    if len(references) != len(encoded):
+        raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
+    language = corpus.target_language
+    check_tokeniser(language)  # better said now than at the first validation
+    budget = training.tokens_per_batch
+    return ValidationSet(
+        encoded,
+        references,
+        tokenizer,
+        language,
+        decoding.max_extra_length,
+        model.max_positions,
+        max(4096, corpus.max_length) if budget == "auto" else budget,
+    )
 
-    Of the moving average of the weights, where there is one. Each rank takes its share of the batches.
-    """
-    began = time.perf_counter()
-    num_decoded = min(settings.valid_sentences or len(validation.references), len(validation.references))
+
+def validate(learner: Learner, validation: ValidationSet, settings: TrainingConfig, ranks: Ranks) -> ValidationScores:
+    """Scores of the model that is being trained: of the moving average of its weights, where there is one."""
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
-        mine = _validate_share(learner, validation, num_decoded, ranks)
+        scores = validate_model(learner.model, learner.device, validation, settings.valid_sentences, ranks)
     learner.loss.train()
+    return scores
+
+
+def validate_model(
+    model: Seq2Seq, device: Device, validation: ValidationSet, valid_sentences: int, ranks: Ranks
+) -> ValidationScores:
+    """Teacher-forced likelihood of all pairs, and scores of the first `valid_sentences` translated greedily.
+
+    0 of them are all. The model is in evaluation mode on the device. Each rank takes its share of the batches.
+    """
+    began = time.perf_counter()
+    num_decoded = min(valid_sentences or len(validation.references), len(validation.references))
+    mine = _validate_share(model, device, validation, num_decoded, ranks)
     shares = ranks.all(mine)
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
@@ -70,10 +111,9 @@ def validate(learner: Learner, validation: ValidationSet, settings: TrainingConf
 
 @torch.no_grad()
 def _validate_share(
-    learner: Learner, validation: ValidationSet, num_decoded: int, ranks: Ranks
+    model: Seq2Seq, device: Device, validation: ValidationSet, num_decoded: int, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """Of this rank's batches: the sum of the nll in nats, of how many tokens, and translations by pair."""
-    model, device = learner.model, learner.device
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):

@@ -1,0 +1,47 @@
+"""The directory of a run: where its checkpoints and its model lie, and whether they belong together."""
+
+import os
+from pathlib import Path
+
+
+def checkpoint_path(run_dir: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run_dir / "checkpoints" / f"step-{step:08d}"
+
+
+def saved_steps(run_dir: Path) -> list[int]:
+    """The steps of all checkpoints there are, rising."""
+    return sorted(int(path.name[5:]) for path in (run_dir / "checkpoints").glob("step-" + "[0-9]" * 8))
+
+
+def how_to_get_a_model(directory: Path) -> str:
+    """What to do if this directory holds no model: name the model of this run, or average its checkpoints first."""
+    if (run_dir := _run_of(directory)) is not None:
+        return f"its run is not averaged yet: first `python -m transformer_mt.average {run_dir}`"
+    if (directory / "model" / "config.yaml").is_file():
+        return f"it is the directory of a run, and its model is in {directory / 'model'}: name that"
+    if saved_steps(directory):
+        return f"it is a run that is not averaged yet: first `python -m transformer_mt.average {directory}`"
+    return "name the directory of a model, as runs/<name>/model"
+
+
+def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
+    """What to tell the user if the run was trained on after `average` wrote this model; None if it was not.
+
+    `metadata` are those of model.safetensors. A model that lies outside its run is never stale.
+    """
+    run_dir = _run_of(model_dir)
+    if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
+        return None
+    return (
+        f"warning: {model_dir} is {metadata['made_of']}, and its run has newer checkpoints, the last of update "
+        f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model of them"
+    )
+
+
+def _run_of(model_dir: Path) -> Path | None:
+    """The run in which a model directory lies, if it lies in one."""
+    path = Path(os.path.abspath(model_dir))
+    if path.name != "model" or not saved_steps(path.parent):
+        return None
+    return model_dir.parent if model_dir.name == "model" else path.parent

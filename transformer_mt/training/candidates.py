@@ -1,0 +1,130 @@
+"""What the checkpoints of a run can be made into, and how good each of that is on the validation set."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from torch import Tensor
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.device import Device
+from transformer_mt.errors import CheckpointError
+from transformer_mt.model_settings import ModelConfig
+from transformer_mt.models.build import build_model
+from transformer_mt.run_directory import checkpoint_path, saved_steps
+from transformer_mt.settings import AveragingConfig, TrainingConfig
+from transformer_mt.training.checkpoint import average_weights, damage, load_progress, moving_average, scheduled_steps
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.validation import ValidationScores, ValidationSet, validate_model
+from transformer_mt.weights import model_weights
+
+LISTED = 5  # updates in a sentence; of more, the first and the last
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights that may become the model: the mean of some checkpoints, or the moving average that one holds."""
+
+    run_dir: Path
+    steps: tuple[int, ...]
+    """Of its checkpoints, rising."""
+    of_updates: bool = False
+    """The moving average of the weights over updates (training.average_decay), instead of a mean of checkpoints."""
+
+    @property
+    def paths(self) -> list[Path]:
+        return [checkpoint_path(self.run_dir, step) for step in self.steps]
+
+    def weights(self) -> dict[str, Tensor]:
+        """By name, fp32."""
+        return moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
+
+    def __str__(self) -> str:
+        if self.of_updates:
+            return f"the moving average at update {self.steps[0]}"
+        if len(self.steps) == 1:
+            return f"the checkpoint of update {self.steps[0]}"
+        listed = ", ".join(map(str, self.steps))
+        updates = listed if len(self.steps) <= LISTED else f"{self.steps[0]} to {self.steps[-1]}"
+        return f"the mean of {len(self.steps)} checkpoints, updates {updates}"
+
+
+def find_candidates(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Candidate]:
+    """First what `choose` asks for, or all that it has to choose from; last the best checkpoint alone. None twice.
+
+    The last checkpoints are the newest that were saved on schedule: others are there because a run was stopped, and
+    would make its model depend on when that was. Raises CheckpointError if there is no checkpoint, or a damaged one.
+    """
+    steps = saved_steps(run_dir)
+    if not steps:
+        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, as runs/<name>")
+    newest = steps[-1]
+    _check_whole(run_dir, [newest])
+    best = [step for step in load_progress(checkpoint_path(run_dir, newest)).best_steps if step in steps]
+    last = (scheduled_steps(run_dir, training) or [newest])[-settings.checkpoints :]
+    moving = [Candidate(run_dir, (step,), of_updates=True) for step in dict.fromkeys([newest, *best[:1]])]
+    match settings.choose:
+        case "auto":
+            found = _means_of_last(run_dir, last) + (moving if training.average_decay else [])
+        case "last":
+            found = [Candidate(run_dir, tuple(last))]
+        case "best" if best:
+            found = [Candidate(run_dir, tuple(sorted(best[: settings.checkpoints])))]
+        case "best":
+            path = checkpoint_path(run_dir, newest)
+            raise CheckpointError(f"{path} knows no best checkpoint: no validation yet; train on, or say choose=last")
+        case "moving_average":
+            found = moving[:1]
+        case _:
+            assert_never(settings.choose)
+    found.append(Candidate(run_dir, tuple(best[:1] or [newest])))
+    _check_whole(run_dir, sorted({step for candidate in found for step in candidate.steps} - {newest}))
+    return list(dict.fromkeys(found))
+
+
+def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
+    """Of all, of half as many, and so on: early in training, the fewer and newer ones are the better ones."""
+    found = []
+    while len(last) > 1:
+        found.append(Candidate(run_dir, tuple(last)))
+        last = last[len(last) // 2 :]
+    return [*found, Candidate(run_dir, tuple(last))]
+
+
+def _check_whole(run_dir: Path, steps: Sequence[int]) -> None:
+    for path in [checkpoint_path(run_dir, step) for step in steps]:
+        if fault := damage(path):
+            raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or train on")
+
+
+def validate_candidates(
+    candidates: Sequence[Candidate],
+    model_settings: ModelConfig,
+    tokenizer: Tokenizer,
+    validation: ValidationSet,
+    valid_sentences: int,
+    device: Device,
+) -> list[ValidationScores]:
+    """The scores of each, as training finds them."""
+    model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    model.to(device.torch_device).eval()
+    scores = []
+    for candidate in candidates:
+        weights = candidate.weights()
+        for name, weight in model_weights(model).items():
+            weight.copy_(weights[name])
+        scores.append(validate_model(model, device, validation, valid_sentences, Ranks()))
+    return scores
+
+
+def best_of(scores: Sequence[ValidationScores], metric: str) -> int:
+    """The number of the best: by the metric, then by perplexity; of equals the first."""
+    return max(range(len(scores)), key=lambda number: (rank(scores[number], metric), rank(scores[number], "nll")))
+
+
+def rank(scores: ValidationScores, metric: str) -> float:
+    """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
+    value = {"bleu": round(scores.bleu, 1), "chrf": round(scores.chrf, 1), "nll": -round(scores.perplexity, 2)}[metric]
+    return -math.inf if math.isnan(value) else value
