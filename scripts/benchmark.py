@@ -64,8 +64,8 @@ from transformer_mt import cli
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import choose_device
-from transformer_mt.evaluate import write_json
 from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.scores import write_json
 from transformer_mt.settings import TrainingConfig
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_mt import cli
-from transformer_mt.evaluate import print_scores, score_files, write_json
+from transformer_mt.scores import print_scores, score_files, write_json
 
 
 def main(argv: Sequence[str] | None = None) -> int:

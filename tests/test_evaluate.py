@@ -4,14 +4,14 @@ import json
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
-from transformer_mt import cli
+from transformer_mt import cli, evaluate
 from transformer_mt.config import dump_config, load_config
+from transformer_mt.decoding.translator import Translation
 from transformer_mt.evaluate import main
 
 ROOT = Path(__file__).parent.parent
@@ -153,6 +153,7 @@ class Dictionary:
     """A stand-in for a trained translator."""
 
     calls: list[tuple[list[Path], str, int]] = []  # noqa: RUF012 - it is emptied before each test
+    marks: dict[str, dict[str, object]] = {}  # noqa: RUF012 - likewise
 
     def __init__(self, models: list[Path], device: str) -> None:
         self.models, self.device = [model.absolute() for model in models], device
@@ -161,18 +162,19 @@ class Dictionary:
     def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
         return cls(models, device)
 
-    def translate(self, lines, decoding):
+    def translations(self, lines, decoding, scores):
         self.calls.append((self.models, self.device, decoding.beam_size))
-        return [dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))[line] for line in lines]
+        texts = dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))
+        return [[Translation(texts[line], -1.0, -1.0, **self.marks.get(line, {}))] for line in lines]
 
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
     """A run as `prepare`, `train` and `average` leave it, with two test sets."""
-    module = types.SimpleNamespace(Translator=Dictionary)
-    monkeypatch.setitem(sys.modules, "transformer_mt.decoding.translator", module)
+    monkeypatch.setattr(evaluate, "Translator", Dictionary)
     monkeypatch.chdir(tmp_path)
     Dictionary.calls.clear()
+    Dictionary.marks.clear()
     overrides = ["data_dir=data", "run_dir=runs/x", "corpus.test={news: a, talks: b}"]
     config = dump_config(load_config(ROOT / "configs/demo_en_de.yaml", overrides))
     model = tmp_path / "runs/x/model"
@@ -206,6 +208,15 @@ class TestModel:
         for said in ("news   BLEU ", "talks  TER ", "runs/x/evaluation/scores.json", "echo dog | "):
             assert said in printed
         assert printed.index("evaluation") > printed.index("nrefs:1|")
+
+    def test_lines_that_were_split_or_should_be_looked_at_are_told(self, trained, capsys):
+        Dictionary.marks |= {"dog": {"num_parts": 2}, "he": {"is_short": True, "at_limit": True}}
+        assert main(["runs/x", "--test", "news"]) == 0
+        said = capsys.readouterr()
+        assert "beam_size 4, 1 line split at ends of sentences" in said.out
+        assert [line.rpartition(": ")[2] for line in said.err.splitlines()] == ["line 3", "line 3"]
+        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))["news"]
+        assert [scores[f"num_{kind}"] for kind in ("split", "short", "at_limit")] == [1, 1, 1]
 
     @pytest.mark.parametrize(
         "order", [["RUN", "beam_size=7", "--test", "talks"], ["--test", "talks", "RUN", "beam_size=7"]]

@@ -1,15 +1,14 @@
 """Translations become scores: of a model on its test sets, or of a file of translations."""
 
 import argparse
-import json
 import os
 import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformer_mt import cli, model_arguments
 from transformer_mt.config import load_config
@@ -17,40 +16,24 @@ from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.prepared import read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.opening import EngineName, check_files
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import (
-    Score,
-    bleu_by_length,
-    check_aligned,
-    language_warning,
-    score_corpus,
-    tokenised_warning,
-)
+from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.files import write_whole
 from transformer_mt.model_arguments import EngineOptions, engine_options
-from transformer_mt.settings import Config
-from transformer_mt.wording import counted
+from transformer_mt.scores import (
+    SCORES_ALONE,
+    Details,
+    Results,
+    earlier_scores,
+    print_scores,
+    score_files,
+    score_lines,
+    write_json,
+)
+from transformer_mt.settings import Config, DecodingConfig
+from transformer_mt.translation_summary import TranslationSummary
 
-if TYPE_CHECKING:
-    from transformer_mt.decoding.translator import Translator
-
-# A test set's, or a file's, name: what scores.json says of it.
-Results = dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Details:
-    """What is found out besides the scores."""
-
-    confidence: bool = False
-    """Their 95 % confidence intervals."""
-    by_length: int | None = None
-    """BLEU of sources of up to so many words, of up to twice as many, and so on; characters without spaces."""
-    source_language: str = ""
-    """Code of the language in which these are counted."""
-
-
-SCORES_ALONE = Details()
 DEFAULT_ENGINE = EngineOptions()
 
 
@@ -68,16 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json is not None:
         write_json(arguments.json, results)
     return 0
-
-
-def score_files(
-    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = SCORES_ALONE
-) -> Results:
-    """Score a file of detokenised translations against files of references, aligned by line; not by length."""
-    files = [hypothesis, *references]
-    texts = [list(read_lines(file)) for file in files]
-    scored = _score(texts[0], texts[1:], language, [str(file) for file in files], details)
-    return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
 
 
 def evaluate_model(
@@ -105,45 +78,17 @@ def evaluate_model(
     output.mkdir(exist_ok=True)
     results: Results = {}
     for name, (sources, references) in texts.items():
-        start = time.perf_counter()
-        hypotheses = translator.translate(sources, config.decoding)
-        seconds = time.perf_counter() - start
+        hypotheses, lines, seconds = _translate(translator, sources, config.decoding, name)
         file = output / f"{name}.hypotheses.txt"
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
         titles = [cli.shown(file), f"reference of {name}"]
-        scored = _score(hypotheses, [references], config.corpus.target_language, titles, details, sources)
+        scored = score_lines(hypotheses, [references], config.corpus.target_language, titles, details, sources)
         speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
-        results[name] = scored | speed | what_ran
+        results[name] = scored | lines | speed | what_ran
     print_scores(results)
-    write_json(output / "scores.json", _other_scores(output / "scores.json") | results)
+    write_json(output / "scores.json", earlier_scores(output / "scores.json") | results)
     _say_where(what_ran, output, example=texts[names[0]][0][0])
     return results
-
-
-def print_scores(results: Results) -> None:
-    """One line for each score: name, metric, value, signature; for each length; and for the speed, where known."""
-    width = max(len(name) for name in results)
-    for name, result in results.items():
-        for metric, score in result["scores"].items():
-            interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
-            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}{interval}  {score['signature']}")
-        for bucket in result.get("by_length", []):
-            length = f"{bucket['shortest']} to {counted(bucket['longest'], bucket['unit'])}"
-            print(
-                f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {counted(bucket['num_sentences'], 'source')} of {length}"
-            )
-        if "seconds" in result:
-            print(
-                f"{name:{width}}  {counted(result['num_lines'], 'sentence')} in {result['seconds']:.1f} s, "
-                f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
-            )
-
-
-def write_json(path: Path, results: Results) -> None:
-    """Replace `path` by the results: by test set, scores with signatures and how they came about."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-    write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,38 +150,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _score(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: str,
-    names: Sequence[str],
-    details: Details,
-    sources: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    scores = score_corpus(hypotheses, references, language, names, confidence=details.confidence)
-    for name, lines in zip(names, [hypotheses, *references], strict=True):
-        warning = tokenised_warning(name, lines)
-        if warning is not None:
-            print(f"warning: {warning}", file=sys.stderr)
-    warning = language_warning(names[1], references[0], language)
-    if warning is not None:
-        print(f"warning: {warning}", file=sys.stderr)
-    result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
-    if sources is None or details.by_length is None:
-        return result
-    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language, details.source_language)
-    return result | {"by_length": [asdict(bucket) for bucket in buckets]}
-
-
-def _fields(score: Score) -> dict[str, float | str]:
-    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
-    return fields if score.interval is None else fields | {"interval": score.interval}
-
-
-def _load(models: Sequence[Path], options: EngineOptions) -> "Translator":
-    # Here, so that files are scored without waiting for PyTorch.
-    from transformer_mt.decoding.translator import Translator
-
+def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
     return Translator.load(
         models,
         options.device,
@@ -246,6 +160,21 @@ def _load(models: Sequence[Path], options: EngineOptions) -> "Translator":
         workers=options.workers,
         compile=options.compile,
     )
+
+
+def _translate(
+    translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
+) -> tuple[list[str], dict[str, int], float]:
+    """The translations; how many lines were split or should be looked at, which is warned of; and the seconds."""
+    begun, summary = time.perf_counter(), TranslationSummary()
+    found = [best for best, *_ in translator.translations(sources, decoding, scores=False)]
+    seconds = time.perf_counter() - begun
+    for line, best in enumerate(found, start=1):
+        summary.add(line, best)
+    for warning in summary.warnings():
+        print(f"warning: {name}: {warning}", file=sys.stderr)
+    lines = {"num_split": summary.num_split, "num_short": len(summary.short), "num_at_limit": len(summary.at_limit)}
+    return [best.text for best in found], lines, seconds
 
 
 def _model_in(path: Path, engine: EngineName) -> Path:
@@ -313,15 +242,6 @@ def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:
     sources, references = (list(read_lines(file)) for file in files)
     check_aligned([sources, references], [str(file) for file in files])
     return sources, references
-
-
-def _other_scores(path: Path) -> Results:
-    """What was written before, of these test sets and others."""
-    try:
-        scores: Results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return scores
 
 
 def _say_where(what_ran: dict[str, Any], output: Path, example: str) -> None:

@@ -40,22 +40,27 @@ class TranslationSummary:
     def text(self) -> str:
         """A line of numbers, and one for each kind of translation that should be looked at."""
         rate = self.num_lines / max(self.seconds, 1e-9)
-        said = [
+        numbers = (
             f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; "
-            f"{self.num_blank:,} blank; "
-            f"{self.num_split:,} split into {self.num_parts:,} parts; peak memory {peak_memory() / 1e6:,.0f} MB"
-        ]
+            f"{self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
+            f"peak memory {peak_memory() / 1e6:,.0f} MB"
+        )
+        return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
+
+    def warnings(self) -> list[str]:
+        """Which translations should be looked at, and why."""
+        said = []
         if self.short:
             said.append(
-                f"warning: {counted(len(self.short), 'line')} with a translation much shorter than training has for "
-                f"such a source, so that something may be missing: {_numbers(self.short)}"
+                f"{counted(len(self.short), 'line')} with a translation much shorter than training has for such a "
+                f"source, so that something may be missing: {_numbers(self.short)}"
             )
         if self.at_limit:
             said.append(
-                f"warning: {counted(len(self.at_limit), 'line')} with a translation that ends only because it reached "
-                f"its greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
+                f"{counted(len(self.at_limit), 'line')} with a translation that ends only because it reached its "
+                f"greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
             )
-        return "\n".join(said)
+        return said
 
 
 def _numbers(lines: list[int]) -> str:

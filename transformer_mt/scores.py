@@ -1,0 +1,119 @@
+"""Scores of lines of text: what scores.json holds of them, and what is printed."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.data.corpus import read_lines
+from transformer_mt.evaluation.metrics import (
+    Score,
+    bleu_by_length,
+    language_warning,
+    score_corpus,
+    tokenised_warning,
+)
+from transformer_mt.files import write_whole
+from transformer_mt.wording import counted
+
+# A test set's, or a file's, name: what scores.json says of it.
+Results = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Details:
+    """What is found out besides the scores."""
+
+    confidence: bool = False
+    """Their 95 % confidence intervals."""
+    by_length: int | None = None
+    """BLEU of sources of up to so many words, of up to twice as many, and so on; characters without spaces."""
+    source_language: str = ""
+    """Code of the language in which these are counted."""
+
+
+SCORES_ALONE = Details()
+
+
+def score_files(
+    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = SCORES_ALONE
+) -> Results:
+    """Score a file of detokenised translations against files of references, aligned by line; not by length."""
+    files = [hypothesis, *references]
+    texts = [list(read_lines(file)) for file in files]
+    scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details)
+    return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
+
+
+def score_lines(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
+    names: Sequence[str],
+    details: Details,
+    sources: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """What scores.json says of these lines and their references; warnings of what makes scores meaningless.
+
+    `names` are what errors and warnings call the hypotheses and each set of references.
+    """
+    scores = score_corpus(hypotheses, references, language, names, confidence=details.confidence)
+    for name, lines in zip(names, [hypotheses, *references], strict=True):
+        warning = tokenised_warning(name, lines)
+        if warning is not None:
+            print(f"warning: {warning}", file=sys.stderr)
+    warning = language_warning(names[1], references[0], language)
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+    result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
+    if sources is None or details.by_length is None:
+        return result
+    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language, details.source_language)
+    return result | {"by_length": [asdict(bucket) for bucket in buckets]}
+
+
+def _fields(score: Score) -> dict[str, float | str]:
+    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
+    return fields if score.interval is None else fields | {"interval": score.interval}
+
+
+def print_scores(results: Results) -> None:
+    """One line for each score: name, metric, value, signature; for each length; and for the speed, where known."""
+    width = max(len(name) for name in results)
+    for name, result in results.items():
+        for metric, score in result["scores"].items():
+            interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
+            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}{interval}  {score['signature']}")
+        for bucket in result.get("by_length", []):
+            length = f"{bucket['shortest']} to {counted(bucket['longest'], bucket['unit'])}"
+            print(
+                f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {counted(bucket['num_sentences'], 'source')} of {length}"
+            )
+        if "seconds" in result:
+            print(
+                f"{name:{width}}  {counted(result['num_lines'], 'sentence')} in {result['seconds']:.1f} s, "
+                f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
+                + (
+                    f", {counted(result['num_split'], 'line')} split at ends of sentences"
+                    if result["num_split"]
+                    else ""
+                )
+            )
+
+
+def write_json(path: Path, results: Results) -> None:
+    """Replace `path` by the results: by test set, scores with signatures and how they came about."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+    write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+
+def earlier_scores(path: Path) -> Results:
+    """What was written before, of these test sets and others."""
+    try:
+        scores: Results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return scores
