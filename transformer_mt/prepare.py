@@ -5,7 +5,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from transformer_mt.config import differences, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
+from transformer_mt.data.pair_counts import EncodedPair, PairCounts
 from transformer_mt.data.prepared import SUMMARY, Prepared, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLinesCounter
@@ -28,25 +29,8 @@ from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
 from transformer_mt.wording import counted
 
 _BLOCK = 10_000  # pairs that are encoded together
-_ANY_RATIO = 10  # pieces: a pair of sides this short may have any ratio
 
-EncodedPair = tuple[list[int], list[int]]
 Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
-
-
-@dataclass
-class Counts:
-    """What became of the pairs of a split. Tokens are pieces of the pairs kept, EOS included."""
-
-    read: int = 0
-    kept: int = 0
-    blank: int = 0
-    too_long: int = 0
-    bad_ratio: int = 0
-    source_in_test: int = 0
-    """Pairs kept whose source is, letter for letter, one of a test set."""
-    source_tokens: int = 0
-    target_tokens: int = 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +74,7 @@ def prepare(config: Config) -> None:
     for name in tests:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
     test_sources = {source for name in tests for source, _ in pairs[name]}
-    counts = {"train": Counts(), "valid": Counts()}
+    counts = {"train": PairCounts(), "valid": PairCounts()}
     lines = TrainingLinesCounter(config.corpus.source_language)
 
     def kept(name: str, max_ratio: float) -> Iterator[Pair]:
@@ -161,7 +145,7 @@ def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokeniz
 
 
 def _write_training(
-    directory: Path, kept: Iterable[Pair], counts: Counts, tokenizer: Tokenizer, lines: TrainingLinesCounter
+    directory: Path, kept: Iterable[Pair], counts: PairCounts, tokenizer: Tokenizer, lines: TrainingLinesCounter
 ) -> None:
     """Token ids; and of each pair its line in the training text, from 1, as int64. `lines` counts them."""
     with (directory / "train.lines").open("wb") as numbers:
@@ -216,16 +200,16 @@ def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
 
 
 def _kept(
-    pairs: Iterable[Pair], counts: Counts, max_length: int, max_ratio: float, test_sources: set[str]
+    pairs: Iterable[Pair], counts: PairCounts, max_length: int, max_ratio: float, test_sources: set[str]
 ) -> Iterator[Pair]:
     """The pairs that stay; `counts` says what became of the others. Raises CorpusError if none stays."""
     for text, ids in pairs:
-        if _keep(ids, counts, max_length, max_ratio):
+        if counts.keep(ids, max_length, max_ratio):
             counts.source_in_test += text[0] in test_sources
             yield text, ids
     if not counts.kept:
         raise CorpusError(
-            f"none of {counts.read:,} pairs is left (left out: {_drops(counts)}); look at the text that "
+            f"none of {counts.read:,} pairs is left (left out: {counts.drops}); look at the text that "
             "corpus.train and corpus.valid name, or raise corpus.max_length or corpus.max_ratio"
         )
 
@@ -239,27 +223,8 @@ def _encoded(pairs: SentencePairs, tokenizer: Tokenizer, name: str) -> Iterator[
         yield from zip(block, zip(sources, targets, strict=True), strict=True)
 
 
-def _keep(ids: EncodedPair, counts: Counts, max_length: int, max_ratio: float) -> bool:
-    """Whether a pair stays; counts it, and the first reason for which it does not."""
-    source, target = len(ids[0]), len(ids[1])
-    shorter, longer = min(source, target), max(source, target)
-    counts.read += 1
-    if shorter == 1:  # EOS alone
-        counts.blank += 1
-    elif longer > max_length:
-        counts.too_long += 1
-    elif longer - 1 > _ANY_RATIO and longer - 1 > max_ratio * (shorter - 1):
-        counts.bad_ratio += 1
-    else:
-        counts.kept += 1
-        counts.source_tokens += source
-        counts.target_tokens += target
-        return True
-    return False
-
-
 def _write_summary(  # last of all: where it is, the stage is finished
-    path: Path, config: Config, digests: dict[str, str], counts: dict[str, Counts], tokenizer: Tokenizer
+    path: Path, config: Config, digests: dict[str, str], counts: dict[str, PairCounts], tokenizer: Tokenizer
 ) -> None:
     read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
@@ -268,7 +233,7 @@ def _write_summary(  # last of all: where it is, the stage is finished
         "tokenizer": config.tokenizer.model_dump(),
         "digests": digests,
         "counts": {name: asdict(count) for name, count in counts.items()},
-        "mean_lengths": {name: _mean_lengths(count) for name, count in counts.items()},
+        "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
         "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
         "tokenizer_digest": tokenizer.digest,
         "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
@@ -276,27 +241,11 @@ def _write_summary(  # last of all: where it is, the stage is finished
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _mean_lengths(counts: Counts) -> dict[str, float]:
-    return {
-        "source": round(counts.source_tokens / counts.kept, 2),
-        "target": round(counts.target_tokens / counts.kept, 2),
-    }
-
-
-def _drops(counts: Counts) -> str:
-    reasons = {
-        "with a blank side": counts.blank,
-        "too long": counts.too_long,
-        "of a bad ratio": counts.bad_ratio,
-    }
-    return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number) or "none"
-
-
-def _report(counts: dict[str, Counts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:
+def _report(counts: dict[str, PairCounts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:
     for name, count in counts.items():
-        means = _mean_lengths(count)
+        means = count.mean_lengths
         print(
-            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {_drops(count)}); "
+            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {count.drops}); "
             f"mean length {means['source']} source and {means['target']} target pieces"
         )
         if count.source_in_test:

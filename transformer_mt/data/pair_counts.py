@@ -1,0 +1,58 @@
+"""Which pairs stay in training, and what became of the others."""
+
+from dataclasses import dataclass
+
+EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS included
+
+_ANY_RATIO = 10  # pieces: a pair of sides this short may have any ratio
+
+
+@dataclass
+class PairCounts:
+    """What became of the pairs of a split. Tokens are pieces of the pairs kept, EOS included."""
+
+    read: int = 0
+    kept: int = 0
+    blank: int = 0
+    too_long: int = 0
+    bad_ratio: int = 0
+    source_in_test: int = 0
+    """Pairs kept whose source is, letter for letter, one of a test set."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+
+    def keep(self, ids: EncodedPair, max_length: int, max_ratio: float) -> bool:
+        """Whether a pair stays; counts it, and the first reason for which it does not."""
+        source, target = len(ids[0]), len(ids[1])
+        shorter, longer = min(source, target), max(source, target)
+        self.read += 1
+        if shorter == 1:  # EOS alone
+            self.blank += 1
+        elif longer > max_length:
+            self.too_long += 1
+        elif longer - 1 > _ANY_RATIO and longer - 1 > max_ratio * (shorter - 1):
+            self.bad_ratio += 1
+        else:
+            self.kept += 1
+            self.source_tokens += source
+            self.target_tokens += target
+            return True
+        return False
+
+    @property
+    def mean_lengths(self) -> dict[str, float]:
+        """Pieces of a sentence, its end counted, of source and target; at least one pair was kept."""
+        return {
+            "source": round(self.source_tokens / self.kept, 2),
+            "target": round(self.target_tokens / self.kept, 2),
+        }
+
+    @property
+    def drops(self) -> str:
+        """How many pairs were left out for which reason."""
+        reasons = {
+            "with a blank side": self.blank,
+            "too long": self.too_long,
+            "of a bad ratio": self.bad_ratio,
+        }
+        return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number) or "none"
