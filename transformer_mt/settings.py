@@ -77,9 +77,9 @@ class TrainingConfig(Section):
     """With several devices: whole parameters on each, or a part of every parameter, gradient and optimizer
     state (FSDP), for a model that does not fit on one."""
     num_threads: int = Field(default=0, ge=0, le=1024)
-    """CPU threads; 0 takes one a core."""
+    """CPU threads; 0 takes one per core."""
     max_steps: PositiveInt = 100_000
-    """Updates."""
+    """Updates after which training ends."""
     tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
     """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
     fit into memory, at most tokens_per_update."""
@@ -188,7 +188,7 @@ SplitSentences = Literal["auto", "always", "never"]
 
 
 class DecodingConfig(Section):
-    """Search; beam_size 1 is greedy. Or sampling."""
+    """Beam search, which is greedy with beam_size 1; or sampling."""
 
     beam_size: PositiveInt = 4
     """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
@@ -206,7 +206,7 @@ class DecodingConfig(Section):
     average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
     coverage_penalty: NonNegativeFloat = 0.0
     """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
-    left source pieces out; 0.2 there. 0 has none."""
+    left source pieces out; 0.2 there. 0: off."""
     max_extra_length: NonNegativeInt = 50
     """A translation has at most this many pieces more than its source."""
     min_length: NonNegativeInt = 0

@@ -33,10 +33,10 @@ A line of output, columns separated by tabs:
                                    (Pharaoh), for each word of the translation; characters instead
                                    of words, spaces not counted, where a language has no spaces
 With --json, one object per line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
-as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of its
-block, by lines of the block). Only where they apply: parts (how many parts of the line were translated separately),
-short (true: much shorter than training has for such a source) and at_limit (true: cut off at its greatest
-length).
+as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of the
+block that it was translated in, divided by its lines). Only where they apply: parts (how many parts of the line
+were translated separately), short (true: much shorter than training has for such a source) and at_limit (true:
+cut off at its greatest length).
 
 A line with more sentences, or more pieces, than was usual in training is split at ends of sentences, and the
 translations are joined again (split_sentences=auto; always and never can be chosen, too). A sentence with
