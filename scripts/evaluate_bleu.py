@@ -19,7 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hypothesis", type=Path)
     parser.add_argument("reference", type=Path, nargs="+")
-    parser.add_argument("--language", metavar="CODE", default="", help="as zh, ja, ko or th: for BLEU's words")
+    parser.add_argument(
+        "--language",
+        metavar="CODE",
+        default="",
+        help="target language, as zh or ja: for BLEU's words",
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
     arguments = parser.parse_args(argv)
     results = score_files(arguments.hypothesis, arguments.reference, arguments.language)

@@ -135,7 +135,7 @@ def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run)
 def test_what_is_no_worse_than_the_best_checkpoint_is_not_warned_of(opposed, choose, capsys):
     average.main([str(opposed), f"choose={choose}"])
     said = capsys.readouterr()
-    assert f"as averaging.choose={choose} asks" in said.out and said.err == ""
+    assert f"chosen by averaging.choose={choose}" in said.out and said.err == ""
 
 
 def test_a_mean_that_is_worse_than_the_best_checkpoint_is_warned_of(run, capsys):
@@ -143,8 +143,8 @@ def test_a_mean_that_is_worse_than_the_best_checkpoint_is_warned_of(run, capsys)
     assert read_metadata(run / "model" / "model.safetensors")["made_of"] == MEAN
     shown = {name: f"{math.exp(scores['nll']):.2f}" for name, scores in validation_of(run).items()}
     assert capsys.readouterr().err == (
-        f"warning: {ALONE} alone is better on the validation set: perplexity {shown[ALONE]} instead of {shown[MEAN]}. "
-        "averaging.choose=auto takes the best of several\n"
+        f"warning: {ALONE} is better on the validation set: perplexity {shown[ALONE]} instead of {shown[MEAN]}. "
+        "Average again with choose=auto to take the best\n"
     )
 
 
@@ -156,7 +156,7 @@ def test_without_the_data_the_mean_is_taken_with_a_warning_and_compared_when_the
     average.main(arguments)
     said = capsys.readouterr()
     assert f"model: {MEAN}" in said.out and "perplexity" not in said.out
-    assert f"warning: {run}/model was not validated, for {data_dir} holds no validation set" in said.err
+    assert f"warning: {run}/model was not validated, because {data_dir} holds no validation set" in said.err
     data_dir.symlink_to(load_config(run / "config.yaml").data_dir)
     average.main(arguments)
     assert len(validation_of(run)) == 2

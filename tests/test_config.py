@@ -241,7 +241,7 @@ class TestMistakes:
         with pytest.raises(ConfigError) as error:
             load("model.kind=rnn", change=change)
         *keys, advice = str(error.value).splitlines()
-        belongs = "belongs to model.kind=transformer, and here it is model.kind=rnn"
+        belongs = "belongs to model.kind=transformer, but this model has model.kind=rnn"
         assert [key.partition("x.yaml:")[2] for key in keys] == [
             f"12: model.ffn_dim: {belongs}",
             f"13: model.num_heads: {belongs}",

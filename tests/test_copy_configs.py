@@ -22,7 +22,7 @@ def test_all_are_copied_and_a_second_time_none(tmp_path, monkeypatch, capsys):
     assert copy_configs.main([]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"configs: 0 of {len(SHIPPED)} files copied"
-    assert second == f"left as they were, for they were there already: {', '.join(sorted(SHIPPED))}"
+    assert second == f"not copied, because they are there already: {', '.join(sorted(SHIPPED))}"
 
 
 def test_a_file_that_is_there_stays_as_it_is(tmp_path):

@@ -198,7 +198,7 @@ def test_another_one_is_something_else(other, tmp_path, capsys):
     prepared(other, tmp_path / "data", one)
     before = tokenizer_files(tmp_path / "data")
     shared = [other, f"data_dir={tmp_path / 'data'}", f"run_dir={tmp_path / 'run'}"]
-    for main, said in ((prepare.main, "was prepared from something else"), (train.main, "was prepared otherwise")):
+    for main, said in ((prepare.main, "cannot be used for this experiment"), (train.main, "was prepared differently")):
         status, error = status_and_error(main, *shared, f"tokenizer.from={two}", capsys=capsys)
         assert status == 2
         assert said in error and f"tokenizer.from={two} is another tokenizer" in error

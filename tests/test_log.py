@@ -181,7 +181,7 @@ def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp
     assert (first["skipped"], second["skipped"]) == (1, 1)
     assert second["loss"] == pytest.approx(305 / 70)
     said = capsys.readouterr().err.splitlines()
-    warning = "warning: 1 update skipped, whose loss or gradient was not finite"
+    warning = "warning: 1 update skipped, because loss or gradient was not finite"
     assert [line for line in said if "warning" in line] == [warning]
     assert said[0] == warning
 

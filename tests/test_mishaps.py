@@ -119,10 +119,10 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     assert cli.run(train.main, arguments) == 2
     error = capsys.readouterr().err
     assert f"loss or gradient of {counted(limit, 'update')} in a row was not finite" in error
-    assert f"the last of them that of update {limit}," in error
+    assert f"The last one, update {limit}, was on" in error
     pairs = bad_updates(experiment, corpus, 3, load_config(experiment).training)[limit]
     lines = ", ".join(str(pair + 1 + BLANKS) for pair in sorted(pairs))
-    assert f"over lines {lines} of the training text" in error
+    assert f"was on lines {lines} of the training text" in error
     for word in ("training.peak_lr", "training.warmup_steps", "training.clip_norm=1", "training.precision=fp32"):
         assert word in error
     assert all(step < limit for step in saved_steps(tmp_path))
@@ -131,7 +131,7 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
 def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experiment, tmp_path, capsys):
     arguments = [str(experiment), f"run_dir={tmp_path}", "training.peak_lr=1e30", "training.warmup_steps=1"]
     assert cli.run(train.main, [*arguments, "training.save_every=1", "training.max_bad_updates=4"]) == 2
-    assert "not finite, the last of them that of update" in capsys.readouterr().err
+    assert "not finite. The last one, update" in capsys.readouterr().err
     assert saved_steps(tmp_path)
     for step in saved_steps(tmp_path):
         assert all(weight.isfinite().all() for weight in weights_at(tmp_path, step).values())
@@ -161,14 +161,14 @@ class TestCounting:
         assert (progress.skipped, progress.skipped_in_a_row) == (10, 2)
 
     def test_a_row_goes_on_where_a_run_was_taken_up(self):
-        with pytest.raises(TrainingError, match=r"of 3 updates in a row .* of update 8, over lines 105, 107 of"):
+        with pytest.raises(TrainingError, match=r"of 3 updates in a row .* update 8, was on lines 105, 107 of"):
             self.mishaps().counted(Progress(step=7, skipped_in_a_row=2), update(8, False, pairs=(7, 5)), now=True)
 
     @pytest.mark.parametrize("every", [1, 4, 100])
     def test_it_stops_no_later_than_after_as_many_more_as_may_be_bad(self, every):
         """Also where nothing else asks how the updates went; and names the one that was one too many."""
         mishaps, progress = self.mishaps(), Progress()
-        with pytest.raises(TrainingError, match=r"of update 5,"):
+        with pytest.raises(TrainingError, match=r"The last one, update 5,"):
             for step in range(1, 100):
                 assert step < 5 + 3
                 progress = mishaps.counted(progress, update(step, step < 3), now=step % every == 0)
@@ -176,5 +176,5 @@ class TestCounting:
     @pytest.mark.parametrize("number", [20, 21, 300])
     def test_of_many_lines_the_first_are_shown(self, number):
         shown = ", ".join(map(str, range(100, 120))) + (f" and {number - 20} more" if number > 20 else "")
-        with pytest.raises(TrainingError, match=f"over lines {shown} of the training text"):
+        with pytest.raises(TrainingError, match=f"was on lines {shown} of the training text"):
             self.mishaps(limit=1).counted(Progress(), update(1, False, pairs=range(number)), now=True)

@@ -208,10 +208,10 @@ def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     with pytest.raises(CorpusError, match=r"corpus\.max_length: 256, now 99"):
         experiment.prepare("corpus.max_length=99")
     experiment.write("valid", VALID[:-1])
-    with pytest.raises(CorpusError, match=r"something else: the text of valid has changed\. .*or delete"):
+    with pytest.raises(CorpusError, match=r"this experiment: the text of valid has changed\. .*or delete"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_text("{}")
-    with pytest.raises(CorpusError, match=r"what made it cannot be read"):
+    with pytest.raises(CorpusError, match=r"prepare.json cannot be read"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_bytes(before["prepare.json"])
     assert files(experiment.data_dir) == before

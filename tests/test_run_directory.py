@@ -57,8 +57,8 @@ def test_a_model_older_than_its_run_is_warned_of_once(stage, stale, use):
     status, _, warnings = use(stage, stale / "model")
     assert status == 0
     assert warnings == [
-        f"warning: {stale}/model is the mean of 2 checkpoints, updates 10, 12, and its run has newer checkpoints, the "
-        f"last of update 14: `python -m transformer_mt.average {stale}` makes a new model of them"
+        f"warning: {stale}/model is the mean of 2 checkpoints, updates 10, 12, but its run has newer checkpoints, up "
+        f"to update 14: `python -m transformer_mt.average {stale}` makes a new model"
     ]
 
 
@@ -90,7 +90,7 @@ def test_averaging_anew_ends_the_warning_also_if_an_older_checkpoint_is_the_best
 def test_a_checkpoint_of_an_interruption_is_looked_at_once_and_not_warned_of_for_ever(averaged, use, tmp_path):
     run = shutil.copytree(averaged, tmp_path / "run", symlinks=True)
     shutil.copytree(run / "checkpoints" / "step-00000012", run / "checkpoints" / "step-00000013")
-    assert "newer checkpoints, the last of update 13" in use(translate, run / "model")[2][0]
+    assert "newer checkpoints, up to update 13" in use(translate, run / "model")[2][0]
     average.main([str(run), "choose=last"])
     assert use(translate, run / "model")[2] == []
 
@@ -105,7 +105,7 @@ def test_a_run_in_place_of_its_model_is_answered_with_what_to_do(stage, averaged
         status, error, _ = use(stage, model)
         assert status == 2
         assert error.startswith(f"error: {model}")
-        assert f"{what} not averaged yet: first `python -m transformer_mt.average {trained}`" in error
+        assert f"{what} not averaged yet: run `python -m transformer_mt.average {trained}` first" in error
 
 
 @every_stage

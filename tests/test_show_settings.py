@@ -45,7 +45,7 @@ def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
     assert shown.keys() == expected.keys()
     for key, value in expected.items():
         default = shown[key][0]
-        if default != "(has to be given)":
+        if default != "(required)":
             assert yaml.safe_load(default.removeprefix("= ")) == value or float(default.removeprefix("= ")) == value
         else:
             assert key in ("data_dir", "run_dir", "model.kind") or key.startswith("corpus.")
@@ -67,9 +67,9 @@ def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
         ("training.num_threads", "= 0", "integer >= 0, <= 1024"),
         ("training.metric", "= bleu", "bleu, chrf or nll"),
         ("tokenizer.character_coverage", "= 0.9999", "number > 0.9, <= 1"),
-        ("corpus.train", "(has to be given)", "text, or {source: text, target: text}"),
-        ("corpus.test", "(has to be given)", "{name: text, or {source: text, target: text}}"),
-        ("data_dir", "(has to be given)", "text"),
+        ("corpus.train", "(required)", "text, or {source: text, target: text}"),
+        ("corpus.test", "(required)", "{name: text, or {source: text, target: text}}"),
+        ("data_dir", "(required)", "text"),
     ],
 )
 def test_one_key_is_shown_alone_with_what_is_allowed(key, default, allowed):

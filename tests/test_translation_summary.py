@@ -17,9 +17,9 @@ def test_all_kinds_of_lines_are_counted_and_those_to_look_at_named():
     summary.add(10, BLANK)
     numbers, short, limit = summary.text().split("\n")
     assert numbers.startswith("10 lines in 2.0 s, 5.0 a second; 1 blank; 2 split into 5 parts; peak memory ")
-    assert short.startswith("warning: 6 lines with a translation much shorter")
-    assert short.endswith(": lines 3, 5, 6, 7, 8, …")
-    assert limit.startswith("warning: 1 line with") and limit.endswith(": line 4")
+    assert short.startswith("warning: the translation of 6 lines is much shorter")
+    assert short.endswith(": look at lines 3, 5, 6, 7, 8, …")
+    assert limit.startswith("warning: the translation of 1 line was") and limit.endswith(": look at line 4")
 
 
 def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():

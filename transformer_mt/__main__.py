@@ -1,4 +1,4 @@
-"""`transformer-mt <stage> …` is `python -m transformer_mt.<stage> …`; and three commands more."""
+"""`transformer-mt <command> …`: the stages, the demo, and two commands about configurations."""
 
 import difflib
 import importlib
@@ -15,7 +15,7 @@ STAGES = {
     "export": "a model becomes a directory of another program",
     "evaluate": "translations become scores",
     "plot": "attention becomes a picture",
-    "demo": "all of it, from prepare to evaluate, on a small corpus that is made here",
+    "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }
 # Those whose module has another name: it is taken.
 OTHERS = {
@@ -25,7 +25,7 @@ OTHERS = {
 
 
 def main() -> int:
-    """Run the command that the first argument names; the rest is its own."""
+    """Run the command that the first argument names, with the other arguments."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         print(f"transformer-mt {__version__}")
@@ -43,7 +43,8 @@ def _list_commands(arguments: list[str]) -> int:
         nearest = difflib.get_close_matches(arguments[0], purposes, n=1)
         advice = f". Did you mean '{nearest[0]}'?" if nearest else ""
         print(f"error: no such command: {arguments[0]}{advice}", file=sys.stderr)
-    print(cli.as_typed("usage: python -m transformer_mt <command> …, each with --help; or --version\n"))
+    print(cli.as_typed("usage: python -m transformer_mt <command> …\n"))
+    print("--help after a command describes it; --version without a command shows the version.\n")
     print("\n".join(f"  {name:10} {purpose}" for name, purpose in purposes.items()))
     return 0 if is_help else 2
 

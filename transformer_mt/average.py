@@ -33,13 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         "average",
         "Reads the checkpoints of a run; writes <run>/model: model.safetensors, config.yaml and the tokenizer, all\n"
         "that translation needs. Validates the mean of the last checkpoints, means of fewer of them and the best\n"
-        "checkpoint alone, and keeps the best of these; choose=last, best or moving_average takes one in any case.",
+        "checkpoint alone, and keeps the best of these; choose=last, best or moving_average names one of them instead.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path, help="as runs/<name>")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of averaging, as checkpoints=3")
     parser.add_argument(
-        "--device", help="to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
+        "overrides", metavar="key=value", nargs="*", default=[], help="a setting of averaging, as checkpoints=3"
+    )
+    parser.add_argument(
+        "--device", help="the device to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
     )
     arguments = parser.parse_intermixed_args(argv)
     if not (arguments.run / "config.yaml").is_file():
@@ -89,7 +91,7 @@ def _validate(
     if Tokenizer.load(data_dir).digest != tokenizer.digest:
         raise CheckpointError(
             f"{data_dir} was prepared with another tokenizer than that of this run, so the models cannot be validated "
-            "on it: name the directory of the run's data by data_dir=…"
+            "on it: average again with data_dir=DIRECTORY, where the data of this run are"
         )
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = choose_device(device_name or training.device, training.precision, training.num_threads)
@@ -104,7 +106,7 @@ def _validate(
 
 
 def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:
-    """What metadata say of the candidates."""
+    """The candidates and their scores, as they are written to the metadata."""
     return [
         {"made_of": str(candidate), "nll": found.nll, "bleu": found.bleu, "chrf": found.chrf}
         for candidate, found in zip(candidates, scores, strict=False)
@@ -121,7 +123,7 @@ def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
     """Why this candidate became the model."""
     choose = config.averaging.choose
     if choose != "auto":
-        return f"as averaging.choose={choose} asks"
+        return f"chosen by averaging.choose={choose}"
     return f"the best of these by {_NAMES[config.training.metric]}" if scores else "not compared with any other"
 
 
@@ -131,15 +133,15 @@ def _warning(
     """What the user should know: that the model was not validated, or that another one is better."""
     if not scores:
         return (
-            f"{model_dir} was not validated, for {config.data_dir} holds no validation set: if the data of this run "
-            "lie elsewhere, average again with data_dir=…"
+            f"{model_dir} was not validated, because {config.data_dir} holds no validation set. If the data of "
+            "this run are elsewhere, average again with data_dir=DIRECTORY"
         )
     metric, ours, others = config.training.metric, scores[0], scores[-1]
     if config.averaging.choose == "auto" or rank(ours, metric) >= rank(others, metric):
         return None
     return (
-        f"{candidates[-1]} alone is better on the validation set: {_NAMES[metric]} {_shown(others, metric)} instead of "
-        f"{_shown(ours, metric)}. averaging.choose=auto takes the best of several"
+        f"{candidates[-1]} is better on the validation set: {_NAMES[metric]} {_shown(others, metric)} instead of "
+        f"{_shown(ours, metric)}. Average again with choose=auto to take the best"
     )
 
 

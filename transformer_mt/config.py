@@ -141,7 +141,7 @@ def _unknown(error: ErrorDetails) -> str:
         kind = str(error["loc"][1])
         owner = other_kind(path)
         if owner is not None:
-            return f"belongs to model.kind={owner}, and here it is model.kind={kind}"
+            return f"belongs to model.kind={owner}, but this model has model.kind={kind}"
     return f"no such key. {suggestion(path, kind)}".rstrip()
 
 

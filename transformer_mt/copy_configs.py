@@ -16,25 +16,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         "into a directory. A file that is there already stays as it is.",
         "python -m transformer_mt configs my_configs",
     )
-    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", default=Path("configs"), help="(configs)")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, nargs="?", default=Path("configs"), help="where to copy them (configs)"
+    )
     directory = parser.parse_args(argv).directory
     shipped = sorted(shipped_configs().iterdir())
     kept = [file.name for file in shipped if not copy_config(file.name, directory)]
     print(f"{cli.shown(directory)}: {len(shipped) - len(kept)} of {len(shipped)} files copied")
     if kept:
-        print(f"left as they were, for they were there already: {', '.join(kept)}")
+        print(f"not copied, because they are there already: {', '.join(kept)}")
     return 0
 
 
 def shipped_configs() -> Path:
-    """Where they are: in the package that a wheel installs, or beside the package in a checkout."""
+    """The directory that holds them: in the package that a wheel installs, or beside the package in a checkout."""
     package = Path(__file__).parent
     in_wheel = package / "shipped_configs"
     return in_wheel if in_wheel.is_dir() else package.parent / "configs"
 
 
 def copy_config(name: str, directory: Path) -> bool:
-    """Whether one of them was copied: where a file has its place already, nothing is done.
+    """Copy one configuration into a directory, unless it is there already; returns whether it was copied.
 
     Raises UserError if it cannot be written.
     """

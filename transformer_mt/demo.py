@@ -18,13 +18,13 @@ CONFIG = Path("configs/demo_en_de.yaml")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status of the first stage that failed, or 0; raises UserError."""
+    """Run all stages. Returns the exit status of the first that failed, or 0; raises UserError."""
     parser = cli.parser(
         "demo",
         "Makes a small English-German corpus (data/demo_corpus), prepares it, trains a small Transformer on it,\n"
-        f"averages checkpoints, and evaluates the model; all below the working directory. {CONFIG}\n"
-        "is used if it is there, and else copied from the package. It takes some minutes on a CPU. Stopped at any\n"
-        "instant, the same command goes on.",
+        f"averages checkpoints, and evaluates the model. All files are below the working directory. {CONFIG}\n"
+        "is used if it is there, otherwise it is copied from the package. It takes some minutes on a CPU. If it is\n"
+        "stopped, the same command goes on where it was.",
         "python -m transformer_mt.demo training.max_steps=300",
     )
     parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting, as training.max_steps=300")
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if status == 0:
         print(cli.as_typed(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means"))
     elif status > 128:  # by a signal
-        print(f"To go on with all of it: {shlex.join(cli.command('demo', *overrides))}")
+        print(f"To go on with the demo: {shlex.join(cli.command('demo', *overrides))}")
     return status
 
 

@@ -105,19 +105,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
         type=Path,
         nargs="?",
-        help="an export with --engine ctranslate2",
+        help="a run or a model; an export needs --engine ctranslate2",
     )
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="a setting of decoding, as beam_size=5"
     )
-    parser.add_argument("--test", metavar="NAME", help="this test set of the configuration alone")
+    parser.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     model_arguments.add_engine_arguments(parser)
     model_arguments.add_compile(parser)
     parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations instead")
     parser.add_argument(
         "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
     )
-    parser.add_argument("--language", metavar="CODE", default="", help="theirs, as zh, ja, ko or th: for BLEU's words")
+    parser.add_argument(
+        "--language",
+        metavar="CODE",
+        default="",
+        help="target language, as zh, ja, ko or th: chooses the tokenisation of BLEU",
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
     parser.add_argument(
         "--confidence", action="store_true", help="with 95%% confidence intervals, from 1,000 bootstrap samples"
@@ -126,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         "--by-length",
         metavar="WORDS",
         type=int,
-        help="BLEU by words of the source, too: 10 for 1 to 10, 11 to 20, …; by characters where it has no spaces",
+        help="also BLEU by source length: 10 is for 1 to 10 words, 11 to 20, …; characters if a language has no spaces",
     )
     return parser
 
@@ -141,12 +146,12 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.by_length is not None and arguments.by_length < 1:
         raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, as 10")
     if arguments.hypothesis is not None and arguments.by_length is not None:
-        raise EvaluationError("--by-length needs the sources, which a run has and --hypothesis has not: leave it out")
+        raise EvaluationError("--by-length needs source sentences: evaluate a run, or leave --by-length out")
     of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble]
     if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
-            "--hypothesis scores a file and takes no run, model, --test, key=value or option of an engine: leave out "
-            "the one or the other"
+            "--hypothesis scores a file and cannot be combined with a run, a model, --test, key=value or options of an "
+            "engine: leave out these or --hypothesis"
         )
 
 
@@ -225,9 +230,9 @@ def _check_data(model: Path, data_dir: Path) -> None:
     if prepared.tokenizer_digest != digest:
         raise EvaluationError(
             f"{data_dir} is prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than "
-            f"{cli.shown(model)} was trained with ({digest[:8]}): it was prepared anew since then, and its test sets "
-            f"may be others. To score these test sets, say data_dir={data_dir}; or name the data_dir that belongs to "
-            "the model"
+            f"{cli.shown(model)} was trained with ({digest[:8]}): it was prepared again since then, and its test sets "
+            f"may have changed. To score the test sets there, give data_dir={data_dir}; or give the data_dir that "
+            "belongs to the model"
         )
 
 
@@ -236,8 +241,8 @@ def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:
     for file in files:
         if not file.is_file():
             raise EvaluationError(
-                f"{file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data lie elsewhere, "
-                "say data_dir=…; or score files with --hypothesis and --reference"
+                f"{file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are elsewhere, "
+                "give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
     sources, references = (list(read_lines(file)) for file in files)
     check_aligned([sources, references], [str(file) for file in files])

@@ -13,7 +13,7 @@ NAMES = {
     **{"zh": "Chinese", "ja": "Japanese", "ko": "Korean"},
     **{"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"},
 }
-"""Of the languages that need another treatment than spaces give, by their short codes."""
+"""Names, by short code, of the languages whose text BLEU does not split into words at spaces."""
 _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
     "ja": re.compile("[\u3040-\u30ff]"),  # hiragana and katakana
@@ -27,7 +27,7 @@ _KANA_SHARE = 0.1  # Japanese text is half kana, and Chinese text has none
 
 
 def short_code(code: str) -> str:
-    """zh of zh, zh-CN, zho_Hans and cmn; likewise of other codes."""
+    """The short form of a language code: zh for zh, zh-CN, zho_Hans and cmn."""
     first = re.split("[-_]", code.lower())[0]
     return _SHORT_CODES.get(first, first)
 
@@ -51,5 +51,5 @@ def language_of_script(lines: Iterable[str]) -> str | None:
 
 
 def split_units(text: str, spaced: bool) -> list[str]:
-    """Its words, which spaces part; or of a language without spaces its characters."""
+    """The words of a text, split at spaces; or its characters, if the language has no spaces."""
     return text.split() if spaced else list("".join(text.split()))

@@ -20,13 +20,13 @@ class EngineOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """MODEL_DIR and those of the engine."""
+    """Add MODEL_DIR and the arguments of the engine."""
     parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
     add_engine_arguments(parser)
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """--ensemble, --device, --dtype, --quantize, --workers and --engine."""
+    """Add --ensemble, --device, --dtype, --quantize, --workers and --engine."""
     parser.add_argument(
         "--ensemble",
         metavar="MODEL_DIR",
@@ -47,14 +47,14 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compile(parser: argparse.ArgumentParser) -> None:
-    """--compile, which is for translating: scores are not searched for."""
+    """Add --compile, which makes the search for translations faster; scoring has no search."""
     parser.add_argument(
-        "--compile", action="store_true", help="once, for a minute: then lines that come alone, and int8, are quicker"
+        "--compile", action="store_true", help="compile once (about 1 min, cached): faster single lines and int8"
     )
 
 
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
-    """What add_engine_arguments and add_compile were given."""
+    """The values of the arguments that add_engine_arguments and add_compile added."""
     return EngineOptions(
         arguments.device,
         arguments.engine,

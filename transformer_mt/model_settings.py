@@ -38,11 +38,11 @@ class TransformerConfig(Section):
     """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
 
     kind: Literal["transformer"] = "transformer"
-    """The architecture; rnn has settings of its own."""
+    """The architecture; rnn has other settings."""
     encoder_layers: PositiveInt = 6
-    """N of the paper, of the encoder."""
+    """Layers of the encoder; N in the paper."""
     decoder_layers: PositiveInt = 6
-    """N of the paper, of the decoder."""
+    """Layers of the decoder; N in the paper."""
     d_model: PositiveInt = 512
     """Width of embeddings and of each layer's output."""
     ffn_dim: PositiveInt = 2048
@@ -51,13 +51,13 @@ class TransformerConfig(Section):
     """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
     there at the same ffn_dim (Shazeer 2020)."""
     num_heads: PositiveInt = 8
-    """Heads of each attention; they share d_model evenly."""
+    """Heads of each attention, each d_model / num_heads wide."""
     attention_score: Score = "scaled_dot"
     """How well a query and a key go together, in every attention: Q K^T / sqrt(d_k), as in the paper; dot: Q K^T;
     general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat: w^T [Q; K].
     All but the first take more time and memory."""
     attention_window: NonNegativeInt = 0
-    """In self-attention a position sees so many on each side of it alone (the decoder: before it); 0 is no limit."""
+    """In self-attention a position sees only this many others on each side (in the decoder: before it); 0: no limit."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Encodings of positions: the paper's sinusoids, or a vector for each position that is learned."""
     norm: Literal["post", "pre"] = "post"
@@ -97,13 +97,13 @@ class RnnConfig(Section):
     """The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) and without."""
 
     kind: Literal["rnn"]
-    """The architecture; transformer has settings of its own."""
+    """The architecture; transformer has other settings."""
     cell: Literal["gru", "lstm"] = "gru"
     """Gated recurrent units (Cho et al. 2014), or long short-term memory (Hochreiter and Schmidhuber 1997)."""
     encoder_layers: PositiveInt = 1
-    """Of two directions each, half of d_model wide."""
+    """Layers of the encoder; each has two directions, half of d_model wide."""
     decoder_layers: PositiveInt = 1
-    """Of one direction, d_model wide."""
+    """Layers of the decoder, d_model wide."""
     d_model: PositiveInt = 512
     """Width of embeddings, of the encoder's two directions together, and of the decoder."""
     attention: Literal["none", Score, "fixed_concat"] = "additive"
@@ -114,10 +114,10 @@ class RnnConfig(Section):
     """Whether attention comes after the recurrence, from its new state (Luong et al. 2015), or before it, from its
     old one (Bahdanau et al. 2015)."""
     input_feeding: bool = True
-    """luong's decoder has what it said last as a part of its input (Luong et al. 2015, sec. 3.3). bahdanau's always
-    has the context there."""
+    """luong's decoder gets its last attentional vector as a part of its input (Luong et al. 2015, sec. 3.3).
+    bahdanau's always has the context there."""
     dropout: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """On embeddings, between layers, and on what the decoder says."""
+    """On embeddings, between layers, and on the output of the decoder."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output; for target and output; or three."""
     max_positions: PositiveInt = 1024

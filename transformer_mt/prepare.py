@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status; raises UserError."""
     parser = cli.parser(
         "prepare",
-        "Reads the corpus of a configuration; trains a tokenizer, or takes the existing one that tokenizer.from "
-        "names; writes it, token ids, validation and test text to data_dir.",
+        "Reads the corpus of a configuration; trains a tokenizer, or takes the existing one that tokenizer.from\n"
+        "names; writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
@@ -107,10 +107,10 @@ def _splits(corpus: CorpusConfig) -> dict[str, Split]:
 def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> None:
     """Raises CorpusError, saying what differs, unless the directory is of this configuration and this text."""
     prepared = read_prepared(directory)
-    changes = ["what made it cannot be read"] if prepared is None else _changes(prepared, config, digests)
+    changes = [f"{SUMMARY} cannot be read"] if prepared is None else _changes(prepared, config, digests)
     if prepared is None or changes:
         raise CorpusError(
-            f"{directory} was prepared from something else: {'; '.join(changes)}. Choose another data_dir, or "
+            f"{directory} cannot be used for this experiment: {'; '.join(changes)}. Choose another data_dir, or "
             "delete this one"
         )
     prepared.load_tokenizer()  # finds out whether another one was put in its place

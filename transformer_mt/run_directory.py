@@ -17,16 +17,16 @@ def saved_steps(run_dir: Path) -> list[int]:
 def how_to_get_a_model(directory: Path) -> str:
     """What to do if this directory holds no model: name the model of this run, or average its checkpoints first."""
     if (run_dir := _run_of(directory)) is not None:
-        return f"its run is not averaged yet: first `python -m transformer_mt.average {run_dir}`"
+        return f"its run is not averaged yet: run `python -m transformer_mt.average {run_dir}` first"
     if (directory / "model" / "config.yaml").is_file():
         return f"it is the directory of a run, and its model is in {directory / 'model'}: name that"
     if saved_steps(directory):
-        return f"it is a run that is not averaged yet: first `python -m transformer_mt.average {directory}`"
+        return f"it is a run that is not averaged yet: run `python -m transformer_mt.average {directory}` first"
     return "name the directory of a model, as runs/<name>/model"
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
-    """What to tell the user if the run was trained on after `average` wrote this model; None if it was not.
+    """A warning if the run was trained further after `average` wrote this model; None if it was not.
 
     `metadata` are those of model.safetensors. A model that lies outside its run is never stale.
     """
@@ -34,8 +34,8 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
     if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
         return None
     return (
-        f"warning: {model_dir} is {metadata['made_of']}, and its run has newer checkpoints, the last of update "
-        f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model of them"
+        f"warning: {model_dir} is {metadata['made_of']}, but its run has newer checkpoints, up to update "
+        f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model"
     )
 
 

@@ -24,14 +24,14 @@ Results = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Details:
-    """What is found out besides the scores."""
+    """What is computed besides the scores."""
 
     confidence: bool = False
     """Their 95 % confidence intervals."""
     by_length: int | None = None
-    """BLEU of sources of up to so many words, of up to twice as many, and so on; characters without spaces."""
+    """Width of the source lengths that get a BLEU of their own: words, or characters in a language without spaces."""
     source_language: str = ""
-    """Code of the language in which these are counted."""
+    """Code of the source language: it tells whether words or characters are counted."""
 
 
 SCORES_ALONE = Details()
@@ -55,7 +55,7 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What scores.json says of these lines and their references; warnings of what makes scores meaningless.
+    """What scores.json says of these lines and their references. Prints a warning if scores mean nothing.
 
     `names` are what errors and warnings call the hypotheses and each set of references.
     """
@@ -111,7 +111,7 @@ def write_json(path: Path, results: Results) -> None:
 
 
 def earlier_scores(path: Path) -> Results:
-    """What was written before, of these test sets and others."""
+    """The scores that the file holds already; none if it cannot be read."""
     try:
         scores: Results = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ class CorpusConfig(Section):
     source_language: str
     """Language code: the suffix of the files, the column of a hub data set."""
     target_language: str
-    """Language code: suffix or column, as of the source; also chooses the tokenisation of BLEU."""
+    """Language code, as source_language is; it also chooses the tokenisation of BLEU."""
     dataset: str | None = None
     """Hub data set, as in datasets.load_dataset; null for local files."""
     subset: str | None = None
@@ -34,9 +34,9 @@ class CorpusConfig(Section):
     """A split of the hub data set; or, of local files, either the common prefix of
     PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
     valid: Split
-    """The pairs that the model is compared on while it is trained; named as those of corpus.train are."""
+    """The validation set, on which the model is scored during training; given as corpus.train is."""
     test: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
-    """Name of each test set, and its pairs, named as those of corpus.train are. A name becomes that of a file:
+    """The name of each test set, and its pairs, given as corpus.train is. The name becomes a file name: it may have
     letters, digits, '.', '_' and '-'."""
     max_length: PositiveInt = 256
     """Subword pieces; a training pair with a longer side is left out and counted."""
@@ -45,7 +45,7 @@ class CorpusConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """Subword pieces, trained by sentencepiece on the training text. Byte fallback: nothing is unknown."""
+    """Subword pieces, trained by sentencepiece on the training text. Byte fallback: no character is unknown."""
 
     from_: str | None = Field(default=None, alias="from")
     """An existing tokenizer, which is used as it is instead of training one: a model directory, a run, a prepared
@@ -60,14 +60,14 @@ class TokenizerConfig(Section):
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
     """Share of the text's characters that become pieces; the rest is spelled in bytes."""
     sample_sentences: PositiveInt = 2_000_000
-    """At most so many lines of each side are read to train it, evenly spaced over the corpus."""
+    """The most lines of each side that are read to train it, evenly spaced over the corpus."""
 
 
 class TrainingConfig(Section):
     """One run of updates."""
 
     seed: int = Field(default=1, ge=0, lt=2**63)
-    """Of all that is random: first weights, order of the pairs, dropout, subword sampling."""
+    """Seed of all that is random: first weights, order of the pairs, dropout, subword sampling."""
     device: str = "auto"
     """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -77,9 +77,9 @@ class TrainingConfig(Section):
     """With several devices: whole parameters on each, or a part of every parameter, gradient and optimizer
     state (FSDP), for a model that does not fit on one."""
     num_threads: int = Field(default=0, ge=0, le=1024)
-    """CPU threads; 0 takes one a core."""
+    """CPU threads; 0 takes one per core."""
     max_steps: PositiveInt = 100_000
-    """Updates."""
+    """Updates after which training ends."""
     tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
     """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
     fit into memory, at most tokens_per_update."""
@@ -94,8 +94,8 @@ class TrainingConfig(Section):
     compile: bool | Literal["auto"] = "auto"
     """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Cut training text into other pieces each time; 0 does not. bpe: the probability of leaving a merge out, as
-    0.1. unigram: the power of a segmentation's probability, as 0.2, where less is wilder."""
+    """Cut training text into other pieces each time; 0: off. bpe: the probability of leaving a merge out, as
+    0.1. unigram: the power of a segmentation's probability, as 0.2; the lower, the more the pieces vary."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
     peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
@@ -104,24 +104,24 @@ class TrainingConfig(Section):
     warmup_steps: PositiveInt = 4000
     """Updates; 1 means no warm-up."""
     cooldown_steps: NonNegativeInt = 0
-    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with the others."""
+    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with other schedules."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Of Adam (Kingma and Ba 2015): decay of the mean of gradients."""
+    """Decay of Adam's moving average of gradients (Kingma and Ba 2015)."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
-    """Of Adam: decay of the mean of squared gradients."""
+    """Decay of Adam's moving average of squared gradients."""
     adam_epsilon: PositiveFloat = 1e-9
-    """Of Adam: added to the root of that mean, by which an update is divided."""
+    """Added in Adam to the root of the mean squared gradient, by which an update is divided."""
     clip_norm: NonNegativeFloat = 0.0
     """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
     max_bad_updates: PositiveInt = 10
-    """An update whose loss or gradient is not finite moves nothing; after so many in a row training stops."""
+    """An update whose loss or gradient is not finite changes no weight; after this many in a row training stops."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Of the exponential moving average of the weights, which is then validated in their place; 0 keeps none."""
+    """Decay of an exponential moving average of the weights, which is validated in their place; 0: off."""
     r_drop: NonNegativeFloat = 0.0
-    """Weight of the divergence between two passes with other dropouts (R-Drop; Liang et al. 2021); 0 makes one."""
+    """Weight of the divergence between two passes with different dropout (R-Drop; Liang et al. 2021); 0: off."""
     initialise_from: str | None = None
-    """Model directory or checkpoint of another run with the same tokenizer (tokenizer.from) and shape, whose weights
-    are the first: fine-tuning."""
+    """For fine-tuning: a model directory or a checkpoint, whose weights training begins with. It needs the same
+    tokenizer (tokenizer.from) and the same shape."""
     log_every: PositiveInt = 50
     """Updates between lines of log.jsonl."""
     validate_every: PositiveInt = 1000
@@ -135,11 +135,11 @@ class TrainingConfig(Section):
     on_failed_save: Literal["stop", "go_on"] = "stop"
     """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"
-    """Of the validation set: chooses the best checkpoints."""
+    """The score on the validation set that decides which checkpoints are the best."""
     patience: NonNegativeInt = 0
-    """Stop after so many validations without a better metric; 0 never stops early."""
+    """Stop after this many validations without a better metric; 0: never stop early."""
     valid_sentences: NonNegativeInt = 0
-    """Of the validation set, decoded greedily for BLEU and chrF; 0 takes all."""
+    """Sentences of the validation set that are decoded greedily for BLEU and chrF; 0 takes all."""
     tensorboard: bool = False
     """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
 
@@ -160,7 +160,7 @@ class TrainingConfig(Section):
         return self
 
     def schedule_warning(self) -> str:
-        """What is surely not meant, though it can be done; empty if nothing is."""
+        """A warning about a warm-up that never ends, which is hardly meant; empty if there is nothing to warn of."""
         if self.warmup_steps == 1 or self.warmup_steps < self.max_steps:
             return ""
         reached = self.peak_lr * self.max_steps / self.warmup_steps
@@ -176,7 +176,7 @@ class AveragingConfig(Section):
     """Which checkpoints become the model."""
 
     checkpoints: PositiveInt = 5
-    """At most so many, the newest or the best (training.keep_best)."""
+    """The most checkpoints that are averaged: the last ones, or the best ones (training.keep_best)."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
     """auto takes what has the best training.metric on the validation set: the mean of the last checkpoints, a mean of
     fewer of them, the best checkpoint alone or, with training.average_decay, a moving average of the weights. last
@@ -188,38 +188,38 @@ SplitSentences = Literal["auto", "always", "never"]
 
 
 class DecodingConfig(Section):
-    """Search; beam_size 1 is greedy. Or sampling."""
+    """Beam search, which is greedy with beam_size 1; or sampling."""
 
     beam_size: PositiveInt = 4
     """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
     patience: float = Field(default=1.0, ge=0.0)
     """Of beam search: a sentence is settled when patience * beam_size hypotheses have ended (Kasai et al. 2022), and
-    in any case when none that live could still be one of the best. 1 is what most systems do; 0 waits for the latter
-    alone, for a tenth more work."""
+    in any case when no live hypothesis can still be one of the best. 1 is what most systems do; 0: stop only when no
+    live hypothesis can win, for a tenth more work."""
     n_best: PositiveInt = 1
-    """Translations of a sentence, best first: at most so many of the beam's; of sampling so many, each drawn
-    independently of the others."""
+    """Translations of a sentence, best first. Beam search may find fewer; in sampling each is drawn independently of
+    the others."""
     length_penalty: NonNegativeFloat = 0.6
     """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
     length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
-    """Of a translation of so many pieces, its end counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
+    """The length is in pieces, the end of sentence counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
     average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
     coverage_penalty: NonNegativeFloat = 0.0
     """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
-    left source pieces out; 0.2 there. 0 has none."""
+    left source pieces out; 0.2 there. 0: off."""
     max_extra_length: NonNegativeInt = 50
-    """A translation has at most so many pieces more than its source."""
+    """A translation has at most this many pieces more than its source."""
     min_length: NonNegativeInt = 0
-    """A translation has at least so many pieces, its end not counted; max_extra_length goes first."""
+    """A translation has at least this many pieces, its end not counted, but never more than max_extra_length allows."""
     no_repeat_ngram: NonNegativeInt = 0
-    """No sequence of so many pieces comes twice in a translation; 0 lets them."""
+    """No sequence of this many pieces comes twice in a translation; 0: off."""
     sampling: bool = False
     """Draw each piece from the model's distribution instead of looking for the most probable translation."""
     temperature: float = Field(default=1.0, ge=1e-6)
-    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 takes the most
-    probable alone."""
+    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 always
+    takes the most probable."""
     top_k: NonNegativeInt = 0
-    """Of sampling: only so many of the most probable pieces may be drawn; 0 takes all."""
+    """Of sampling: only this many of the most probable pieces may be drawn; 0 takes all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
     may be drawn (nucleus sampling; Holtzman et al. 2020)."""
@@ -229,8 +229,8 @@ class DecodingConfig(Section):
     """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
     last but one (Garg et al. 2019), or the only one."""
     split_sentences: SplitSentences = "auto"
-    """Whether the sentences of a line are translated apart and joined again. auto: those of a line that has more
-    sentences, or more pieces, than 90 % of the lines in training had; as many stay together as were usual there."""
+    """Whether the sentences of a line are translated separately and joined again. auto: only in a line with more
+    sentences, or more pieces, than 90 % of the training lines have; it is split into groups of the usual size."""
     tokens_per_batch: PositiveInt = 4096
     """Source positions of a batch, padding included, times the width of the beam."""
 

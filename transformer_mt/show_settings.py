@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print all settings, those of a section, or one."""
     parser = cli.parser(
         "settings",
-        "Shows settings: key, default, [what is allowed], and what it means. They stand in the configuration\n"
-        "file, or as key=value after it.",
+        "Shows settings: key, default, [what is allowed], and what it means. Set them in the configuration file,\n"
+        "or as key=value after its name on the command line.",
         "python -m transformer_mt settings training\n  python -m transformer_mt settings training.peak_lr",
     )
     parser.add_argument("name", metavar="SECTION", nargs="?", default="", help="a section, as training, or one key")
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def settings_text(name: str = "") -> str:
-    """Of a section or a key, or of all. Raises ConfigError if there is none of that name; it suggests the nearest."""
+    """The text about a section, a key, or all settings. Raises ConfigError, with a suggestion, for any other name."""
     parts = list(_parts())
     chosen = [part for part in parts if name in ("", part.name)]
     if chosen:
@@ -81,7 +81,7 @@ def _is_section(key: str) -> bool:
 def _entry(part: Part, key: str, title: str = "") -> str:
     """Key, default and what is allowed; below, indented, what it means. `title` says what it is part of, too."""
     schema = part.keys[key]
-    default = f"= {_shown(schema['default'])}" if "default" in schema else "(has to be given)"
+    default = f"= {_shown(schema['default'])}" if "default" in schema else "(required)"
     head = f"{part.full_key(key)} {default}   [{_allowed(schema, part.definitions)}]"
     meaning = schema.get("description", "")
     if title and part.name == "model":
@@ -114,7 +114,7 @@ def _shown(value: Any) -> str:
 
 
 def _filled(text: str, indent: int = 0, below: int = 0) -> str:
-    """In lines of at most 98 columns, the first of them and those below it indented by so many."""
+    """In lines of at most 98 columns, the first indented by `indent` spaces and the others by `below`."""
     first, others = " " * indent, " " * below
     return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = cli.parser(
         "train",
         "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
-        "Stopped at any instant, the same command goes on from the newest checkpoint.",
+        "If it is stopped at any instant, the same command goes on from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
@@ -235,7 +235,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config) -> Tokenizer:
     for section in [section for section, is_same in same.items() if not is_same]:
         raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
     for change in prepared.tokenizer_changes(config.tokenizer):
-        raise CorpusError(f"{data_dir} was prepared otherwise: {change}. Choose another data_dir, and {advice}")
+        raise CorpusError(f"{data_dir} was prepared differently: {change}. Choose another data_dir, and {advice}")
     tokenizer = prepared.load_tokenizer()
     check_sampling(tokenizer, config.tokenizer, config.training.subword_sampling)
     return tokenizer

@@ -24,25 +24,26 @@ Reads lines of text and a model; writes one translation a line, in order. Of a p
 translated; on a terminal, each line as it is typed (Ctrl-D ends). What the result depends on is a setting,
 as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settings decoding shows them all.
 
-A line of output, columns parted by tabs:
+A line of output, columns separated by tabs:
   TRANSLATION                      a blank line's is empty
   SCORE  TRANSLATION               with --scores: log-probability by length penalty; 0 for a blank line
-  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to so many lines for each of the input, which
-                                   LINE numbers from 1; one for a blank line
+  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each input line, whose
+                                   number, from 1, is LINE; one for a blank line
   ...  ALIGNMENT                   with --alignment, the last: SOURCE_WORD-TARGET_WORD, numbered from 0
                                    (Pharaoh), for each word of the translation; characters instead
                                    of words, spaces not counted, where a language has no spaces
-With --json an object a line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
-as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of its
-block, by lines of the block). Only where they apply: parts (how many parts of the line were translated apart),
-short (true: much shorter than training has for such a source) and at_limit (true: ends only because it may not
-be longer).
+With --json, one object per line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
+as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of the
+block that it was translated in, divided by its lines). Only where they apply: parts (how many parts of the line
+were translated separately), short (true: much shorter than training has for such a source) and at_limit (true:
+cut off at its greatest length).
 
 A line with more sentences, or more pieces, than was usual in training is split at ends of sentences, and the
-translations are joined again (split_sentences=auto; always and never are the others). A sentence longer than
-the model's positions is translated in parts, with a warning. At the end a summary on standard error says how
-many lines there were, how many were split, and which translations should be looked at; --quiet leaves it out.
-Exit status: 2 for a mistake that a message names, 130 after Ctrl-C."""
+translations are joined again (split_sentences=auto; always and never can be chosen, too). A sentence with
+more pieces than model.max_positions is translated in parts, with a warning. At the end a summary on standard
+error says how many lines there were, how many were split, and which translations should be looked at; --quiet
+leaves it out.
+Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What became of the lines of a text, said when all of them are translated."""
+"""A summary of the lines that were translated, and warnings of translations that should be looked at."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ class TranslationSummary:
     at_limit: list[int] = field(default_factory=list)
     """Lines whose translation ends only because it may not be longer."""
     seconds: float = 0.0
-    """In which lines were translated: not those in which the model was loaded, or the next line was waited for."""
+    """Seconds of translating, without loading the model and waiting for input."""
 
     def add(self, line: int, best: Translation) -> None:
         """Count a line by its best translation."""
@@ -52,13 +52,13 @@ class TranslationSummary:
         said = []
         if self.short:
             said.append(
-                f"{counted(len(self.short), 'line')} with a translation much shorter than training has for such a "
-                f"source, so that something may be missing: {_numbers(self.short)}"
+                f"the translation of {counted(len(self.short), 'line')} is much shorter than training has for such a "
+                f"source, and something may be missing: look at {_numbers(self.short)}"
             )
         if self.at_limit:
             said.append(
-                f"{counted(len(self.at_limit), 'line')} with a translation that ends only because it reached its "
-                f"greatest length (max_extra_length, model.max_positions): {_numbers(self.at_limit)}"
+                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at its greatest length "
+                f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit)}"
             )
         return said
 

@@ -2,5 +2,5 @@
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """The number and the noun, which has an s more unless it is one, or the plural given: `1 line`, `1,200 lines`."""
+    """A number and its noun, as `1 line` or `1,200 lines`; `plural` is for a plural that does not only add an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

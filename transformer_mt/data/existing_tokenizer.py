@@ -90,8 +90,8 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
     rules = {_normalisation(processor) for processor in _processors(tokenizer)} - {""}
     found += [
         f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
-        "translations contain only the latter. nmt_nfkc, for example, writes … as three full stops, and rules that end "
-        "in _cf write no capital letters"
+        "translations contain only the replacements. nmt_nfkc, for example, writes … as three full stops, and rules "
+        "that end in _cf write no capital letters"
         for rule in sorted(rules)
     ]
     return found

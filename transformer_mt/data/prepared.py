@@ -1,4 +1,4 @@
-"""What `prepare` wrote about a data_dir, and whether the tokenizer there is still that of its token ids."""
+"""Reads what `prepare` wrote about a data_dir, and checks that the tokenizer there made its token ids."""
 
 import json
 from dataclasses import dataclass

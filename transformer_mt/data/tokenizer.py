@@ -51,7 +51,7 @@ class Tokenizer:
 
     @classmethod
     def load_file(cls, path: Path) -> "Tokenizer":
-        """A file of sentencepiece, for both languages; raises TokenizerError likewise."""
+        """Read a file of sentencepiece, for both languages. Raises TokenizerError if it is missing or does not fit."""
         both = _read(path)
         return cls(both, both)
 

@@ -1,4 +1,4 @@
-"""How long the lines of the training text are, and how many sentences they hold: what a model has seen, and no more."""
+"""How long the lines of the training text are, and how many sentences they hold."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -59,8 +59,8 @@ class TrainingLines(BaseModel):
             return None
         except (OSError, ValidationError, UnicodeDecodeError):
             raise CheckpointError(
-                f"{path}: cannot be read, or is not as it was written; copy it again, or delete it: lines are then "
-                "not split into sentences"
+                f"{path}: cannot be read, or is not as it was written; copy it again, or delete it (without it, "
+                "lines are not split into sentences)"
             ) from None
 
     def save(self, directory: Path) -> None:
@@ -69,15 +69,15 @@ class TrainingLines(BaseModel):
 
     @property
     def description(self) -> str:
-        """For people."""
-        sentences = counted(self.usual_sentences, "sentence")
+        """A line of output about it."""
+        sentences, most = counted(self.usual_sentences, "sentence"), counted(self.most_sentences, "sentence")
         return (
             f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
-            f"the most are {self.most_sentences} and {self.most_pieces}"
+            f"all have at most {most} and {self.most_pieces} pieces"
         )
 
     def is_short(self, num_source: int, num_target: int) -> bool:
-        """Whether so many target pieces are far fewer than training had for so many source pieces."""
+        """Whether a translation of `num_target` pieces is much shorter than training had for `num_source` of them."""
         return num_source >= LONG_ENOUGH and num_target < self.least_ratio * num_source
 
 
@@ -93,7 +93,7 @@ class TrainingLinesCounter:
         self.later_words: Counter[str] = Counter()
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
-        """Take in a pair: its source text, and the pieces of both sides, EOS not counted."""
+        """Count a pair: its source text, and the pieces of both sides, EOS not counted."""
         self.sentences[len(split_sentences(source, self.source_language))] += 1
         self.pieces[num_source] += 1
         _count(self.first_words, [first_word(source)])

@@ -64,7 +64,7 @@ class LineCutter:
             number = first_line + line
             if len(prefix) >= self.max_positions:
                 raise TranslationError(
-                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation at most "
+                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation has at most "
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             sentences = self._sentences(lines[line], source, prefixes[line] if prefixes else "", split)
@@ -90,7 +90,7 @@ class LineCutter:
     ) -> list[tuple[list[int], str]]:
         """The pieces of what is translated apart, each with what stands before its translation.
 
-        A prefix of several sentences belongs to several of the source, nobody knows which: the line stays whole.
+        If the prefix has several sentences, nobody knows which source sentences they belong to: the line stays whole.
         """
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
@@ -130,7 +130,7 @@ class LineCutter:
         return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
 
     def _segments(self, part: Part) -> Iterator[Part]:
-        """Those of a part that is too long, of which a warning tells."""
+        """Cut a part that has too many pieces, and log a warning."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
         units = self._units(ids)

@@ -34,7 +34,7 @@ class OpenModel:
     config: Config
     """Of the first model."""
     training_lines: TrainingLines | None
-    """Likewise; None where it does not know them."""
+    """Of the first model; None if it has none."""
 
 
 def open_model(

@@ -31,11 +31,11 @@ class Translation:
 
     Of a language without spaces they are characters, spaces not counted."""
     num_parts: int = 1
-    """Parts of the line that were translated apart."""
+    """Parts of the line that were translated separately."""
     is_short: bool = False
     """Whether it, or a part of it, is much shorter than training has for such a source: something may be left out."""
     at_limit: bool = False
-    """Whether it, or a part of it, ends only because it may not be longer (max_extra_length, model.max_positions)."""
+    """Whether it, or a part of it, was cut off at its greatest length (max_extra_length, model.max_positions)."""
 
 
 BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])

@@ -43,7 +43,7 @@ def files(train: int, valid: int, test: int, seed: int, most: int = 1) -> dict[s
 def write_corpus(
     output: Path = OUTPUT, train: int = 20000, valid: int = 500, test: int = 500, seed: int = 1, most: int = 1
 ) -> None:
-    """Write the files of so many sentence pairs into a folder, unless they are there and whole; say which.
+    """Write the files of as many sentence pairs into a folder, unless they are there and whole; print which.
 
     Raises UserError if they cannot be written.
     """

@@ -142,25 +142,25 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
     look = "looks" if num_tokenised == 1 else "look"
     return (
         f"{num_tokenised:,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full "
-        "stop or a comma, &apos; or @-@). Scores compare with others' only on detokenised text."
+        "stop or a comma, &apos; or @-@). Only scores of detokenised text can be compared with those of others."
     )
 
 
 def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
-    """What to say of scores that the language of the lines makes meaningless; None if there are none such."""
+    """A warning of scores that mean nothing in the language of these lines; None if there are no such scores."""
     code = short_code(target_language)
     if code in NAMES:
         if code in _TOKENISERS:
             return None
         return (
-            f"TER compares what stands between spaces, and {NAMES[code]} has no spaces between words: this TER means "
-            "nothing. Compare chrF2, and BLEU, which is of characters"
+            f"TER compares words, and {NAMES[code]} has no spaces between words: this TER means nothing. Compare "
+            "chrF2, or BLEU, which is computed on characters here"
         )
     found = language_of_script(lines[:_LINES_LOOKED_AT])
     if found is None:
         return None
     if has_spaces(found):
-        why = f"BLEU of {NAMES[found]} is not counted with 13a: this one compares with no other"
+        why = f"BLEU of {NAMES[found]} is not computed with 13a: this BLEU cannot be compared with others"
     else:
         why = f"13a does not cut {NAMES[found]} into words: this BLEU means nothing"
     return f"{name} looks like {NAMES[found]}, and {why}. Score the files with --language {found}"

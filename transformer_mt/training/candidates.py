@@ -1,4 +1,4 @@
-"""What the checkpoints of a run can be made into, and how good each of that is on the validation set."""
+"""The models that can be made of the checkpoints of a run, and how good each is on the validation set."""
 
 import math
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Candidate:
 
 
 def find_candidates(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Candidate]:
-    """First what `choose` asks for, or all that it has to choose from; last the best checkpoint alone. None twice.
+    """What can become the model: first what `choose` names, last the best checkpoint alone; none of them twice.
 
     The last checkpoints are the newest that were saved on schedule: others are there because a run was stopped, and
     would make its model depend on when that was. Raises CheckpointError if there is no checkpoint, or a damaged one.
@@ -74,7 +74,10 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
             found = [Candidate(run_dir, tuple(sorted(best[: settings.checkpoints])))]
         case "best":
             path = checkpoint_path(run_dir, newest)
-            raise CheckpointError(f"{path} knows no best checkpoint: no validation yet; train on, or say choose=last")
+            raise CheckpointError(
+                f"{path} knows no best checkpoint, because there was no validation yet: train on, or average with "
+                "choose=last"
+            )
         case "moving_average":
             found = moving[:1]
         case _:
@@ -85,7 +88,7 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
 
 
 def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
-    """Of all, of half as many, and so on: early in training, the fewer and newer ones are the better ones."""
+    """The mean of all, of half as many, and so on: early in training, the fewer and newer ones are the better ones."""
     found = []
     while len(last) > 1:
         found.append(Candidate(run_dir, tuple(last)))
@@ -120,7 +123,7 @@ def validate_candidates(
 
 
 def best_of(scores: Sequence[ValidationScores], metric: str) -> int:
-    """The number of the best: by the metric, then by perplexity; of equals the first."""
+    """The index of the best: by the metric, then by perplexity; of equals the first."""
     return max(range(len(scores)), key=lambda number: (rank(scores[number], metric), rank(scores[number], "nll")))
 
 

@@ -97,7 +97,7 @@ class RunLog:
 
     def _warn(self, progress: Progress) -> None:
         if skipped := progress.skipped - self._logged.skipped:
-            self._say(f"warning: {counted(skipped, 'update')} skipped, whose loss or gradient was not finite")
+            self._say(f"warning: {counted(skipped, 'update')} skipped, because loss or gradient was not finite")
         if split := progress.split - self._logged.split:
             self._say(
                 f"warning: {counted(split, 'micro-batch', 'micro-batches')} did not fit into memory and had to be made "

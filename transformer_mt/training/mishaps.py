@@ -46,8 +46,8 @@ class Mishaps:
         lines = sorted(line for of_rank in self.ranks.all(self.lines_of(update.pairs)) for line in of_rank)
         shown = ", ".join(map(str, lines[:20])) + (f" and {len(lines) - 20} more" if len(lines) > 20 else "")
         return (
-            f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite, the last of them that of "
-            f"update {update.step}, over lines {shown} of the training text. The weights are those before. Look at "
+            f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
+            f"{update.step}, was on lines {shown} of the training text. None of them changed the weights. Look at "
             "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or take "
             "training.precision=fp32"
         )

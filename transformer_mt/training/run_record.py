@@ -1,4 +1,4 @@
-"""What a run was: run.json has an entry for each start, so that its numbers can be explained and made again."""
+"""run.json: how each start of a run was made, so that its results can be explained and reproduced."""
 
 import json
 import os
@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parent.parent
 def record_start(run_dir: Path, step: int, seed: int, device: Device, ranks: Ranks) -> None:
     """Append to run.json that training goes on from update `step`, or begins at 0, and with what.
 
-    The first rank alone does so. Where the file cannot be read or written there is a warning on standard error,
+    Only the first rank does so. Where the file cannot be read or written there is a warning on standard error,
     and what it holds stays: training does not depend on it.
     """
     if not ranks.is_first:
@@ -36,7 +36,7 @@ def record_start(run_dir: Path, step: int, seed: int, device: Device, ranks: Ran
     try:
         starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         if not isinstance(starts, list):
-            raise ValueError("it is no list of starts")
+            raise ValueError("it holds no list")
         starts.append(_start(step, seed, device, ranks))
         write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
