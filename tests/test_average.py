@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 import resource
 import shutil
 
@@ -167,7 +168,18 @@ def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys
     prepare.main([str(experiment), f"data_dir={other}", "tokenizer.vocab_size=450"])
     status, error = status_and_error(average.main, run, f"data_dir={other}", capsys=capsys)
     assert status == 2
-    assert f"{other} was prepared with another tokenizer than that of this run" in error
+    assert re.search(
+        rf"{other} was prepared with another tokenizer \(digest \w{{8}}\) than that of this run \(\w{{8}}\)", error
+    )
+
+
+def test_a_run_that_has_left_its_gpu_is_validated_on_what_is_here(run, capsys):
+    path = run / "config.yaml"
+    path.write_text(path.read_text().replace("device: cpu", "device: cuda:77"))
+    assert average.main([str(run)]) == 0
+    assert len(validation_of(run)) == 2
+    status, error = status_and_error(average.main, run, "checkpoints=1", "--device=cuda:77", capsys=capsys)
+    assert status == 2 and "device cuda:77 cannot be used" in error
 
 
 @pytest.mark.parametrize("choose", ["auto", "last", "best"])

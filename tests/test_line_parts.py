@@ -72,18 +72,18 @@ def test_neighbours_are_together_as_far_as_they_may(lengths, sentences, pieces, 
 
 
 def test_a_missing_mark_is_known_by_a_word_that_only_begins_sentences(echo):
-    known = ONE.model_copy(update={"openers": ("The", "A")})
-    assert parts_of(echo(known), "The dog runs  A man sees Tom The end. A cat") == [
-        "The dog runs",
-        "A man sees Tom",
-        "The end.",
-        "A cat",
-    ]
+    known = ONE.model_copy(update={"openers": ("The", "A"), "usual_pieces": 3})
+    found = parts_of(echo(known), "The dog runs  A man sees Tom The end. A cat")
+    assert found == ["The dog runs", "A man sees Tom", "The end.", "A cat"]
     assert echo(known).translate(["The dog runs  A man. Yes"]) == ["The dog runs  A man. Yes"]
+    # What is no longer than usual is one sentence, and a capital after the word belongs to a name.
+    usual = known.model_copy(update={"usual_pieces": 30})
+    assert parts_of(echo(usual), "See the dog The end. Yes.") == ["See the dog The end.", "Yes."]
+    assert parts_of(echo(known), "We live at The Hague. Yes.") == ["We live at The Hague.", "Yes."]
     # A line that looks like one sentence stays one, unless no line in training was so long.
-    assert parts_of(echo(known), "See The Times") == ["See The Times"]
-    short = known.model_copy(update={"usual_pieces": 2, "most_pieces": 3})
-    assert parts_of(echo(short), "See The Times") == ["See", "The Times"]
+    assert parts_of(echo(known), "We live The end") == ["We live The end"]
+    short = known.model_copy(update={"most_pieces": 3})
+    assert parts_of(echo(short), "We live The end") == ["We live", "The end"]
 
 
 def test_always_and_never(echo):
@@ -118,14 +118,44 @@ def test_characters_are_aligned_across_the_parts_where_there_are_no_spaces(echo,
     assert found.alignment == [(number, number) for number in range(len(found.text))]
 
 
-def test_a_prefix_of_one_sentence_is_the_first_parts_and_of_several_keeps_the_line_whole(echo):
-    lines = ["A dog. He runs."] * 2
-    one, several = echo(), echo()
-    assert one.translate(lines[:1]) == lines[:1]
-    assert [found[0].text for found in one.translations(lines[:1], prefixes=["Ein"])] == ["Ein A dog. He runs."]
-    assert [part.prefix != [] for part in one.engine.sentences[2:]] == [True, False]
-    several.translations(lines[:1], prefixes=["Ein Hund. Er"])
-    assert len(several.engine.sentences) == 1
+def test_a_prefix_stays_with_as_many_sentences_as_it_has(echo):
+    line = "A dog. He runs. So?"
+    for prefix, parts in [("Ein", ["A dog.", "He runs.", "So?"]), ("Ein Hund. Er", ["A dog. He runs.", "So?"])]:
+        translator = echo()
+        [[found]] = translator.translations([line], prefixes=[prefix])
+        assert found.text == f"{prefix} {line}"
+        assert [translator.tokenizer.decode_target(part.source) for part in translator.engine.sentences] == parts
+        assert [part.prefix != [] for part in translator.engine.sentences] == [True] + [False] * (len(parts) - 1)
+
+
+def test_equal_sentences_of_a_line_have_samples_of_their_own(translator):
+    of_model = Translator(
+        translator.engine, translator.tokenizer, translator.decoding, languages=("en", "de"), trained=ONE
+    )
+    sampling = DecodingConfig(sampling=True, temperature=3.0, max_extra_length=3)
+    [[three]] = of_model.translations(["The dog. The dog. The dog."], sampling)
+    [[first]] = of_model.translations(["The dog."], sampling)
+    assert three.num_parts == 3 and three.text.startswith(first.text)
+    assert three.text != " ".join([first.text] * 3)
+
+
+def test_it_is_said_once_that_lines_are_not_split_of_a_model_that_does_not_know_its_training(echo, caplog):
+    unknown = echo(None)
+    unknown.translate(["A dog.", "He runs."])
+    assert caplog.messages == []
+    for _ in range(2):
+        unknown.translate(["A dog. He runs."])
+    [warning] = caplog.messages
+    assert "not split" in warning and "split_sentences=always" in warning
+    echo(None).translate(["A dog. He runs."], DecodingConfig(split_sentences="never"))
+    assert len(caplog.messages) == 1
+
+
+def test_parts_of_a_sentence_that_is_too_long_are_joined_as_the_language_is_written(echo):
+    line = "一二三四五六七八九十"
+    translator = echo(source_language="zh", target_language="ja", max_positions=12)
+    assert translator.translate([line]) == [line]
+    assert len(translator.engine.sentences) > 1
 
 
 def test_ranks_are_joined_and_scores_added(echo):

@@ -61,7 +61,7 @@ def test_a_record_tells_the_means_over_the_tokens_of_its_updates(tmp_path):
     first, second = records(tmp_path)
     assert (first["step"], second["step"]) == (2, 4)
     # Of the process that the test is: as much as it has ever taken, in MB.
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1.024e-3
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     assert 0.5 * most < first["memory_megabytes"] <= second.pop("memory_megabytes") <= most
     assert second == pytest.approx(
         {

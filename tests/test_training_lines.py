@@ -57,6 +57,23 @@ def test_so_many_words_are_counted_and_no_more():
     assert counter.result().openers == ("The",)
 
 
+def test_of_a_large_corpus_every_so_many_th_line_is_looked_at():
+    counter = TrainingLinesCounter("en", step=3)
+    for number in range(300):
+        counter.add("One. Two." if number % 3 == 0 else "One.", 10 + number, 10)
+    assert counter.sentences == {2: 100}
+    assert (counter.result().pairs, counter.result().most_pieces) == (300, 309)
+
+
+def test_prepare_writes_them_of_data_that_an_older_version_prepared(tmp_path, capsys):
+    config = prepared_experiment(tmp_path)
+    before = (tmp_path / "data" / FILE).read_bytes()
+    (tmp_path / "data" / FILE).unlink()
+    assert prepare.main([str(config)]) == 0
+    assert "already prepared" in capsys.readouterr().out
+    assert (tmp_path / "data" / FILE).read_bytes() == before
+
+
 def test_prepare_counts_the_pairs_that_it_keeps(tmp_path):
     config = write_experiment(tmp_path)
     long = " ".join(source for source, _ in demo_pairs(40))

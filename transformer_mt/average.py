@@ -12,11 +12,11 @@ from transformer_mt import cli
 from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
-from transformer_mt.device import choose_device
-from transformer_mt.errors import CheckpointError
+from transformer_mt.device import Device, choose_device
+from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.files import cure, write_whole
 from transformer_mt.run_directory import saved_steps
-from transformer_mt.settings import Config
+from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
 from transformer_mt.training.checkpoint import SUMS, check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
@@ -53,13 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
+    newest = str((saved_steps(run_dir) or [0])[-1])  # before they are read: training may go on meanwhile
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
+    TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     advice = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
-    newest, can_validate = str(saved_steps(run_dir)[-1]), (Path(config.data_dir) / "valid.target.txt").is_file()
+    can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     sums = [(path / SUMS).read_text() for path in paths]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     if _is_whole(model_dir, made_from, config, tokenizer):
@@ -88,13 +90,15 @@ def _validate(
 ) -> list[ValidationScores]:
     """Print a table of the scores of each."""
     data_dir, training = Path(config.data_dir), config.training
-    if Tokenizer.load(data_dir).digest != tokenizer.digest:
+    found_digest = Tokenizer.load(data_dir).digest
+    if found_digest != tokenizer.digest:
         raise CheckpointError(
-            f"{data_dir} was prepared with another tokenizer than that of this run, so the models cannot be validated "
-            "on it: average again with data_dir=DIRECTORY, where the data of this run are"
+            f"{data_dir} was prepared with another tokenizer (digest {found_digest[:8]}) than that of this run "
+            f"({tokenizer.digest[:8]}), so the models cannot be validated on it: average again with "
+            "data_dir=DIRECTORY, where the data of this run are"
         )
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
-    device = choose_device(device_name or training.device, training.precision, training.num_threads)
+    device = _device(device_name, training)
     scores = validate_candidates(candidates, config.model, tokenizer, validation, training.valid_sentences, device)
     width = max(len(str(candidate)) for candidate in candidates)
     has_chrf = training.metric == "chrf"
@@ -103,6 +107,16 @@ def _validate(
         chrf = f"  {found.chrf:5.1f}" if has_chrf else ""
         print(f"{candidate!s:{width}}  {found.perplexity:10.2f}  {found.bleu:5.1f}{chrf}")
     return scores
+
+
+def _device(name: str | None, training: TrainingConfig) -> Device:
+    """The one that was named, or else that of training; where a run has left its GPU, the one that is here."""
+    try:
+        return choose_device(name or training.device, training.precision, training.num_threads)
+    except ConfigError:
+        if name is not None:
+            raise
+        return choose_device("auto", training.precision, training.num_threads)
 
 
 def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:

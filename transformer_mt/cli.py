@@ -1,6 +1,7 @@
 """What all commands share: help with an example, the form in which they are typed, and how they end."""
 
 import argparse
+import logging
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
     """The exit status of `main`: 2 and a message for a mistake of the user's, 130 after Ctrl-C."""
+    if logging.lastResort is not None:  # it writes the warnings of rooms that know no command line
+        logging.lastResort.setFormatter(_AsTyped())
     try:
         return main(argv)
     except UserError as error:
@@ -42,6 +45,13 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
             raise
         print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
+
+
+class _AsTyped(logging.Formatter):
+    """Commands in warnings have the form in which this one was typed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return as_typed(super().format(record))
 
 
 def output() -> BinaryIO:

@@ -198,11 +198,14 @@ def _results_dir(model: Path) -> Path:
 
 def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
     """What scores.json says of the models and the engine."""
-    from transformer_mt.weights import read_metadata  # it imports PyTorch
+    made_of = None
+    if options.engine == "torch":  # an export does not know it
+        from transformer_mt.weights import read_metadata  # it imports PyTorch
 
+        made_of = read_metadata(model / "model.safetensors").get("made_of")
     return {
         "model": cli.shown(model),
-        "made_of": read_metadata(model / "model.safetensors").get("made_of"),  # of an export nothing
+        "made_of": made_of,
         "ensemble": [cli.shown(other) for other in others],
         "engine": options.engine,
         "dtype": options.dtype,

@@ -21,7 +21,7 @@ from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, o
 from transformer_mt.data.pair_counts import EncodedPair, PairCounts
 from transformer_mt.data.prepared import SUMMARY, Prepared, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLinesCounter
+from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import ConfigError, CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
@@ -29,6 +29,7 @@ from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
 from transformer_mt.wording import counted
 
 _BLOCK = 10_000  # pairs that are encoded together
+_LINES_LOOKED_AT = 500_000  # about, evenly spaced: of these, sentences are counted
 
 Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
 
@@ -59,6 +60,8 @@ def prepare(config: Config) -> None:
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
     if (directory / SUMMARY).exists():
         _check_same(directory, config, digests)
+        if TrainingLines.load(directory) is None:
+            _count_lines(directory, config)
         print(f"already prepared: {directory}")
         return
     pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
@@ -75,7 +78,7 @@ def prepare(config: Config) -> None:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
     test_sources = {source for name in tests for source, _ in pairs[name]}
     counts = {"train": PairCounts(), "valid": PairCounts()}
-    lines = TrainingLinesCounter(config.corpus.source_language)
+    lines = _lines_counter(config.corpus, pairs["train"])
 
     def kept(name: str, max_ratio: float) -> Iterator[Pair]:
         encoded = _encoded(pairs[name], tokenizer, name)
@@ -89,6 +92,20 @@ def prepare(config: Config) -> None:
     _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
     print(lines.result().description)
     print(f"prepared: {directory}")
+
+
+def _lines_counter(corpus: CorpusConfig, pairs: SentencePairs) -> TrainingLinesCounter:
+    return TrainingLinesCounter(corpus.source_language, step=-(-len(pairs) // _LINES_LOOKED_AT))
+
+
+def _count_lines(directory: Path, config: Config) -> None:
+    """Write what an older version did not: how long the lines are of the data that it prepared."""
+    corpus, pairs, tokenizer = config.corpus, open_pairs(config.corpus, config.corpus.train), Tokenizer.load(directory)
+    lines, counts = _lines_counter(corpus, pairs), PairCounts()
+    for text, ids in _encoded(pairs, tokenizer, "train"):
+        if counts.keep(ids, corpus.max_length, corpus.max_ratio):
+            lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
+    lines.result().save(directory)
 
 
 def _make(directory: Path) -> None:

@@ -31,10 +31,13 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
     `metadata` are those of model.safetensors. A model that lies outside its run is never stale.
     """
     run_dir = _run_of(model_dir)
-    if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
+    updates = [int(step) for step in metadata.get("updates", "").split(", ") if step.isdecimal()]
+    newest = int(metadata.get("newest", max(updates, default=2**62)))  # older versions wrote the updates only
+    if run_dir is None or saved_steps(run_dir)[-1] <= newest:
         return None
+    made_of = metadata.get("made_of", f"made of updates {metadata.get('updates')}")
     return (
-        f"warning: {model_dir} is {metadata['made_of']}, but its run has newer checkpoints, up to update "
+        f"warning: {model_dir} is {made_of}, but its run has newer checkpoints, up to update "
         f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model"
     )
 

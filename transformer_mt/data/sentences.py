@@ -23,7 +23,7 @@ _END = re.compile(
     rf"|(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(_CLOSING)}])"
 )
 _FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
-_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s)")  # with no mark before it
+_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")  # with no mark before it; and what comes after it
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
 # A name or a number follows these, and no sentence ends: abbreviations of English, German, French, Spanish, Italian,
@@ -31,7 +31,7 @@ _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 _BEFORE_A_NAME = frozenset(
     "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
     "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
-    "sigg dott avv dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros".split()
+    "sigg dott avv mio mrd tsd bzgl dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros".split()
 )
 _BEFORE_A_NUMBER = frozenset(
     "no nos nr nrn núm num nº art arts abs abschn kap bd fig figs abb tab eq eqs vol vols pp sec secs chap par ziff rn "
@@ -74,9 +74,10 @@ def later_words(line: str) -> list[str]:
 def split_at_openers(text: str, openers: Collection[str]) -> list[tuple[str, str]]:
     """The parts of a text that begin with one of these words, each with the white space after it, as `split_sentences`.
 
-    `openers` are words that stand nowhere but at the beginning of a sentence: so the mark before them is missing.
+    `openers` are words that stand only at the beginning of a sentence, so that a mark is missing before them. If a
+    capital follows, they may belong to a name instead, as in "The Hague".
     """
-    cuts = [match.span(1) for match in _LATER_WORD.finditer(text) if match[2] in openers]
+    cuts = [match.span(1) for match in _LATER_WORD.finditer(text) if match[2] in openers and not match[3].isupper()]
     edges = [(0, 0), *cuts, (len(text), len(text))]
     return [(text[start:stop], text[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
 

@@ -82,10 +82,14 @@ class TrainingLines(BaseModel):
 
 
 class TrainingLinesCounter:
-    """Counts pairs as they pass; memory does not grow with their number."""
+    """Counts pairs as they pass; memory does not grow with their number.
 
-    def __init__(self, source_language: str) -> None:
-        self.source_language = source_language
+    Pieces are counted of all of them, sentences and words of every `step`-th, because that takes longer.
+    """
+
+    def __init__(self, source_language: str, step: int = 1) -> None:
+        self.source_language, self.step = source_language, step
+        self.num_pairs = 0
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
@@ -94,17 +98,19 @@ class TrainingLinesCounter:
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
         """Count a pair: its source text, and the pieces of both sides, EOS not counted."""
-        self.sentences[len(split_sentences(source, self.source_language))] += 1
+        if self.num_pairs % self.step == 0:
+            self.sentences[len(split_sentences(source, self.source_language))] += 1
+            _count(self.first_words, [first_word(source)])
+            _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
+        self.num_pairs += 1
         self.pieces[num_source] += 1
-        _count(self.first_words, [first_word(source)])
-        _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
         if num_source >= LONG_ENOUGH:
             self.ratios[round(num_target / num_source, 2)] += 1
 
     def result(self) -> TrainingLines:
         """Of all pairs so far, at least one."""
         return TrainingLines(
-            pairs=self.pieces.total(),
+            pairs=self.num_pairs,
             usual_sentences=_quantile(self.sentences, USUAL),
             most_sentences=max(self.sentences),
             usual_pieces=_quantile(self.pieces, USUAL),
@@ -114,7 +120,7 @@ class TrainingLinesCounter:
         )
 
     def _is_opener(self, word: str, number: int) -> bool:
-        often = number >= max(OFTEN, OFTEN_ENOUGH * self.pieces.total())
+        often = number >= max(OFTEN, OFTEN_ENOUGH * self.sentences.total())
         return often and word != word.lower() and self.later_words[word] <= ELSEWHERE * number
 
 

@@ -3,7 +3,7 @@
 import logging
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer_mt.data.sentences import split_at_openers, split_sentences
 from transformer_mt.data.tokenizer import Tokenizer
@@ -19,6 +19,7 @@ from transformer_mt.vocabulary import EOS
 _log = logging.getLogger(__name__)
 
 _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
+_LINES = 2**32  # more than any text has: parts of a line are numbered by multiples of it
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,16 @@ class LineCutter:
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             sentences = self._sentences(lines[line], source, prefixes[line] if prefixes else "", split)
-            first_units = self._first_units(sentences)
-            for index, ((ids, space), first_unit) in enumerate(zip(sentences, first_units, strict=True)):
-                part = Part(line, Sentence(ids, [] if index else prefix, number), first_unit, space)
-                found += [part] if len(ids) <= self.max_positions else self._segments(part)
+            parts: list[Part] = []
+            for (ids, space), first_unit in zip(sentences, self._first_units(sentences), strict=True):
+                part = Part(line, Sentence(ids, [] if parts else prefix, number), first_unit, space)
+                parts += [part] if len(ids) <= self.max_positions else self._segments(part)
+            found += map(_numbered, parts, range(len(parts)))
         return found
+
+    def has_several_sentences(self, line: str) -> bool:
+        """By its marks."""
+        return len(split_sentences(line, self.languages[0])) > 1
 
     def _first_units(self, sentences: list[tuple[list[int], str]]) -> list[int]:
         """The number in the line of each sentence's first word, or character."""
@@ -90,14 +96,16 @@ class LineCutter:
     ) -> list[tuple[list[int], str]]:
         """The pieces of what is translated apart, each with what stands before its translation.
 
-        If the prefix has several sentences, nobody knows which source sentences they belong to: the line stays whole.
+        A prefix of several sentences belongs to as many of the source, which stay together.
         """
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
         sentences = split_sentences(line, self.languages[0])
         if split == "auto" and self.trained is not None:
             sentences = self._as_in_training(sentences, len(source) - 1, self.trained)
-        if len(sentences) == 1 or (prefix and len(split_sentences(prefix, self.languages[1])) > 1):
+        num_begun = len(split_sentences(prefix, self.languages[1])) if prefix else 1
+        sentences = [_joined(sentences[:num_begun]), *sentences[num_begun:]]
+        if len(sentences) == 1:
             return [(source, "")]
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
         spaces = ["", *(self._space_between(space) for _, space in sentences[:-1])]
@@ -108,20 +116,23 @@ class LineCutter:
     ) -> list[tuple[str, str]]:
         """Groups of as many sentences as were usual in training, each with the white space after it.
 
-        In a line that has to be split, sentences are parted that have no mark between them, too.
+        In a line that has to be split, what is longer than usual may be several sentences without marks between them.
         """
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
-            return [("".join(text + space for text, space in sentences), "")]
+            return [_joined(sentences)]
         if len(sentences) > 1 or num_pieces > trained.most_pieces:
+            lengths = self._lengths(sentences)
             sentences = [
                 (part, between or space)
-                for text, space in sentences
-                for part, between in split_at_openers(text, trained.openers)
+                for (text, space), length in zip(sentences, lengths, strict=True)
+                for part, between in split_at_openers(text, trained.openers if length > trained.usual_pieces else ())
             ]
-        lengths = [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
-        groups = [sentences[a:b] for a, b in together(lengths, trained.usual_sentences, trained.usual_pieces)]
-        # All but the last white space of a group is inside it.
-        return [("".join(text + space for text, space in group[:-1]) + group[-1][0], group[-1][1]) for group in groups]
+        groups = together(self._lengths(sentences), trained.usual_sentences, trained.usual_pieces)
+        return [_joined(sentences[start:stop]) for start, stop in groups]
+
+    def _lengths(self, sentences: list[tuple[str, str]]) -> list[int]:
+        """Pieces of each, EOS not counted."""
+        return [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
 
     def _space_between(self, space: str) -> str:
         """The line's own white space, as far as it may stand in a line of output, where tabs part columns."""
@@ -145,4 +156,20 @@ class LineCutter:
         )
         for start, stop in found:
             sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
-            yield Part(part.line, sentence, part.first_unit + units[start].start, " " if start else part.space)
+            yield Part(
+                part.line,
+                sentence,
+                part.first_unit + units[start].start,
+                self._space_between("") if start else part.space,
+            )
+
+
+def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:
+    """Neighbouring sentences as one text, with the white space after the last of them."""
+    text, space = sentences[-1]
+    return "".join(text + space for text, space in sentences[:-1]) + text, space
+
+
+def _numbered(part: Part, index: int) -> Part:
+    """The part with a number that tells its samples from those of the other parts of its line; the first keeps it."""
+    return replace(part, sentence=replace(part.sentence, number=part.sentence.number + index * _LINES))

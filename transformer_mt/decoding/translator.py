@@ -1,5 +1,6 @@
 """Lines in, lines out: the Python API of a trained model. Imports no PyTorch before a model is loaded."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quanti
 from transformer_mt.decoding.words import units_of, written_together
 from transformer_mt.languages import has_spaces, split_units
 from transformer_mt.settings import DecodingConfig
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Translator:
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained)
         self._source_spaced, self._target_spaced = map(has_spaces, languages)
+        self._warned = False
 
     @classmethod
     def load(
@@ -139,6 +143,7 @@ class Translator:
             raise TypeError("lines is one text; give a list of texts")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = _changed(decoding or self.decoding, changes)
+        self._warn_if_unknown(lines, decoding)
         cut = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         sentences = [part.sentence for part in cut]
         found: list[list[Translation]] = [[] for _ in cut]
@@ -158,6 +163,19 @@ class Translator:
             [_joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
             for line, before in zip(parts, spaces, strict=True)
         ]
+
+    def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig) -> None:
+        """Log once that lines of several sentences are not split, because nothing is known of those in training."""
+        if self._warned or self.trained is not None or decoding.split_sentences != "auto":
+            return
+        self._warned = any(self.cutter.has_several_sentences(line) for line in lines)
+        if self._warned:
+            _log.warning(
+                "warning: lines of several sentences are not split: the model has no training_lines.json, which would "
+                "say how many sentences a line had in training. split_sentences=always splits them all. For a model "
+                "of an older version, `python -m transformer_mt.prepare` writes the file into its data_dir: copy it "
+                "into the model directory"
+            )
 
     def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
         words, sentence = hypothesis.tokens[:-1], part.sentence

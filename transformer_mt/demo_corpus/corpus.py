@@ -50,7 +50,7 @@ def write_corpus(
     sizes = f"{train} train, {valid} valid and {test} test pairs"
     paths = {output / name: content for name, content in files(train, valid, test, seed, most).items()}
     if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):
-        print(f"{output} is already there and whole: {sizes}; nothing to do.")
+        print(f"{output} is already there and whole: {sizes}; nothing to do.", flush=True)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)

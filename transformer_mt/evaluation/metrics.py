@@ -163,7 +163,10 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
         why = f"BLEU of {NAMES[found]} is not computed with 13a: this BLEU cannot be compared with others"
     else:
         why = f"13a does not cut {NAMES[found]} into words: this BLEU means nothing"
-    return f"{name} looks like {NAMES[found]}, and {why}. Score the files with --language {found}"
+    score_files = f"score the files with --hypothesis, --reference and --language {found}"
+    if target_language:
+        score_files = f"it should be corpus.target_language={found}, not {target_language}: {score_files}"
+    return f"{name} looks like {NAMES[found]}, and {why}: {score_files}"
 
 
 def check_tokeniser(target_language: str) -> None:
