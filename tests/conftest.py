@@ -34,13 +34,13 @@ TINY = {
 TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def experiment(tmp_path_factory):
-    """The configuration of a tiny experiment, whose data are prepared."""
+    """The configuration of a tiny experiment, whose data are prepared; to be read only."""
     return prepared_experiment(tmp_path_factory.mktemp("experiment"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(experiment, tmp_path_factory):
     """The directory of its run, trained without a break; to be read alone."""
     return train_tiny(experiment, tmp_path_factory.mktemp("trained"))

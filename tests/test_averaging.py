@@ -114,7 +114,7 @@ class TestChoose:
     def test_moving_average_is_that_of_the_newest_checkpoint(self, averaged, capsys):
         newest = checkpoint_path(averaged, saved_steps(averaged)[-1])
         assert_same_weights(model_of(averaged, "choose=moving_average", "checkpoints=1"), moving_average(newest))
-        assert "the moving average at update 12, as averaging.choose=moving_average" in capsys.readouterr().out
+        assert "the moving average at update 12, chosen by averaging.choose=moving_average" in capsys.readouterr().out
 
     def test_auto_takes_moving_averages_into_account_as_training_validated_them(self, averaged):
         model_of(averaged)
@@ -137,4 +137,4 @@ class TestChoose:
                 mean = torch.stack([weights_at(run, step)[name].double() for step in chosen]).mean(0)
                 torch.testing.assert_close(weight.double(), mean, rtol=1e-6, atol=1e-7)
             steps = ", ".join(map(str, sorted(chosen)))
-            assert f"update{'s' * (wanted > 1)} {steps}, as averaging.choose=best" in capsys.readouterr().out
+            assert f"update{'s' * (wanted > 1)} {steps}, chosen by averaging.choose=best" in capsys.readouterr().out
