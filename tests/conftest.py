@@ -41,9 +41,15 @@ def experiment(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def trained(experiment, tmp_path_factory):
-    """The directory of its run, trained without a break; to be read alone."""
+def trained_once(experiment, tmp_path_factory):
+    """The directory of its run, trained without a break; for `trained` only."""
     return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="module")
+def trained(trained_once, tmp_path_factory):
+    """A copy of that; to be read only."""
+    return shutil.copytree(trained_once, tmp_path_factory.mktemp("trained") / "run", symlinks=True)
 
 
 @pytest.fixture(scope="session")
