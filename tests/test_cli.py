@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import logging
 import os
 import re
 import subprocess
@@ -172,3 +173,10 @@ def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, 
     status, _, error = run_commands(monkeypatch, capsys, "average", str(tmp_path))
     assert status == 2
     assert error.startswith(f"error: {tmp_path} holds no config.yaml")
+
+
+def test_a_command_in_a_warning_has_the_form_that_was_typed(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["transformer-mt"])
+    assert cli.run(lambda _: 0, []) == 0
+    record = logging.makeLogRecord({"msg": "warning: `python -m transformer_mt.average runs/x` makes a new model"})
+    assert logging.lastResort.format(record) == "warning: `transformer-mt average runs/x` makes a new model"
