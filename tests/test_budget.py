@@ -24,7 +24,6 @@ def found_with(megabytes, experiment):
     """The budget where the process has so much memory more than it began with, that memory, and what it then takes."""
     script = f"""
 import json
-import resource
 from dataclasses import replace
 from pathlib import Path
 from tiny import new_learner
@@ -32,6 +31,7 @@ from transformer_mt.config import load_config
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loading import Loader
 from transformer_mt.device import choose_device
+from transformer_mt.memory import peak_memory
 from transformer_mt.training import budget
 from transformer_mt.training.distributed import Ranks
 config = load_config({str(experiment)!r}, ["model.d_model=256", "model.ffn_dim=1024", "model.encoder_layers=4"])
@@ -39,7 +39,7 @@ choose_device("cpu", "fp32", 1)
 learner = new_learner(config, vocab_size=20_000)
 corpus = EncodedCorpus.load(Path({str(experiment.parent / "data" / "train")!r}))
 loader = Loader(corpus, 0, 100_000_000, 1)
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + {megabytes * MEGABYTE}
+memory = peak_memory() + {megabytes * MEGABYTE}
 budget._memory = lambda device, ranks: memory
 found = budget.largest_tokens_per_batch(learner.loss, loader, Ranks())
 taken = budget._peak(learner.loss, replace(loader, tokens_per_batch=found))

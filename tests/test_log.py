@@ -3,7 +3,6 @@ import json
 import math
 import os
 import re
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +12,7 @@ import torch
 
 from transformer_mt.data.loading import Position
 from transformer_mt.errors import TrainingError
+from transformer_mt.memory import peak_memory
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.log import RunLog
@@ -61,7 +61,7 @@ def test_a_record_tells_the_means_over_the_tokens_of_its_updates(tmp_path):
     first, second = records(tmp_path)
     assert (first["step"], second["step"]) == (2, 4)
     # Of the process that the test is: as much as it has ever taken, in MB.
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    most = peak_memory() / 1e6
     assert 0.5 * most < first["memory_megabytes"] <= second.pop("memory_megabytes") <= most
     assert second == pytest.approx(
         {

@@ -1,0 +1,22 @@
+"""How much memory a process has taken."""
+
+import subprocess
+import sys
+
+from tiny import ROOT
+
+MEGABYTE = 2**20
+SCRIPT = f"""
+from transformer_mt.memory import peak_memory
+before = peak_memory()
+held = bytearray({100 * MEGABYTE})
+del held
+print(before, peak_memory())
+"""
+
+
+def test_what_was_once_held_counts_and_what_another_process_held_does_not():
+    held_by_the_parent = bytearray(300 * MEGABYTE)
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True, cwd=ROOT)
+    before, after = map(int, ended.stdout.split())
+    assert before + 90 * MEGABYTE < after < len(held_by_the_parent)
