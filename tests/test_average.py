@@ -1,6 +1,5 @@
 """The stage average, as a command."""
 
-import hashlib
 import json
 import math
 import re
@@ -10,26 +9,18 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import assert_same_weights, log_records, status_and_error, train_tiny, weights_at
+from tiny import assert_same_weights, log_records, renew_sums, status_and_error, train_tiny, weights_at
 
 from transformer_mt import average, prepare
 from transformer_mt.config import load_config
 from transformer_mt.run_directory import checkpoint_path
 from transformer_mt.training.candidates import best_of, find_candidates
-from transformer_mt.training.checkpoint import (
-    MODEL,
-    STATE,
-    SUMS,
-    TRAINING,
-    Tensors,
-    load_progress,
-    save_checkpoint,
-)
+from transformer_mt.training.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.validation import ValidationScores
 from transformer_mt.weights import read_metadata, save_weights
 
-MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
+MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json", "SHA256SUMS"}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +33,7 @@ def replace_weights(run, step, weights):
     """Let a checkpoint hold these, as if training had made them."""
     path = checkpoint_path(run, step)
     save_weights(weights, path / MODEL)
-    sums = [f"{hashlib.sha256((path / name).read_bytes()).hexdigest()}  {name}\n" for name in (MODEL, TRAINING, STATE)]
-    (path / SUMS).write_text("".join(sums))
+    renew_sums(path)
 
 
 @pytest.fixture

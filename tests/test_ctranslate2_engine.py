@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import demo_pairs
+from tiny import demo_pairs, renew_sums
 
 from transformer_mt import export
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
@@ -244,9 +244,15 @@ def test_damaged_and_missing_files_are_named(exported, tmp_path):
     for name in ("model.bin", "shared_vocabulary.json"):
         damaged = shutil.copytree(exported, tmp_path / name)
         os.truncate(damaged / name, 1000)
+        with pytest.raises(
+            CheckpointError, match=rf"{damaged / name} is not as it was written.*Export the model again"
+        ):
+            Translator.load(damaged, "cpu", engine="ctranslate2")
+        renew_sums(damaged)
         with pytest.raises(CheckpointError, match=r"export the model again"):
             Translator.load(damaged, "cpu", engine="ctranslate2")
         (damaged / name).unlink()
+        renew_sums(damaged)
         with pytest.raises(CheckpointError, match=name.replace("shared", "source")):
             Translator.load(damaged, "cpu", engine="ctranslate2")
 
@@ -254,6 +260,7 @@ def test_damaged_and_missing_files_are_named(exported, tmp_path):
 def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_tokenizer, tmp_path):
     changed = shutil.copytree(exported, tmp_path / "changed")
     joint_tokenizer.save(changed)
+    renew_sums(changed)
     with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than the one there"):
         Translator.load(changed, "cpu", engine="ctranslate2")
 

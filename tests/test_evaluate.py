@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from tiny import renew_sums
 
 from transformer_mt import cli, evaluate
+from transformer_mt.checksums import sums_of, write_sums
 from transformer_mt.config import dump_config, load_config
+from transformer_mt.data.prepared import files_of_test_set
 from transformer_mt.decoding.translator import Translation
 from transformer_mt.evaluate import main
 
@@ -190,6 +193,8 @@ def trained(tmp_path, monkeypatch):
         write(tmp_path / f"data/test/{name}.source.txt", ["dog", "house", "he"])
     write(tmp_path / "data/test/news.target.txt", REFERENCES)
     write(tmp_path / "data/test/talks.target.txt", OTHERS)
+    data, names = tmp_path / "data", [file for name in ("news", "talks") for file in files_of_test_set(name)]
+    write_sums(data, sums_of(data, names))
     return model.parent
 
 
@@ -306,6 +311,7 @@ class TestModel:
 
     def test_texts_of_unequal_length_are_refused_before_translating(self, trained, tmp_path, capsys):
         write(tmp_path / "data/test/talks.target.txt", OTHERS[:2])
+        renew_sums(tmp_path / "data")
         assert cli.run(main, [str(trained)]) == 2
         assert "talks.source.txt has 3 lines" in capsys.readouterr().err and not Dictionary.calls
 

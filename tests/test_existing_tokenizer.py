@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentencepiece import SentencePieceTrainer
-from tiny import demo_pairs, log_records, status_and_error, train_tiny, write_experiment
+from tiny import demo_pairs, log_records, renew_sums, status_and_error, train_tiny, write_experiment
 
 from transformer_mt import average, prepare, train
 from transformer_mt.config import load_config
@@ -18,6 +18,7 @@ from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.settings import TokenizerConfig
+from transformer_mt.training.distributed import Ranks
 
 OURS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "byte_fallback": True}
 SEPARATE = ("tokenizer.joint=false", "model.tied_embeddings=none")
@@ -172,7 +173,7 @@ def test_training_samples_pieces_as_the_tokenizer_in_use_allows(other, tmp_path,
     assert status == 2
     assert "training.subword_sampling=0.2 is meant for tokenizer.algorithm=bpe" in error and "unigram" in error
     config = load_config(other, [*overrides, "tokenizer.algorithm=unigram"])
-    assert train._prepared_tokenizer(tmp_path / "data", config).digest == open_existing(file).digest
+    assert train._prepared_tokenizer(tmp_path / "data", config, Ranks()).digest == open_existing(file).digest
 
 
 def test_data_and_run_stay_what_they_are_when_the_file_is_moved(other, tmp_path, capsys):
@@ -214,6 +215,7 @@ def test_another_one_is_something_else(other, tmp_path, capsys):
 def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, other, tmp_path, capsys):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     path = sentencepiece_file(data / "tokenizer.model", vocab_size=500, model_type="bpe")  # as many pieces
+    renew_sums(data)
     for main in (train.main, prepare.main):
         status, error = status_and_error(
             main, experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}", capsys=capsys
@@ -232,6 +234,7 @@ def test_data_and_runs_from_before_there_was_the_setting_still_work(experiment, 
     summary = json.loads((data / "prepare.json").read_text())
     del summary["tokenizer"]["from"]
     (data / "prepare.json").write_text(json.dumps(summary | {"fingerprint": "of an older version"}))
+    (data / "SHA256SUMS").unlink()
     text = (run / "config.yaml").read_text()
     assert "  from: null\n" in text
     (run / "config.yaml").write_text(text.replace("  from: null\n", ""))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from sacrebleu.tokenizers import tokenizer_ja_mecab
+from tiny import renew_sums
 
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.data.tokenizer import Tokenizer
@@ -211,9 +212,13 @@ def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     with pytest.raises(CorpusError, match=r"this experiment: the text of valid has changed\. .*or delete"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_text("{}")
+    with pytest.raises(CorpusError, match=r"prepare.json is not as it was written: its checksum"):
+        experiment.prepare()
+    renew_sums(experiment.data_dir)
     with pytest.raises(CorpusError, match=r"prepare.json cannot be read"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_bytes(before["prepare.json"])
+    renew_sums(experiment.data_dir)
     assert files(experiment.data_dir) == before
 
 

@@ -19,6 +19,7 @@ from transformer_mt import average, evaluate
 from transformer_mt.device import choose_device
 from transformer_mt.training import run_record
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.run_record import record_start
 
 DOC = (ROOT / "docs" / "run_files.md").read_text(encoding="utf-8")
@@ -39,7 +40,7 @@ def starts(run_dir):
 
 
 def record(run_dir, ranks=Ranks(), step=0):  # noqa: B008  # frozen
-    record_start(run_dir, step, 5, choose_device("cpu", "fp32", 1), ranks)
+    record_start(run_dir, Progress(step=step), [], 5, choose_device("cpu", "fp32", 1), ranks)
 
 
 def test_a_start_says_what_it_was(tmp_path):

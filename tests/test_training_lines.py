@@ -68,7 +68,8 @@ def test_of_a_large_corpus_every_so_many_th_line_is_looked_at():
 def test_prepare_writes_them_of_data_that_an_older_version_prepared(tmp_path, capsys):
     config = prepared_experiment(tmp_path)
     before = (tmp_path / "data" / FILE).read_bytes()
-    (tmp_path / "data" / FILE).unlink()
+    for name in (FILE, "SHA256SUMS"):
+        (tmp_path / "data" / name).unlink()
     assert prepare.main([str(config)]) == 0
     assert "already prepared" in capsys.readouterr().out
     assert (tmp_path / "data" / FILE).read_bytes() == before
@@ -99,7 +100,8 @@ def test_they_go_from_the_data_to_the_run_and_the_model(run, experiment):
 
 def test_data_of_an_older_version_are_trained_on_without_them(tmp_path):
     config = prepared_experiment(tmp_path)
-    (tmp_path / "data" / FILE).unlink()
+    for name in (FILE, "SHA256SUMS"):
+        (tmp_path / "data" / name).unlink()
     run = train_tiny(config, tmp_path / "run", "training.max_steps=2")
     average.main([str(run)])
     assert TrainingLines.load(run / "model") is None

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from tiny import ROOT, demo_pairs, write_experiment
+from tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
 from transformer_mt import export, plot, prepare, score, translate
 from transformer_mt.config import load_config
@@ -228,6 +228,7 @@ def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, ma
     sources, targets = zip(*demo_pairs(200), strict=True)
     other = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=size))
     other.save(changed)
+    renew_sums(changed)
     arguments = {
         plot.main: ["--source", "A dog.", "--output", tmp_path / "picture.png"],
         export.main: [tmp_path / "exported", "--format", "ctranslate2"],
@@ -374,6 +375,7 @@ def test_models_of_other_vocabularies_are_no_ensemble(run_translate, model_dir, 
     prepare.main([str(config), "tokenizer.algorithm=unigram"])
     other = shutil.copytree(model_dir, tmp_path / "model")
     shutil.copy(tmp_path / "data" / "tokenizer.model", other / "tokenizer.model")
+    renew_sums(other)
     capsys.readouterr()
     assert run_translate(b"A dog.\n", "--ensemble", other) == (2, b"")
     assert f"{other} has another vocabulary than {model_dir}" in capsys.readouterr().err

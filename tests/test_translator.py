@@ -6,7 +6,7 @@ import shutil
 import pytest
 from echo import Echo
 from pydantic import ValidationError
-from tiny import demo_pairs
+from tiny import demo_pairs, renew_sums
 
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
@@ -123,6 +123,7 @@ def test_a_model_s_languages_decide_what_alignments_are_of(model_dir, tmp_path):
     copy = shutil.copytree(model_dir, tmp_path / "model")
     config = copy / "config.yaml"
     config.write_text(config.read_text().replace("target_language: de", "target_language: zho_Hans"))
+    renew_sums(copy)
     [[words]] = Translator.load(model_dir, "cpu").translations(["A dog sleeps."], alignment=True)
     [[characters]] = Translator.load(copy, "cpu").translations(["A dog sleeps."], alignment=True)
     assert words.text == characters.text

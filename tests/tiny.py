@@ -10,6 +10,7 @@ import yaml
 from safetensors.torch import load_file
 
 from transformer_mt import cli, prepare, train
+from transformer_mt.checksums import read_sums, sums_of, write_sums
 from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
@@ -84,6 +85,12 @@ def status_and_error(
     capsys.readouterr()
     status = cli.run(main, [str(argument) for argument in arguments])
     return status, capsys.readouterr().err
+
+
+def renew_sums(directory: Path) -> None:
+    """Write the checksums of the files as they are now: of those that were named, as far as they are there."""
+    names = [name for name in read_sums(directory) if (directory / name).exists()]
+    write_sums(directory, sums_of(directory, names))
 
 
 def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from transformer_mt.checksums import sums_of, write_sums
 from transformer_mt.config import dump_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.build import build_model
@@ -39,4 +40,5 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
     tokenizer.save(directory)
     (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     save_weights(model_weights(model), directory / "model.safetensors", {"tokenizer": tokenizer.digest})
+    write_sums(directory, sums_of(directory, [path.name for path in directory.iterdir()]))
     return directory

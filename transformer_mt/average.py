@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,16 +10,18 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from transformer_mt import cli
+from transformer_mt.checksums import SUMS, fault, has_sums, sums_of, write_sums
 from transformer_mt.config import dump_config, fingerprint, load_config
+from transformer_mt.data.prepared import VALIDATED_ON, check_data
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.files import cure, write_whole
-from transformer_mt.run_directory import saved_steps
+from transformer_mt.run_directory import CONFIG, MODEL, MODEL_FILES, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
-from transformer_mt.training.checkpoint import SUMS, check_tokenizer
+from transformer_mt.training.checkpoint import check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
 from transformer_mt.weights import read_metadata, save_weights
 from transformer_mt.wording import counted
@@ -58,7 +61,10 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
     TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
-    advice = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
+    advice = (
+        f"The tokenizer in {run_dir} is damaged, or was exchanged: copy the one that it was trained with, from its "
+        f"data_dir, into {run_dir}"
+    )
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
@@ -90,6 +96,7 @@ def _validate(
 ) -> list[ValidationScores]:
     """Print a table of the scores of each."""
     data_dir, training = Path(config.data_dir), config.training
+    check_data(data_dir, VALIDATED_ON)
     found_digest = Tokenizer.load(data_dir).digest
     if found_digest != tokenizer.digest:
         raise CheckpointError(
@@ -166,30 +173,39 @@ def _shown(scores: ValidationScores, metric: str) -> str:
 def _write(
     model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
 ) -> None:
-    """The weights last: until they are there, the model that was there stays whole."""
-    partial = model_dir / "model.safetensors.partial"
+    """The checksums first: as long as a file that they are of is not there, nobody takes the model for whole."""
+    partial = model_dir.with_name(model_dir.name + ".partial")
     try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        save_weights(candidate.weights(), partial / MODEL, metadata)
+        tokenizer.save(partial)
+        copy_training_lines(model_dir.parent, partial)
+        write_whole(partial / CONFIG, dump_config(config))
+        names = sorted(path.name for path in partial.iterdir())
+        write_sums(partial, sums_of(partial, names))
         model_dir.mkdir(exist_ok=True)
-        save_weights(candidate.weights(), partial, metadata)
-        tokenizer.save(model_dir)
-        copy_training_lines(model_dir.parent, model_dir)
-        write_whole(model_dir / "config.yaml", dump_config(config))
-        os.replace(partial, model_dir / "model.safetensors")
+        for name in [SUMS, *names]:
+            os.replace(partial / name, model_dir / name)
+        for name in set(MODEL_FILES) - set(names):
+            (model_dir / name).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
     finally:
-        if partial.is_file():
-            partial.unlink()
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
+    """Whether the model that these make is there, with the checksums of all its files."""
+    if not has_sums(model_dir) or fault(model_dir, MODEL_FILES):
+        return False
     try:
-        text = (model_dir / "config.yaml").read_text(encoding="utf-8")
+        text = (model_dir / CONFIG).read_text(encoding="utf-8")
         digest = Tokenizer.load(model_dir).digest
         same_lines = TrainingLines.load(model_dir) == TrainingLines.load(model_dir.parent)
     except (OSError, ValueError):
         return False
-    found = read_metadata(model_dir / "model.safetensors").get("made_from")
+    found = read_metadata(model_dir / MODEL).get("made_from")
     return same_lines and (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
 
 

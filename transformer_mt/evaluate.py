@@ -13,7 +13,7 @@ from typing import Any
 from transformer_mt import cli, model_arguments
 from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
-from transformer_mt.data.prepared import read_prepared
+from transformer_mt.data.prepared import check_data, files_of_test_set, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.opening import EngineName, check_files
 from transformer_mt.decoding.translator import Translator
@@ -71,7 +71,7 @@ def evaluate_model(
     names = _test_names(config, test)
     if not any(override.startswith("data_dir=") for override in overrides):
         _check_data(model, Path(config.data_dir))
-    texts = {name: _read_test_set(Path(config.data_dir), name) for name in names}
+    texts = _read_test_sets(Path(config.data_dir), names)
     details = replace(details, source_language=config.corpus.source_language)
     translator = _load([model, *others], options)
     what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
@@ -239,17 +239,23 @@ def _check_data(model: Path, data_dir: Path) -> None:
         )
 
 
-def _read_test_set(data_dir: Path, name: str) -> tuple[list[str], list[str]]:
-    files = [data_dir / "test" / f"{name}.{side}.txt" for side in ("source", "target")]
-    for file in files:
-        if not file.is_file():
+def _read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Sources and references of each. Raises EvaluationError or CorpusError if a file is missing or damaged."""
+    files = {name: files_of_test_set(name) for name in names}
+    all_files = [file for both in files.values() for file in both]
+    for file in all_files:
+        if not (data_dir / file).is_file():
             raise EvaluationError(
-                f"{file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are elsewhere, "
-                "give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
+                f"{data_dir / file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are "
+                "elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
-    sources, references = (list(read_lines(file)) for file in files)
-    check_aligned([sources, references], [str(file) for file in files])
-    return sources, references
+    check_data(data_dir, all_files)
+    texts = {}
+    for name, both in files.items():
+        sources, references = (list(read_lines(data_dir / file)) for file in both)
+        check_aligned([sources, references], [str(data_dir / file) for file in both])
+        texts[name] = sources, references
+    return texts
 
 
 def _say_where(what_ran: dict[str, Any], output: Path, example: str) -> None:

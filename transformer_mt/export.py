@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from transformer_mt import cli
+from transformer_mt.checksums import sums_of, write_sums
 from transformer_mt.config import dump_config
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
@@ -77,6 +78,10 @@ def export(
                 assert_never(format)
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
         write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
+        files = list(directory.iterdir())
+        for file in files:  # some packages let nobody but the owner read what they write
+            file.chmod((directory / MARK).stat().st_mode)
+        write_sums(directory, sums_of(directory, [file.name for file in files]))
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
 

@@ -14,12 +14,21 @@ from typing import Any
 from tqdm import tqdm
 
 from transformer_mt import __version__, cli
+from transformer_mt.checksums import has_sums
 from transformer_mt.config import differences, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
 from transformer_mt.data.pair_counts import EncodedPair, PairCounts
-from transformer_mt.data.prepared import SUMMARY, Prepared, read_prepared
+from transformer_mt.data.prepared import (
+    SUMMARY,
+    TRAINED_ON,
+    Prepared,
+    check_data,
+    files_of_test_set,
+    read_prepared,
+    write_data_sums,
+)
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import ConfigError, CorpusError
@@ -56,12 +65,16 @@ def prepare(config: Config) -> None:
     """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
     check_tokeniser(config.corpus.target_language)  # `train` and `evaluate` need it: better said now than hours later
     directory = Path(config.data_dir)
-    splits = _splits(config.corpus)
+    splits, tests = _splits(config.corpus), list(config.corpus.test)
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
     if (directory / SUMMARY).exists():
+        if has_sums(directory):
+            check_data(directory, (*TRAINED_ON, *(file for name in tests for file in files_of_test_set(name))))
         _check_same(directory, config, digests)
         if TrainingLines.load(directory) is None:
             _count_lines(directory, config)
+        if not has_sums(directory):
+            write_data_sums(directory, (directory / SUMMARY).read_bytes(), tests)
         print(f"already prepared: {directory}")
         return
     pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
@@ -73,10 +86,10 @@ def prepare(config: Config) -> None:
         tokenizer = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
         _make(directory)
     tokenizer.save(directory)
-    tests = [name for name in splits if name.startswith("test/")]
-    for name in tests:
+    test_splits = [f"test/{name}" for name in tests]
+    for name in test_splits:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
-    test_sources = {source for name in tests for source, _ in pairs[name]}
+    test_sources = {source for name in test_splits for source, _ in pairs[name]}
     counts = {"train": PairCounts(), "valid": PairCounts()}
     lines = _lines_counter(config.corpus, pairs["train"])
 
@@ -88,8 +101,8 @@ def prepare(config: Config) -> None:
     lines.result().save(directory)
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
-    _write_summary(directory / SUMMARY, config, digests, counts, tokenizer)
-    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
+    _write_summary(directory, config, digests, counts, tokenizer)
+    _report(counts, tokenizer, {name: len(pairs[name]) for name in test_splits})
     print(lines.result().description)
     print(f"prepared: {directory}")
 
@@ -241,7 +254,7 @@ def _encoded(pairs: SentencePairs, tokenizer: Tokenizer, name: str) -> Iterator[
 
 
 def _write_summary(  # last of all: where it is, the stage is finished
-    path: Path, config: Config, digests: dict[str, str], counts: dict[str, PairCounts], tokenizer: Tokenizer
+    directory: Path, config: Config, digests: dict[str, str], counts: dict[str, PairCounts], tokenizer: Tokenizer
 ) -> None:
     read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
@@ -255,7 +268,9 @@ def _write_summary(  # last of all: where it is, the stage is finished
         "tokenizer_digest": tokenizer.digest,
         "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
     }
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    write_data_sums(directory, summary, config.corpus.test)
+    write_whole(directory / SUMMARY, summary)
 
 
 def _report(counts: dict[str, PairCounts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:

@@ -1,7 +1,20 @@
 """The directory of a run: where its checkpoints and its model lie, and whether they belong together."""
 
 import os
+import shlex
 from pathlib import Path
+
+from transformer_mt.checksums import SUMS, fault, has_sums
+from transformer_mt.errors import CheckpointError
+
+MODEL, CONFIG = "model.safetensors", "config.yaml"
+TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
+# In a model directory some of these, in an export for CTranslate2 others: all that is read there.
+MODEL_FILES = (CONFIG, *TOKENIZERS, "training_lines.json", MODEL)
+EXPORT_FILES = (
+    *MODEL_FILES,
+    *("config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", "model.bin"),
+)
 
 
 def checkpoint_path(run_dir: Path, step: int) -> Path:
@@ -23,6 +36,28 @@ def how_to_get_a_model(directory: Path) -> str:
     if saved_steps(directory):
         return f"it is a run that is not averaged yet: run `python -m transformer_mt.average {directory}` first"
     return "name the directory of a model, as runs/<name>/model"
+
+
+def check_model(directory: Path) -> str | None:
+    """Compare the files of a model directory, or of an export, with their checksums.
+
+    Returns a warning if there are none, as in what older versions wrote. Raises CheckpointError, with what to do, if a
+    file is not as it was written.
+    """
+    if not has_sums(directory):
+        return (
+            f"warning: {directory} holds no {SUMS}, because an older version wrote it: damage to its files cannot be "
+            f"found. {_how_to_make_again(directory)}; or, if you know that it is whole, {_how_to_sum(directory)}"
+        )
+    found = fault(directory, EXPORT_FILES)
+    if found is None:
+        return None
+    on_purpose = ""
+    if found.name.endswith((".yaml", ".json")):
+        on_purpose = f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
+    if found.name == CONFIG:
+        on_purpose += "; settings of decoding can be given on the command line instead, as beam_size=5"
+    raise CheckpointError(f"{directory / found.name} {found.what}. {_how_to_make_again(directory)}{on_purpose}")
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
@@ -48,3 +83,17 @@ def _run_of(model_dir: Path) -> Path | None:
     if path.name != "model" or not saved_steps(path.parent):
         return None
     return model_dir.parent if model_dir.name == "model" else path.parent
+
+
+def _how_to_make_again(directory: Path) -> str:
+    if (directory / "model.bin").is_file():
+        return "Export the model again, or copy the whole directory again"
+    if (run_dir := _run_of(directory)) is not None:
+        return f"`python -m transformer_mt.average {run_dir}` makes the model again"
+    return "Copy the whole directory again, or average the checkpoints of its run again"
+
+
+def _how_to_sum(directory: Path) -> str:
+    """The command that writes the checksums of the files as they are now."""
+    names = [name for name in EXPORT_FILES if (directory / name).is_file()]
+    return f"write the checksums anew: `(cd {shlex.quote(str(directory))} && sha256sum {' '.join(names)} > {SUMS})`"

@@ -132,6 +132,8 @@ class TrainingConfig(Section):
     """Newest checkpoints that stay."""
     keep_best: PositiveInt = 1
     """Best checkpoints that stay besides."""
+    accept_changed_data: bool = False
+    """Let a run go on although the data in data_dir are not those that it was trained on so far."""
     on_failed_save: Literal["stop", "go_on"] = "stop"
     """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"

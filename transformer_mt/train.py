@@ -18,7 +18,7 @@ from transformer_mt.config import differences, dump_config, load_config
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loading import Layout, Loader
-from transformer_mt.data.prepared import read_prepared
+from transformer_mt.data.prepared import TRAINED_ON, check_data, data_digests, read_prepared
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
@@ -41,6 +41,7 @@ from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run_data import on_data, say_of_data
 from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet, load_validation
@@ -58,6 +59,7 @@ FREE_TO_CHANGE = {
     "training.compile",
     "training.max_bad_updates",
     "training.keep_best",
+    "training.accept_changed_data",
     "training.on_failed_save",
     "training.tensorboard",
     "training.max_steps",
@@ -106,14 +108,16 @@ def train_run(config: Config, ranks: Ranks) -> int:
     try:
         with ExitStack() as held:
             with ranks.together():
-                tokenizer = _prepared_tokenizer(data_dir, config)
+                tokenizer = _prepared_tokenizer(data_dir, config, ranks)
+                data = data_digests(data_dir) if ranks.is_first else {}
                 device = _choose_device(config.training, ranks)
                 corpus = EncodedCorpus.load(data_dir / "train")
                 validation = load_validation(
                     data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
                 )
                 path = _take(run_dir, config, held) if ranks.is_first else None
-            return _train(config, corpus, validation, run_dir, ranks.from_first(path), device, ranks)
+            path, data = ranks.from_first((path, data))
+            return _train(config, corpus, validation, data, path, device, ranks)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -127,17 +131,19 @@ def _train(
     config: Config,
     corpus: EncodedCorpus,
     validation: ValidationSet,
-    run_dir: Path,
+    data: dict[str, str],
     path: Path | None,
     device: Device,
     ranks: Ranks,
 ) -> int:
     """Likewise, from the checkpoint at `path` on, or from the beginning."""
-    settings, tokenizer = config.training, validation.tokenizer
+    settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
         progress = load_progress(path) if path else Progress(layout=layout)
         check_layout(progress.layout, config.model, device)
+        knew_its_data = bool(progress.data)
+        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
         say(f"{run_dir}: already trained, {counted(progress.step, 'update')}")
@@ -146,11 +152,12 @@ def _train(
     if ranks.is_first:
         tokenizer.save(run_dir)
         copy_training_lines(Path(config.data_dir), run_dir)
-    record_start(run_dir, progress.step, settings.seed, device, ranks)
+    record_start(run_dir, progress, changed, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
+        say_of_data(changed, knew_its_data, ranks)
     loader = _loader(config, corpus, tokenizer, progress)
     if not progress.tokens_per_batch:
         budget = settings.tokens_per_batch
@@ -225,12 +232,14 @@ def _describe(model: Seq2Seq) -> str:
     return f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
 
 
-def _prepared_tokenizer(data_dir: Path, config: Config) -> Tokenizer:
-    """Raises CorpusError unless `prepare` has finished there with this corpus and this tokenizer."""
+def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:
+    """Raises CorpusError unless `prepare` has finished there with this corpus and this tokenizer, and all is whole."""
     advice = "run `python -m transformer_mt.prepare` with this configuration"
     prepared = read_prepared(data_dir)
     if prepared is None:
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
+    if ranks.is_first:  # one reads all of it, the others are told
+        check_data(data_dir, TRAINED_ON)
     same = {"corpus": prepared.corpus == config.corpus, "tokenizer": prepared.same_tokenizer(config.tokenizer)}
     for section in [section for section, is_same in same.items() if not is_same]:
         raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")

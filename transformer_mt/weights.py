@@ -1,8 +1,10 @@
 """The weights of a model as a safetensors file."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -17,15 +19,37 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 
 def save_weights(weights: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file. Raises OSError or SafetensorError if there is no room for it."""
+    with path.open("wb") as file:
+        rights = os.fstat(file.fileno()).st_mode
     save_file({name: weight.contiguous() for name, weight in weights.items()}, path, metadata)
+    path.chmod(rights)  # safetensors lets nobody but the owner read it, whatever the rights of other new files are
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, by name. Raises CheckpointError if it is missing or damaged."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); average the run's checkpoints again") from None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Likewise, of a file that holds weights alone: fp32 numbers, all of them finite, or CheckpointError is raised."""
+    weights = read_tensors(path)
+    check_weights(weights, path)
+    return weights
+
+
+def check_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Raises CheckpointError, which names the file and the first of its tensors that holds anything but finite fp32."""
+    for name, weight in weights.items():
+        if weight.dtype != torch.float32:
+            wrong = f"holds numbers of the type {str(weight.dtype).removeprefix('torch.')} instead of float32"
+        elif weight.numel() and not all(bound.isfinite() for bound in torch.aminmax(weight)):
+            wrong = f"holds {int((~weight.isfinite()).sum()):,} numbers that are infinite or not a number"
+        else:
+            continue
+        raise CheckpointError(f"{path}: {name} {wrong}. Take another checkpoint, or copy the file again")
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from transformer_mt.errors import CorpusError
 
 _SIZES = "sizes.json"
+FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", _SIZES)
 _BLOCK = 10_000  # pairs that are held in memory at a time
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
+from transformer_mt.checksums import fault, has_sums
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.errors import TokenizerError
+from transformer_mt.run_directory import TOKENIZERS
 from transformer_mt.settings import TokenizerConfig
 
 # Numbers of fields and of values in sentencepiece_model.proto. sentencepiece has no function that tells them, and
@@ -29,6 +31,10 @@ def open_existing(path: Path) -> Tokenizer:
         return Tokenizer.load_file(path)
     if not holds_tokenizer(path):
         raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
+    if has_sums(path) and (damage := fault(path, TOKENIZERS)):
+        raise TokenizerError(
+            f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the whole directory again"
+        )
     return Tokenizer.load(path)
 
 

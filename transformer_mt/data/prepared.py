@@ -1,15 +1,26 @@
-"""Reads what `prepare` wrote about a data_dir, and checks that the tokenizer there made its token ids."""
+"""Reads what `prepare` wrote about a data_dir, and checks that its files are as they were written."""
 
+import hashlib
 import json
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.checksums import SUMS, fault, has_sums, read_regular, read_sums, sums_of, write_sums
+from transformer_mt.data.encoded import FILES
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CorpusError
+from transformer_mt.run_directory import TOKENIZERS
 from transformer_mt.settings import CorpusConfig, TokenizerConfig
 
 SUMMARY = "prepare.json"
+# What the stages read of a data_dir.
+_VALIDATION = (*(f"valid/{name}" for name in FILES), "valid.source.txt", "valid.target.txt")
+_TRAINING = tuple(f"train/{name}" for name in FILES)
+VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
+TRAINED_ON = (SUMMARY, *VALIDATED_ON, *_TRAINING, "train.lines", "training_lines.json")
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Prepared:
 def read_prepared(data_dir: Path) -> Prepared | None:
     """None if `prepare` has not finished there, or if what it wrote cannot be read."""
     try:
-        content = json.loads((data_dir / SUMMARY).read_text(encoding="utf-8"))
+        content = json.loads(read_regular(data_dir / SUMMARY))
         return Prepared(
             data_dir,
             CorpusConfig.model_validate(content["corpus"]),
@@ -73,3 +84,56 @@ def read_prepared(data_dir: Path) -> Prepared | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def files_of_test_set(name: str) -> list[str]:
+    """Where the two sides of a test set lie in a data_dir."""
+    return [f"test/{name}.{side}.txt" for side in ("source", "target")]
+
+
+def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
+    """Write the checksums of all that `prepare` has written, and of the summary that it writes last."""
+    names = [*TRAINED_ON, *(file for name in test_names for file in files_of_test_set(name))]
+    sums = sums_of(data_dir, _existing(data_dir, set(names) - {SUMMARY}))
+    write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
+
+
+def check_data(data_dir: Path, names: Collection[str]) -> None:
+    """Compare these files of a data_dir with their checksums.
+
+    Without any, as in what older versions wrote, there is a warning. Raises CorpusError, with what to do, if a file is
+    not as it was written.
+    """
+    if not has_sums(data_dir):
+        print(
+            f"warning: {data_dir} holds no {SUMS}, because an older version prepared it: damage to its files cannot be "
+            "found. `python -m transformer_mt.prepare` with the same configuration writes it",
+            file=sys.stderr,
+        )
+    elif damage := fault(data_dir, names):
+        raise CorpusError(
+            f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
+            "again from where it is whole"
+        )
+
+
+def data_digests(data_dir: Path) -> dict[str, str]:
+    """What a run trains on and is validated on: for train and valid the SHA-256 of their token ids and texts.
+
+    Not of names or times, so that data that were moved, or prepared again of the same text, have the same ones.
+    """
+    sums: Mapping[str, str]
+    if has_sums(data_dir):
+        sums = read_sums(data_dir)
+    else:
+        sums = sums_of(data_dir, _existing(data_dir, (*_TRAINING, *_VALIDATION)))
+    return {"train": _digest(sums, _TRAINING), "valid": _digest(sums, _VALIDATION)}
+
+
+def _existing(data_dir: Path, names: Collection[str]) -> list[str]:
+    """What is missing there is said by who reads it."""
+    return [name for name in names if (data_dir / name).exists()]
+
+
+def _digest(sums: Mapping[str, str], names: Collection[str]) -> str:
+    return hashlib.sha256("".join(f"{sums.get(name)}  {name}\n" for name in names).encode()).hexdigest()

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from transformer_mt.checksums import read_regular
 from transformer_mt.errors import TokenizerError
 from transformer_mt.files import write_whole
+from transformer_mt.run_directory import TOKENIZERS
 from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
-_JOINT, _SEPARATE = ("tokenizer.model",), ("tokenizer.source.model", "tokenizer.target.model")
+_JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
 _CHARACTERS_PER_LINE = 4000  # in training; sentencepiece drops lines that are longer than it is told
 _THREADS = 4  # in training; a number of its own, because the pieces may depend on it
 _FEW_LINES = 24  # are encoded in the time that sentencepiece takes to start its threads
@@ -193,7 +195,7 @@ def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
 
 def _read(path: Path) -> SentencePieceProcessor:
     try:
-        model = path.read_bytes()
+        model = read_regular(path)
     except OSError as error:
         raise TokenizerError(
             f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it beside the data, "
@@ -205,7 +207,9 @@ def _read(path: Path) -> SentencePieceProcessor:
 def _processor(model: bytes, name: str) -> SentencePieceProcessor:
     try:
         processor = SentencePieceProcessor(model_proto=model) if model else None
-    except RuntimeError:
+        if processor is not None:
+            processor.id_to_piece(list(range(processor.get_piece_size())))
+    except (RuntimeError, UnicodeDecodeError):  # no model of sentencepiece, or one with a piece that is not UTF-8
         processor = None
     if processor is None:
         raise TokenizerError(f"{name}: is not a sentencepiece model, or damaged; prepare again or copy it again")

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from transformer_mt.checksums import read_regular
 from transformer_mt.data.sentences import first_word, later_words, split_sentences
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
@@ -54,13 +55,13 @@ class TrainingLines(BaseModel):
         """
         path = directory / FILE
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(read_regular(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValidationError, UnicodeDecodeError):
+        except (OSError, ValidationError):
             raise CheckpointError(
-                f"{path}: cannot be read, or is not as it was written; copy it again, or delete it (without it, "
-                "lines are not split into sentences)"
+                f"{path}: cannot be read, or is not as it was written; copy it again from the data_dir, the run or the "
+                "model that it came from"
             ) from None
 
     def save(self, directory: Path) -> None:

@@ -11,7 +11,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
-from transformer_mt.run_directory import how_to_get_a_model, stale_warning
+from transformer_mt.run_directory import check_model, how_to_get_a_model, stale_warning
 from transformer_mt.settings import Config
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ def open_model(
         raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
         check_files(directory, engine)
+        if warning := check_model(directory):
+            _log.warning(warning)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
     match engine:

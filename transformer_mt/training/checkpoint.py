@@ -1,6 +1,5 @@
 """Checkpoints: saved whole or not at all, verified, loaded without pickle, averaged."""
 
-import hashlib
 import json
 import os
 import platform
@@ -15,17 +14,27 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from transformer_mt import __version__
+from transformer_mt.checksums import fault, sums_of, write_sums
 from transformer_mt.data.loading import Position
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import cure
-from transformer_mt.run_directory import checkpoint_path, saved_steps
+from transformer_mt.run_directory import MODEL, check_model, checkpoint_path, saved_steps
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner
-from transformer_mt.weights import load_weights, model_weights, read_metadata, read_weights, save_weights
+from transformer_mt.weights import (
+    check_weights,
+    load_weights,
+    model_weights,
+    read_metadata,
+    read_tensors,
+    read_weights,
+    save_weights,
+)
 
-MODEL, TRAINING, STATE, SUMS = "model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"
+TRAINING, STATE = "training.safetensors", "state.json"
+FILES = (MODEL, TRAINING, STATE)
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         save_weights(tensors.model, partial / MODEL)
         save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
-        sums = "".join(f"{_sha256(partial / name)}  {name}\n" for name in (MODEL, TRAINING, STATE))
-        (partial / SUMS).write_text(sums)
+        write_sums(partial, sums_of(partial, FILES))
         for file in partial.iterdir():
             _flush_to_disk(file)
         shutil.rmtree(path, ignore_errors=True)
@@ -132,7 +140,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
     check_tokenizer(path, tokenizer_digest, "Prepare the data as it was, or choose another run_dir")
     load_weights(learner.model, path / MODEL, sharded_like)
     parameters = dict(learner.model.named_parameters())
-    for key, tensor in read_weights(path / TRAINING).items():
+    for key, tensor in read_tensors(path / TRAINING).items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
             learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
@@ -143,11 +151,13 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
 def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None:
     """Take the weights of another run's model directory or checkpoint.
 
-    Raises CheckpointError if its tokenizer or its shape is another, or a checkpoint is damaged.
+    Raises CheckpointError if its tokenizer or its shape is another, or if it is damaged.
     """
     is_checkpoint = (path / STATE).is_file()
-    if is_checkpoint and (fault := damage(path)):
-        raise CheckpointError(f"training.initialise_from={path} is damaged ({fault}); take another checkpoint")
+    if is_checkpoint and (found := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
+    if not is_checkpoint and (path / MODEL).is_file() and (warning := check_model(path)):
+        print(warning, file=sys.stderr)
     if _tokenizer_of(path) is None:
         inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
         raise CheckpointError(
@@ -181,16 +191,10 @@ def _tokenizer_of(path: Path) -> str | None:
 
 def damage(path: Path) -> str:
     """What is wrong with the files of a checkpoint; empty if each has the checksum it was saved with."""
-    try:
-        sums = [line.split("  ") for line in (path / SUMS).read_text().splitlines()]
-        if sorted(name for _, name in sums) != sorted((MODEL, TRAINING, STATE)):
-            return f"{SUMS} is incomplete"
-        for digest, name in sums:
-            if _sha256(path / name) != digest:
-                return f"{name} is not what was saved"
-    except (OSError, ValueError) as error:
-        return str(error)
-    return ""
+    if found := fault(path, FILES):
+        return str(found)
+    missing = [name for name in FILES if not (path / name).exists()]
+    return f"{missing[0]} is missing" if missing else ""
 
 
 def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
@@ -250,8 +254,10 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 def moving_average(path: Path) -> dict[str, Tensor]:
     """The moving average of the weights that a checkpoint holds."""
-    found = read_weights(path / TRAINING)
-    return {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
+    found = read_tensors(path / TRAINING)
+    average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
+    check_weights(average, path / TRAINING)
+    return average
 
 
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
@@ -272,11 +278,6 @@ def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
 
 def _versions() -> dict[str, str]:
     return {"transformer_mt": __version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -1,5 +1,6 @@
 """How far a run has come."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from transformer_mt.data.loading import Layout, Position
@@ -27,6 +28,8 @@ class Progress:
     best: tuple[tuple[float, int], ...] = ()
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the training and the validation data (data.prepared.data_digests); empty in older checkpoints."""
 
     @property
     def best_steps(self) -> list[int]:

@@ -19,13 +19,16 @@ from transformer_mt.device import Device
 from transformer_mt.errors import UserError
 from transformer_mt.files import write_whole
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.progress import Progress
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 PACKAGE = Path(__file__).parent.parent
 
 
-def record_start(run_dir: Path, step: int, seed: int, device: Device, ranks: Ranks) -> None:
-    """Append to run.json that training goes on from update `step`, or begins at 0, and with what.
+def record_start(
+    run_dir: Path, progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks
+) -> None:
+    """Append to run.json that training goes on from this progress, or begins, and with what.
 
     Only the first rank does so. Where the file cannot be read or written there is a warning on standard error,
     and what it holds stays: training does not depend on it.
@@ -37,19 +40,21 @@ def record_start(run_dir: Path, step: int, seed: int, device: Device, ranks: Ran
         starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         if not isinstance(starts, list):
             raise ValueError("it holds no list")
-        starts.append(_start(step, seed, device, ranks))
+        starts.append(_start(progress, changed_data, seed, device, ranks))
         write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
         tqdm.write(f"warning: {reason}. This start is not recorded there; training goes on", file=sys.stderr)
 
 
-def _start(step: int, seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
+def _start(progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
     on_gpu = device.torch_device.type == "cuda"
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.orig_argv),
-        "from_update": step,
+        "from_update": progress.step,
+        "data": dict(progress.data),
+        "changed_data": changed_data,
         "seed": seed,
         "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
         "num_ranks": ranks.size,

@@ -1,0 +1,50 @@
+"""Whether a run goes on with the data that it was trained on."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from transformer_mt.errors import CheckpointError
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.progress import Progress
+
+_NAMES = {"train": "training data", "valid": "validation data"}
+
+
+def on_data(
+    progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool
+) -> tuple[Progress, list[str]]:
+    """The progress of a run that goes on with these data, and which of `train` and `valid` are other ones now.
+
+    `data` are the digests of what lies in data_dir. Raises CheckpointError if they differ and that is not accepted.
+    """
+    changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
+    if changed and not is_accepted:
+        raise CheckpointError(
+            f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
+            "text was changed, or prepared in another way. Put the former data back, choose another run_dir, or go on "
+            "with the new data: training.accept_changed_data=true"
+        )
+    return replace(progress, data=dict(data)), changed
+
+
+def say_of_data(changed: list[str], knew_its_data: bool, ranks: Ranks) -> None:
+    """Warn that a run goes on with other data, or that this cannot be known."""
+    if not ranks.is_first:
+        return
+    if changed:
+        print(
+            f"warning: the {_described(changed)} are other ones from now on, as training.accept_changed_data=true "
+            "allows: what was measured before cannot be compared with what comes",
+            file=sys.stderr,
+        )
+    if not knew_its_data:
+        print(
+            "note: an older version wrote the checkpoint, without a digest of the data: whether they have changed "
+            "since then cannot be known. The next checkpoint has one",
+            file=sys.stderr,
+        )
+
+
+def _described(changed: list[str]) -> str:
+    return " and ".join(_NAMES[name] for name in changed)
