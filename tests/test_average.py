@@ -8,19 +8,25 @@ import shutil
 
 import pytest
 import torch
+from killed import killed_before_change
 from safetensors.torch import load_file
 from tiny import assert_same_weights, log_records, renew_sums, status_and_error, train_tiny, weights_at
 
-from transformer_mt import average, prepare
+from transformer_mt import average, export, prepare
+from transformer_mt.checksums import SUMS, fault
 from transformer_mt.config import load_config
-from transformer_mt.run_directory import checkpoint_path
-from transformer_mt.training.candidates import best_of, find_candidates
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.opening import check_files
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import CheckpointError
+from transformer_mt.run_directory import check_model, checkpoint_path
+from transformer_mt.training.candidates import Candidate, best_of, find_candidates
 from transformer_mt.training.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.validation import ValidationScores
 from transformer_mt.weights import read_metadata, save_weights
 
-MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json", "SHA256SUMS"}
+MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +192,7 @@ def test_average_is_the_mean_of_the_newest_on_schedule(run):
     parts = [load_file(checkpoint_path(run, step) / "model.safetensors") for step in (10, 12)]
     for name, weight in mean.items():
         torch.testing.assert_close(weight, (parts[0][name] + parts[1][name]) / 2)
-    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES
+    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES | {SUMS}
 
 
 def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
@@ -209,7 +215,7 @@ def test_average_killed_before_the_model_is_complete_begins_again(run, monkeypat
         patch.setattr(average.Tokenizer, "save", killed)
         average.main([str(run)])
     average.main([str(run)])
-    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES
+    assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES | {SUMS}
 
 
 def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(run, capsys):
@@ -298,6 +304,10 @@ def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment
     shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
+    assert f"{run}/tokenizer.model is not as it was written" in error and "Copy it again, from " in error
+    renew_sums(run)
+    status, error = status_and_error(average.main, run, capsys=capsys)
+    assert status == 2
     assert f"{checkpoint_path(run, 10)} was trained with another tokenizer" in error
     assert f"into {run}" in error
 
@@ -307,3 +317,62 @@ def test_average_refuses_one_checkpoint_of_another_tokenizer_among_others(run, c
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
     assert f"{checkpoint_path(run, 10)} was trained with another tokenizer (00000000 instead of" in error
+
+
+def content_of(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("before", ["nothing", "a model", "a model of an older version"])
+def test_killed_at_any_instant_the_model_is_whole_or_refused_and_made_anew_by_the_next_run(run, tmp_path, before):
+    model, old = run / "model", {}
+    if before != "nothing":
+        average.main([str(run), "choose=last"])
+        if before != "a model":
+            (model / SUMS).unlink()
+        old = content_of(shutil.copytree(model, tmp_path / "old"))
+    config, tokenizer = load_config(run / "config.yaml", ["averaging.choose=best"]), Tokenizer.load(run)
+    candidate, metadata = Candidate(run, (12,)), {"tokenizer": tokenizer.digest}
+    refused, number, killed = 0, 0, True
+    while killed:
+        number += 1
+        shutil.rmtree(model, ignore_errors=True)
+        if old:
+            shutil.copytree(tmp_path / "old", model)
+        killed = killed_before_change(
+            number,
+            lambda: average._write(model, candidate, metadata, config, tokenizer),
+            {"mkdir", "replace", "unlink"},
+        )
+        try:
+            check_files(model, "torch")
+            check_model(model)
+        except CheckpointError as error:
+            assert f"python -m transformer_mt.average {run}" in str(error)
+            assert killed
+            refused += 1
+        else:
+            assert content_of(model) == old or fault(model, MODEL_FILES) is None
+            assert killed or b"choose: best" in content_of(model)["config.yaml"]
+    assert number > 6 and refused > 1
+    assert content_of(model).keys() == MODEL_FILES | {SUMS} and fault(model, MODEL_FILES) is None
+
+
+def test_a_model_of_an_older_version_is_made_again_with_checksums(run, capsys, caplog):
+    average.main([str(run)])
+    (run / "model" / SUMS).unlink()
+    Translator.load(run / "model", "cpu", workers=1)
+    assert f"warning: {run}/model holds no SHA256SUMS" in caplog.text
+    capsys.readouterr()
+    average.main([str(run)])
+    assert "already averaged" not in capsys.readouterr().out
+    assert fault(run / "model", MODEL_FILES) is None
+
+
+def test_everybody_may_read_what_everybody_may_read(run, tmp_path):
+    average.main([str(run)])
+    export.main([str(run / "model"), str(tmp_path / "exported"), "--format", "ctranslate2"])
+    (tmp_path / "ordinary").touch()
+    usual = (tmp_path / "ordinary").stat().st_mode
+    places = [run / "model", tmp_path / "exported", checkpoint_path(run, 12)]
+    assert {path.stat().st_mode for place in places for path in place.iterdir()} == {usual}

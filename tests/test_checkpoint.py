@@ -2,10 +2,10 @@ import json
 import os
 import resource
 import shutil
-import sys
 
 import pytest
 import torch
+from killed import killed_before_change
 from safetensors.torch import load_file
 from torch import nn
 
@@ -128,31 +128,6 @@ def test_a_tied_weight_is_saved_once_and_tied_again(tmp_path, tiny_model):
     load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest")
     for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, two)
-
-
-# What changes the disk, wherever it is called from; serialize_file is that of safetensors.
-CHANGES = {"mkdir", "open", "write", "serialize_file", "fsync", "replace", "unlink", "rmdir", "symlink"}
-
-
-def killed_before_change(number, action):
-    """Whether `action` was stopped, as by a kill, before it had changed the disk so many times."""
-    count = 0
-
-    def watch(frame, event, function):
-        nonlocal count
-        count += event == "c_call" and function.__name__ in CHANGES
-        if count == number:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    sys.setprofile(watch)
-    try:
-        action()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
 
 
 def test_killed_at_any_instant_of_saving_every_checkpoint_there_is_whole(tmp_path):

@@ -18,7 +18,7 @@ from transformer_mt.data.training_lines import TrainingLines, copy_training_line
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.files import cure, write_whole
-from transformer_mt.run_directory import CONFIG, MODEL, MODEL_FILES, saved_steps
+from transformer_mt.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
 from transformer_mt.training.checkpoint import check_tokenizer
@@ -58,6 +58,8 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
     newest = str((saved_steps(run_dir) or [0])[-1])  # before they are read: training may go on meanwhile
     candidates = find_candidates(run_dir, config.averaging, config.training)
+    if has_sums(run_dir) and (damage := fault(run_dir, COPIED_FROM_DATA)):
+        raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again, from {config.data_dir}")
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
     TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})

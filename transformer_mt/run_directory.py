@@ -9,8 +9,9 @@ from transformer_mt.errors import CheckpointError
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"
 TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
+COPIED_FROM_DATA = (*TOKENIZERS, "training_lines.json")  # into a run, and from there into its model
 # In a model directory some of these, in an export for CTranslate2 others: all that is read there.
-MODEL_FILES = (CONFIG, *TOKENIZERS, "training_lines.json", MODEL)
+MODEL_FILES = (CONFIG, *COPIED_FROM_DATA, MODEL)
 EXPORT_FILES = (
     *MODEL_FILES,
     *("config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json", "model.bin"),
@@ -52,12 +53,12 @@ def check_model(directory: Path) -> str | None:
     found = fault(directory, EXPORT_FILES)
     if found is None:
         return None
-    on_purpose = ""
-    if found.name.endswith((".yaml", ".json")):
-        on_purpose = f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
+    advice = _how_to_make_again(directory)
     if found.name == CONFIG:
-        on_purpose += "; settings of decoding can be given on the command line instead, as beam_size=5"
-    raise CheckpointError(f"{directory / found.name} {found.what}. {_how_to_make_again(directory)}{on_purpose}")
+        advice += ". Settings of decoding can be given on the command line, as beam_size=5"
+    if found.name.endswith((".yaml", ".json")):
+        advice += f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
+    raise CheckpointError(f"{directory / found.name} {found.what}. {advice}")
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:

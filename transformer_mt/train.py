@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt import cli
+from transformer_mt.checksums import sums_of, write_sums
 from transformer_mt.config import differences, dump_config, load_config
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
@@ -27,7 +28,7 @@ from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, Ran
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.run_directory import checkpoint_path, saved_steps
+from transformer_mt.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
@@ -150,8 +151,7 @@ def _train(
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
-        tokenizer.save(run_dir)
-        copy_training_lines(Path(config.data_dir), run_dir)
+        _copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, changed, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
@@ -177,6 +177,13 @@ def _train(
     if not signum:
         say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
     return signum
+
+
+def _copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
+    """What `average` puts into a model besides its weights."""
+    tokenizer.save(run_dir)
+    copy_training_lines(data_dir, run_dir)
+    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
 
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
