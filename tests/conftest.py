@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -82,6 +83,20 @@ def separate_tokenizer(joint_tokenizer):
     sources, targets = zip(*demo_pairs(300), strict=True)
     target = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=380, joint=False)).target
     return Tokenizer(joint_tokenizer.source, target)
+
+
+@pytest.fixture
+def at_once():
+    """Whoever waits for a pipe is woken, and fails."""
+
+    def woken(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, woken)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

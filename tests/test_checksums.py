@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 
@@ -21,20 +20,6 @@ def directory(tmp_path):
     (tmp_path / "b/c.bin").write_bytes(bytes(300_000))
     write_sums(tmp_path, sums_of(tmp_path, NAMES))
     return tmp_path
-
-
-@pytest.fixture
-def at_once():
-    """Whoever waits for a pipe is woken, and fails."""
-
-    def woken(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, woken)
-    signal.alarm(20)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")

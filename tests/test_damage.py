@@ -18,7 +18,7 @@ from transformer_mt.checksums import SUMS
 from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import UserError
+from transformer_mt.errors import CorpusError, TokenizerError, UserError
 from transformer_mt.run_directory import checkpoint_path
 from transformer_mt.training.candidates import find_candidates
 from transformer_mt.weights import read_metadata
@@ -113,14 +113,14 @@ def assert_named(kind, seed, wholes, experiment, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", FEW)
-def test_a_damaged_file_is_named(kind, seed, wholes, experiment, tmp_path):
+def test_a_damaged_file_is_named(kind, seed, wholes, experiment, tmp_path, at_once):
     assert_named(kind, seed, wholes, experiment, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", MANY)
-def test_a_damaged_file_is_named_whatever_the_damage(kind, seed, wholes, experiment, tmp_path):
+def test_a_damaged_file_is_named_whatever_the_damage(kind, seed, wholes, experiment, tmp_path, at_once):
     assert_named(kind, seed, wholes, experiment, tmp_path)
 
 
@@ -255,3 +255,50 @@ def test_damaged_validation_data_are_not_averaged_with(run, experiment, tmp_path
     (data / "valid.target.txt").write_text("Nein.\n" * 20)
     status, error = status_and_error(average.main, run, f"data_dir={data}", capsys=capsys)
     assert status == 2 and f"{data}/valid.target.txt is not as it was written" in error
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "empty", "random", "no UTF-8"])
+def test_a_tokenizer_without_checksums_that_cannot_be_read_is_named(joint_tokenizer, tmp_path, at_once, kind):
+    joint_tokenizer.save(tmp_path)
+    file = tmp_path / "tokenizer.model"
+    content = file.read_bytes()
+    file.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "empty":
+            file.touch()
+        case "random":
+            file.write_bytes(random.Random(1).randbytes(2000))
+        case _:
+            at = content.index("ü".encode())
+            file.write_bytes(content[: at + 1] + b"(" + content[at + 2 :])
+    for load in (lambda: Tokenizer.load(tmp_path), lambda: Tokenizer.load_file(file)):
+        with pytest.raises(TokenizerError, match=rf"{file}: (cannot be read \(it is not|is not a sentencep)"):
+            load()
+
+
+@pytest.mark.parametrize("file", ["prepare.json", "training_lines.json"])
+def test_a_pipe_in_place_of_a_file_without_checksums_holds_nobody_up(experiment, tmp_path, at_once, file, capsys):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    (data / SUMS).unlink()
+    (data / file).unlink()
+    os.mkfifo(data / file)
+    arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2 and str(data) in error
+
+
+@pytest.mark.parametrize("file", ["test/tiny.source.txt", "train/source.ids", "tokenizer.model"])
+def test_data_that_are_damaged_are_not_taken_for_prepared(experiment, tmp_path, file, capsys):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    content = bytearray((data / file).read_bytes())
+    content[100] ^= 1
+    (data / file).write_bytes(content)
+    status, error = status_and_error(prepare.main, experiment, f"data_dir={data}", capsys=capsys)
+    assert status == 2 and f"{data / file} is not as it was written" in error
+    if file.startswith("test/"):
+        with pytest.raises(CorpusError, match=f"{data / file} is not as it was written"):
+            evaluate._read_test_sets(data, ["tiny"])
