@@ -298,6 +298,17 @@ def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     assert (run / "model" / name).is_file()
 
 
+@pytest.mark.parametrize("name", sorted(MODEL_FILES))
+def test_average_mends_a_model_with_a_damaged_file(run, name, capsys):
+    average.main([str(run)])
+    before = content_of(run / "model")
+    (run / "model" / name).write_bytes(before[name][:-1] + bytes([before[name][-1] ^ 1]))
+    capsys.readouterr()
+    average.main([str(run)])
+    assert "already" not in capsys.readouterr().out
+    assert content_of(run / "model") == before
+
+
 def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment, tmp_path, capsys):
     other = tmp_path / "other"
     prepare.main([str(experiment), f"data_dir={other}", "tokenizer.vocab_size=450"])

@@ -39,7 +39,7 @@ def test_the_first_file_that_is_not_as_it_was_is_named(directory, name):
     content = bytearray((directory / name).read_bytes())
     content[-1] ^= 1
     (directory / name).write_bytes(content)
-    assert str(fault(directory, NAMES)) == f"{name} is not as it was written: its checksum in SHA256SUMS is another"
+    assert str(fault(directory, NAMES)) == f"{name} is not as it was written: its checksum is not the one in SHA256SUMS"
     assert fault(directory, [other for other in NAMES if other != name]) is None, "for nobody reads it"
     (directory / name).unlink()
     assert str(fault(directory, NAMES)) == f"{name} is missing"
@@ -70,16 +70,22 @@ def test_a_file_without_a_checksum_is_a_fault_and_one_that_is_nowhere_is_none(di
 def test_what_is_no_checksum_of_a_file_below_is_named_by_its_line(directory, line):
     with (directory / SUMS).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(ValueError, match="in line 3"):
+    with pytest.raises(ValueError, match="line 3"):
         read_sums(directory)
     found = fault(directory, NAMES)
-    assert found.name == SUMS and "in line 3" in found.what
+    assert found.name == SUMS and "line 3" in found.what
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe" * 40, bytes(2**20), b"\n" * (2**20 + 1)])
 def test_a_damaged_list_is_a_fault(directory, content):
     (directory / SUMS).write_bytes(content)
     assert fault(directory, NAMES) is not None
+
+
+def test_a_list_of_more_than_a_megabyte_is_not_read(directory):
+    with (directory / SUMS).open("a") as file:
+        file.writelines(f"{DIGEST}  {number}\n" for number in range(2**14))
+    assert str(fault(directory, NAMES)) == "SHA256SUMS is damaged: it has more than 1,048,576 bytes"
 
 
 @pytest.mark.parametrize("name", ["a.txt", SUMS])

@@ -70,12 +70,15 @@ def read_sums(directory: Path) -> dict[str, str]:
     with open_regular(directory / SUMS) as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise ValueError(f"has more than {_LARGEST:,} bytes")
+        raise ValueError(f"is damaged: it has more than {_LARGEST:,} bytes")
     sums: dict[str, str] = {}
     for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
         found = _LINE.fullmatch(line)
         if found is None or not _is_below(found[2]) or found[2] in sums:
-            raise ValueError(f"has no checksum of a file in line {number}, or one of a file that it named before")
+            raise ValueError(
+                f"is damaged: line {number} is not the checksum and the name of a file below the directory, or names "
+                "the same file again"
+            )
         sums[found[2]] = found[1]
     return sums
 
@@ -107,7 +110,7 @@ def fault(directory: Path, names: Collection[str]) -> Fault | None:
 
 def _difference(path: Path, digest: str) -> str:
     try:
-        return "" if sha256(path) == digest else f"is not as it was written: its checksum in {SUMS} is another"
+        return "" if sha256(path) == digest else f"is not as it was written: its checksum is not the one in {SUMS}"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
