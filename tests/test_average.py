@@ -383,8 +383,9 @@ def test_a_model_of_an_older_version_is_made_again_with_checksums(run, capsys, c
 
 def test_everybody_may_read_what_everybody_may_read(run, tmp_path):
     average.main([str(run)])
-    export.main([str(run / "model"), str(tmp_path / "exported"), "--format", "ctranslate2"])
+    for format in ("ctranslate2", "huggingface"):
+        export.main([str(run / "model"), str(tmp_path / format), "--format", format])
     (tmp_path / "ordinary").touch()
     usual = (tmp_path / "ordinary").stat().st_mode
-    places = [run / "model", tmp_path / "exported", checkpoint_path(run, 12)]
+    places = [run / "model", tmp_path / "ctranslate2", tmp_path / "huggingface", checkpoint_path(run, 12)]
     assert {path.stat().st_mode for place in places for path in place.iterdir()} == {usual}

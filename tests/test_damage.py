@@ -190,7 +190,7 @@ def test_weights_that_are_not_finite_are_not_averaged_nor_begun_with(run, experi
         weights["target_embedding.weight"][7, 3] = value
         save_file(weights, file, metadata)
         renew_sums(directory)
-    complaint = "model.safetensors: target_embedding.weight holds 1 numbers that are infinite or not a number"
+    complaint = "model.safetensors: target_embedding.weight holds numbers that are infinite or not a number, 1 of "
     begin = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / 'model'}"]
     for command in ([average.main, run, "checkpoints=1"], [train.main, *begin]):
         status, error = status_and_error(*command, capsys=capsys)

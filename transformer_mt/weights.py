@@ -46,7 +46,8 @@ def check_weights(weights: Mapping[str, Tensor], path: Path) -> None:
         if weight.dtype != torch.float32:
             wrong = f"holds numbers of the type {str(weight.dtype).removeprefix('torch.')} instead of float32"
         elif weight.numel() and not all(bound.isfinite() for bound in torch.aminmax(weight)):
-            wrong = f"holds {int((~weight.isfinite()).sum()):,} numbers that are infinite or not a number"
+            number = int((~weight.isfinite()).sum())
+            wrong = f"holds numbers that are infinite or not a number, {number:,} of {weight.numel():,}"
         else:
             continue
         raise CheckpointError(f"{path}: {name} {wrong}. Take another checkpoint, or copy the file again")
