@@ -19,7 +19,7 @@ from benchmarks.decode import GREEDY, Record, Texts, check_translations, summary
 from benchmarks.decode_process import Outcome, Pass, megabytes_of_session, run_passes, seconds_to_first_line
 from benchmarks.decoders import Decoder, ctranslate2, export, ours_by_ctranslate2
 from benchmarks.process import PeerError
-from tiny import demo_pairs
+from tiny import demo_pairs, renew_sums
 
 from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
@@ -39,6 +39,7 @@ def model_dir(model_dir, tmp_path_factory):
     weights = model_weights(model)
     weights[f"decoder.{config.model.decoder_layers - 1}.around_feed_forward.norm.weight"].normal_()
     save_weights(weights, directory / "model.safetensors", {"tokenizer": tokenizer.digest})
+    renew_sums(directory)
     return directory
 
 

@@ -58,12 +58,12 @@ def bad_updates(experiment, corpus, piece, settings):
 
 @pytest.fixture(scope="module")
 def poisoned(experiment, corpus, tmp_path_factory):
-    """A function that makes a checkpoint in which the source embedding of one piece is infinite."""
+    """A function that makes a checkpoint in which the source embedding of one piece is infinite once it is scaled."""
 
     def make(piece):
         run_dir = tmp_path_factory.mktemp("poisoned")
         learner = new_learner(load_config(experiment, OWN))
-        learner.model.source_embedding.weight.data[piece] = torch.inf
+        learner.model.source_embedding.weight.data[piece] = 3e38
         digest = Tokenizer.load(experiment.parent / "data").digest
         save_checkpoint(run_dir, Tensors.of(learner), Progress(step=1), digest)
         return f"training.initialise_from={checkpoint_path(run_dir, 1)}"
