@@ -233,16 +233,26 @@ class TestModel:
         scores = json.loads(json_file.read_text())
         assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
 
-    @pytest.mark.parametrize("before", [None, "damaged"])
-    def test_one_test_set_leaves_the_scores_of_the_others(self, trained, before):
+    def test_one_test_set_leaves_the_scores_of_the_others(self, trained):
         main([str(trained)])
         scores_file = trained / "evaluation" / "scores.json"
-        if before is not None:
-            scores_file.write_text(before)
         main([str(trained), "--test", "talks", "beam_size=7"])
         scores = json.loads(scores_file.read_text())
         assert scores["talks"]["decoding"]["beam_size"] == 7
-        assert ("news" in scores) == (before is None)
+        assert "news" in scores
+
+    @pytest.mark.parametrize("content", ["mine", "[]", '{"a": {"b": 1}}'])
+    def test_other_content_in_place_of_the_scores_stays_and_is_refused_before_translating(
+        self, trained, tmp_path, capsys, content
+    ):
+        main([str(trained)])
+        Dictionary.calls.clear()
+        for path in (trained / "evaluation" / "scores.json", tmp_path / "mine.json"):
+            path.write_text(content)
+            assert cli.run(main, [str(trained), "--json", str(path)]) == 2
+            assert f"{path}: is there already, and holds something else than scores" in capsys.readouterr().err
+            assert path.read_text() == content and not Dictionary.calls
+            path.unlink()
 
     def test_results_lie_in_the_run_or_with_a_model_that_left_it(self, trained, tmp_path):
         main([str(trained / "model")])
@@ -315,7 +325,7 @@ class TestModel:
         write(Path("data/test/talks.target.txt"), ["\u2581a", "b", "c"])
         assert cli.run(main, [str(trained)]) == 2
         assert (trained / "evaluation/scores.json").read_bytes() == before
-        assert not list((trained / "evaluation").glob("*.partial"))
+        assert not list((trained / "evaluation").glob(".*"))
 
 
 def test_help_says_what_it_reads_and_writes():

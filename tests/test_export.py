@@ -141,7 +141,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine is not empty, and no export: name another directory" in error
+    assert "mine is not empty, and no export: it holds thesis.tex. Name another directory" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys

@@ -7,7 +7,7 @@ import pytest
 from safetensors import SafetensorError
 
 from transformer_mt.errors import UserError
-from transformer_mt.files import cure, replacing, replacing_directory, write_whole
+from transformer_mt.files import cure, replacing, write_whole
 
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
@@ -53,50 +53,6 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     reader.join()
     assert read == [b"text"]
     assert pipe.is_fifo()
-
-
-# Directories
-
-
-def test_the_old_directory_stands_until_the_new_is_whole(tmp_path):
-    path = tmp_path / "directory"
-    for content in ("old", "new"):
-        with replacing_directory(path) as directory:
-            (directory / content).write_text(content)
-            assert not (path / "new").exists()
-            assert (path / "old").exists() == (content == "new")
-        assert [entry.name for entry in path.iterdir()] == [content]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
-
-
-def test_what_is_raised_while_writing_leaves_the_old_directory_or_none(tmp_path):
-    for before in ([], ["directory"]):
-        for name in before:
-            (tmp_path / name).mkdir()
-        with pytest.raises(ZeroDivisionError), replacing_directory(tmp_path / "directory") as directory:
-            (directory / "file").write_text("new")
-            raise ZeroDivisionError
-        assert [entry.name for entry in tmp_path.iterdir()] == before
-        assert [entry.name for name in before for entry in (tmp_path / name).iterdir()] == []
-
-
-def test_what_a_killed_one_has_left_is_no_obstacle(tmp_path):
-    for name in ("directory.partial", "directory.old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text("left")
-    with replacing_directory(tmp_path / "directory") as directory:
-        (directory / "new").write_text("new")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
-    assert [entry.name for entry in (tmp_path / "directory").iterdir()] == ["new"]
-
-
-def test_a_place_for_a_directory_where_none_can_be_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(UserError, match=r"file/directory: cannot be written"),
-        replacing_directory(tmp_path / "file" / "directory"),
-    ):
-        pass
 
 
 # What to do

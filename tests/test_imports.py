@@ -17,7 +17,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # What every room may use; these use each other only.
 FOUNDATION = {
     *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
-    *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "run_directory"),
+    *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "own_directory"),
+    "run_directory",
 }
 # Each room, and the rooms below it.
 BELOW = {

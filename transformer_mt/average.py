@@ -13,8 +13,9 @@ from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError
-from transformer_mt.files import cure, write_whole
+from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
+from transformer_mt.files import cure, own_name, write_whole
+from transformer_mt.own_directory import temporary_directory
 from transformer_mt.run_directory import saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
@@ -56,6 +57,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     newest = str((saved_steps(run_dir) or [0])[-1])  # before they are read: training may go on meanwhile
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
+    _check_ours(model_dir, tokenizer)
     TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     advice = f"Copy the tokenizer that it was trained with, from its data_dir, into {run_dir}"
@@ -167,19 +169,35 @@ def _write(
     model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
 ) -> None:
     """The weights last: until they are there, the model that was there stays whole."""
-    partial = model_dir / "model.safetensors.partial"
     try:
-        model_dir.mkdir(exist_ok=True)
-        save_weights(candidate.weights(), partial, metadata)
-        tokenizer.save(model_dir)
-        copy_training_lines(model_dir.parent, model_dir)
-        write_whole(model_dir / "config.yaml", dump_config(config))
-        os.replace(partial, model_dir / "model.safetensors")
+        with temporary_directory(model_dir) as partial:
+            save_weights(candidate.weights(), partial / "model.safetensors", metadata)
+            model_dir.mkdir(exist_ok=True)
+            tokenizer.save(model_dir)
+            copy_training_lines(model_dir.parent, model_dir)
+            write_whole(model_dir / "config.yaml", dump_config(config))
+            os.replace(partial / "model.safetensors", model_dir / "model.safetensors")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
-    finally:
-        if partial.is_file():
-            partial.unlink()
+
+
+def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
+    """Raises CheckpointError if something is there that is neither a model of this run nor what is left of one."""
+    if model_dir.exists() and not model_dir.is_dir():
+        raise CheckpointError(f"{model_dir} is no directory, and stays as it is; move it away, and average again")
+    names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
+    was_killed = model_dir.with_name(own_name(model_dir.name)).is_dir()  # before the first model was whole
+    if not names or was_killed or "updates" in read_metadata(model_dir / "model.safetensors"):
+        return
+    try:
+        is_ours = Tokenizer.load(model_dir).digest == tokenizer.digest
+    except (OSError, TokenizerError):
+        is_ours = False
+    if not is_ours:
+        raise CheckpointError(
+            f"{model_dir} holds {names[0]}, and `average` did not write what is there; nothing was changed. Move it "
+            "away, and average again"
+        )
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
