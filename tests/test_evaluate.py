@@ -2,17 +2,21 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import sacrebleu
+from test_foreign_files import place
+from test_own_directory import tree
 
 from transformer_mt import cli, evaluate
 from transformer_mt.config import dump_config, load_config
 from transformer_mt.decoding.translator import Translation
 from transformer_mt.evaluate import main
+from transformer_mt.files import own_name
 
 ROOT = Path(__file__).parent.parent
 HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
@@ -240,6 +244,17 @@ class TestModel:
         scores = json.loads(scores_file.read_text())
         assert scores["talks"]["decoding"]["beam_size"] == 7
         assert "news" in scores
+
+    @pytest.mark.parametrize("kind", ["file", "link", "directory"])
+    def test_translations_of_the_user_stay(self, trained, tmp_path, capsys, kind):
+        (tmp_path / "victim").write_text("mine")
+        for name in ("news.hypotheses.txt", own_name("news.hypotheses.txt"), "scores.json", "notes.txt"):
+            place(trained / "evaluation" / name, kind, tmp_path / "victim")
+            before = tree(tmp_path), tree(trained)
+            assert cli.run(main, [str(trained)]) == 2
+            assert name in capsys.readouterr().err and not Dictionary.calls
+            assert (tree(tmp_path), tree(trained)) == before
+            shutil.rmtree(trained / "evaluation")
 
     @pytest.mark.parametrize("content", ["mine", "[]", '{"a": {"b": 1}}'])
     def test_other_content_in_place_of_the_scores_stays_and_is_refused_before_translating(

@@ -49,10 +49,11 @@ def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
     """
     try:
         target = _target(path)
-        if target is None:
-            with path.open("ab") as file:
+        if (stream := _stream(target)) is not None:
+            with stream as file:
                 yield file
             return
+        _check_replaceable(target)
         partial = target.with_name(own_name(target.name))
         descriptor = _open_own(partial, path, patience)
         try:
@@ -99,25 +100,32 @@ def still_names(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _target(path: Path) -> Path | None:
-    """What is to be replaced: a file, or nothing yet. None for what can only be written to."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return None
+def _target(path: Path) -> Path:
+    """Where the links lead that begin at a path, which need not exist."""
     target = Path(os.path.realpath(path.parent), path.name)
     for _ in range(_MOST_LINKS):
-        if target.parts[:2] == ("/", "proc"):  # an open file, as /dev/stdout: others may write to it as well
-            return None
-        if not target.is_symlink():
-            break
+        if target.parts[:2] == ("/", "proc") or not target.is_symlink():  # links there stand for open files
+            return target
         named = target.parent / target.readlink()
         target = Path(os.path.realpath(named.parent), named.name)
-    else:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _stream(target: Path) -> BinaryIO | None:
+    """A pipe, a device or an open file, as /dev/stdout, which can only be written to; None for any other place."""
+    if target.parts[:4] == ("/", "proc", str(os.getpid()), "fd") and target.name.isdecimal():
+        return os.fdopen(os.dup(int(target.name)), "wb")  # so that others go on behind what is written here
+    if target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir()):
+        return target.open("ab")
+    return None
+
+
+def _check_replaceable(target: Path) -> None:
+    """Raises OSError for a directory, and for a file that this user may not write to."""
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    return target
 
 
 def _open_own(partial: Path, path: Path, patience: float) -> int:
