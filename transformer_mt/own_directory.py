@@ -56,7 +56,7 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None, is_olde
     if (name := foreign_entry(directory, owner, inside, is_older)) is not None:
         raise DirectoryError(
             f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {name}, and nothing was changed "
-            f"there. Please {owner.cure}, or move away what is there"
+            f"there. {owner.cure[0].upper()}{owner.cure[1:]}, or move away what is there"
         )
 
 
