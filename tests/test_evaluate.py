@@ -17,6 +17,7 @@ from transformer_mt.config import dump_config, load_config
 from transformer_mt.decoding.translator import Translation
 from transformer_mt.evaluate import main
 from transformer_mt.files import own_name
+from transformer_mt.scores import score_files, write_json
 
 ROOT = Path(__file__).parent.parent
 HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
@@ -72,6 +73,17 @@ class TestFiles:
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
         assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
         assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
+
+    def test_script_writes_over_nothing_but_scores(self, tmp_path, files):
+        target = tmp_path / "x.json"
+        target.write_text("")
+        results = score_files(Path(files[0]), [Path(files[1])])
+        for _ in range(2):
+            write_json(target, results)
+        target.write_text('["mine"]')
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", target)
+        assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
+        assert target.read_text() == '["mine"]'
 
     def test_script_takes_references_and_a_language(self, tmp_path, files):
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")

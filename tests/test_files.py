@@ -9,8 +9,9 @@ import pytest
 from safetensors import SafetensorError
 from tiny import ROOT
 
+from transformer_mt import files
 from transformer_mt.errors import UserError
-from transformer_mt.files import cure, own_name, replacing, write_whole
+from transformer_mt.files import cure, lock, own_name, replacing, write_whole
 
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
@@ -108,6 +109,22 @@ def test_small_files_wait_for_each_other(tmp_path):
         file.write(b"first")
     second.join()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "second"}
+
+
+def test_what_has_just_become_the_whole_file_is_not_taken_for_what_was_left(tmp_path, monkeypatch):
+    path, partial = tmp_path / "file", tmp_path / own_name("file")
+    partial.write_text("first")
+
+    def renamed_before(descriptor):
+        if partial.read_text() == "first":
+            os.replace(partial, path)  # by the first writer, after the second one has opened it
+        return lock(descriptor)
+
+    monkeypatch.setattr(files, "lock", renamed_before)
+    with replacing(path) as file:
+        file.write(b"second")
+        assert path.read_text() == "first"
+    assert path.read_text() == "second"
 
 
 @pytest.mark.parametrize("before", ["old", None])

@@ -84,6 +84,7 @@ def evaluate_model(
     check_scores_file(output / "scores.json")
     translator = _load([model, *others], options)
     what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
+    output.mkdir(exist_ok=True)  # if that fails, better before all is translated
     results: Results = {}
     for name, (sources, references) in texts.items():
         hypotheses, lines, seconds = _translate(translator, sources, config.decoding, name)

@@ -19,7 +19,9 @@ _PATIENCE = 10.0  # seconds to wait for another process that writes the same sma
 _MOST_LINKS = 40  # as Linux follows
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+# No link is followed, no pipe waited for; bytes are written as they are. Windows has the last one only.
+_OPENING = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")]
+FLAGS = os.O_RDWR | sum(_OPENING)
 
 
 def cure(error: Exception) -> str:
@@ -55,17 +57,17 @@ def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
             return
         _check_replaceable(target)
         partial = target.with_name(own_name(target.name))
-        descriptor = _open_own(partial, path, patience)
-        try:
-            _set_rights(descriptor, target)
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
+        with os.fdopen(_open_own(partial, path, patience), "wb") as file:  # as long as it is open, it is locked
+            try:
+                _set_rights(file.fileno(), target)
                 yield file
-            os.replace(partial, target)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)  # only now: with it goes the lock
+                file.flush()
+                _close_on_windows(file)
+                os.replace(partial, target)
+            except BaseException:
+                _close_on_windows(file)
+                partial.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); {cure(error)}, or name another place") from None
 
@@ -133,11 +135,11 @@ def _open_own(partial: Path, path: Path, patience: float) -> int:
     until = time.monotonic() + patience
     while True:
         try:
-            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o666)
+            descriptor = os.open(partial, FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             try:
                 _check_own(partial.lstat(), partial, path)
-                descriptor = os.open(partial, os.O_RDWR | _NO_LINKS)
+                descriptor = os.open(partial, FLAGS)
             except FileNotFoundError:  # it has just been renamed or deleted
                 continue
         is_held = False
@@ -166,6 +168,11 @@ def _check_own(status: os.stat_result, partial: Path, path: Path) -> None:
             f"{partial}: is in the way. Under this name {path.name} is written until it is whole, and what lies there "
             "was not written so: move it away, or name another place"
         )
+
+
+def _close_on_windows(file: BinaryIO) -> None:
+    if sys.platform == "win32":  # an open file can be neither renamed nor deleted there
+        file.close()
 
 
 def _set_rights(descriptor: int, target: Path) -> None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import DirectoryError
-from transformer_mt.files import cure, lock, own_name, still_names
+from transformer_mt.files import FLAGS, cure, lock, own_name, still_names
 
 LOCK = "lock"  # it is held by who writes the directory, and says whose the directory is
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,8 @@ def temporary_directory(path: Path) -> Iterator[Path]:
             yield place / "new"
         finally:
             _clear(place, path)
-            (place / LOCK).unlink()
             with suppress(OSError):  # what somebody else has put there meanwhile stays
+                (place / LOCK).unlink()
                 place.rmdir()
 
 
@@ -158,7 +157,7 @@ def _open_lock(directory: Path, patience: float) -> int | None:
     while True:
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
+            descriptor = os.open(directory / LOCK, FLAGS | os.O_CREAT, 0o666)
         except FileNotFoundError:  # the directory has just been deleted
             continue
         is_held = False
