@@ -112,9 +112,10 @@ def test_directories_of_the_user_stay_whatever_their_names(tmp_path, left):
     (tmp_path / f"directory.{left}").mkdir()
     (tmp_path / f"directory.{left}" / "file").write_text("mine")
     before = tree(tmp_path)
-    with replacing_directory(tmp_path / "directory") as directory:
-        (directory / "new").write_text("new")
-    assert tree(tmp_path) == before | {"directory": False, "directory/new": b"new"}
+    for _ in range(2):
+        with replacing_directory(tmp_path / "directory") as directory:
+            (directory / "new").write_text("new")
+        assert tree(tmp_path) == before | {"directory": False, "directory/new": b"new"}
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "directory"])
