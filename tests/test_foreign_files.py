@@ -7,6 +7,7 @@ from test_own_directory import tree
 from tiny import prepared_experiment, status_and_error, write_experiment
 
 from transformer_mt import average, prepare, train
+from transformer_mt.data.data_directory import OWNER
 from transformer_mt.files import own_name
 from transformer_mt.own_directory import LOCK, Owner, hold
 from transformer_mt.run_directory import checkpoint_path
@@ -67,7 +68,7 @@ def test_prepare_takes_no_directory_that_holds_something_of_the_users(prepared, 
 def test_prepare_does_not_write_over_the_corpus_that_it_reads(tmp_path, capsys, part, prefix):
     """Even if the directory was its own before."""
     experiment, data = write_experiment(tmp_path), tmp_path / "data"
-    with hold(data, prepare.OWNER):
+    with hold(data, OWNER):
         (data / "test").mkdir()
     for language in ("en", "de"):
         shutil.copy(tmp_path / f"valid.{language}", data / f"{prefix}.{language}")
@@ -79,7 +80,7 @@ def test_prepare_does_not_write_over_the_corpus_that_it_reads(tmp_path, capsys, 
 
 def test_prepare_goes_on_where_one_was_killed_and_writes_through_no_link(tmp_path, capsys):
     experiment, data = write_experiment(tmp_path), tmp_path / "data"
-    with hold(data, prepare.OWNER):
+    with hold(data, OWNER):
         (data / "train.lines").write_bytes(b"half")
     place(data / "valid.source.txt", "link", tmp_path / "train.en")
     assert_refused(prepare.main, experiment, names=["valid.source.txt", "is a link"], top=tmp_path, capsys=capsys)
@@ -89,7 +90,7 @@ def test_prepare_goes_on_where_one_was_killed_and_writes_through_no_link(tmp_pat
 
 def test_a_second_prepare_of_the_same_data_is_refused(tmp_path, capsys):
     experiment = write_experiment(tmp_path)
-    with hold(tmp_path / "data", prepare.OWNER):
+    with hold(tmp_path / "data", OWNER):
         assert_refused(
             prepare.main, experiment, names=["another process prepares data here"], top=tmp_path, capsys=capsys
         )

@@ -1,7 +1,6 @@
 """Stage 1: sentence pairs become a tokenizer and token ids on disk."""
 
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,24 +15,22 @@ from tqdm import tqdm
 
 from transformer_mt import __version__, cli
 from transformer_mt.config import differences, load_config
-from transformer_mt.data.corpus import SentencePairs, corpus_files, open_pairs, split_digest
+from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
+from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
 from transformer_mt.data.pair_counts import EncodedPair, PairCounts
 from transformer_mt.data.prepared import SUMMARY, Prepared, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
-from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
-from transformer_mt.own_directory import Owner, hold
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
 from transformer_mt.wording import counted
 
 _BLOCK = 10_000  # pairs that are encoded together
 _LINES_LOOKED_AT = 500_000  # about, evenly spaced: of these, sentences are counted
-
-OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
 
@@ -65,14 +62,11 @@ def prepare(config: Config) -> None:
     if _is_done(directory, config, digests):
         return
     pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
-    _check_outside(directory, config.corpus, splits.values())
     existing = None
     if config.tokenizer.from_ is not None:
         existing = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
-    _make(directory)
-    with hold(directory, OWNER):
+    with hold_data_dir(directory, config.corpus, splits.values()):
         if not _is_done(directory, config, digests):  # by a process that has just ended
-            _check_no_links(directory)
             _fill(directory, config, digests, pairs, existing)
 
 
@@ -132,32 +126,6 @@ def _count_lines(directory: Path, config: Config) -> None:
         if counts.keep(ids, corpus.max_length, corpus.max_ratio):
             lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
     lines.result().save(directory)
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); choose another") from None
-
-
-def _check_outside(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]) -> None:
-    """Raises CorpusError if a file of the corpus lies in the directory, where it might be written over."""
-    for path in [path for split in splits for path in corpus_files(corpus, split)]:
-        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
-            raise CorpusError(
-                f"{path}: this text of the corpus lies in data_dir={directory}, which `prepare` fills with files of "
-                "its own; choose another data_dir"
-            )
-
-
-def _check_no_links(directory: Path) -> None:
-    """Raises CorpusError if there is a link in a directory that a killed process has left: it made none."""
-    for path in sorted(directory.rglob("*")):
-        if path.is_symlink():
-            raise CorpusError(
-                f"{path}: is a link, and `prepare` did not make it; move it away, or choose another data_dir"
-            )
 
 
 def _splits(corpus: CorpusConfig) -> dict[str, Split]:
