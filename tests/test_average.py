@@ -265,7 +265,7 @@ def test_average_where_no_model_can_be_written_says_so(run, capsys):
     (run / "model").write_text("")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert "make sure that the directory exists and that you may write to it" in error
+    assert f"{run / 'model'} is no directory, and stays as it is; move it away" in error
 
 
 def test_average_refuses_a_damaged_checkpoint(run, capsys):

@@ -31,6 +31,13 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path):
     assert contents(tmp_path) == SHIPPED | {"demo_en_de.yaml": b"mine\n"}
 
 
+def test_a_link_that_leads_nowhere_stays_as_it_is(tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "demo_en_de.yaml").symlink_to(tmp_path / "nowhere")
+    copy_configs.main([str(tmp_path / "configs")])
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_a_place_where_nothing_can_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, error = status_and_error(copy_configs.main, tmp_path / "file" / "configs", capsys=capsys)

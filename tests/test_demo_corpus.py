@@ -22,6 +22,7 @@ from transformer_mt.demo_corpus import (
     verbs,
     words,
 )
+from transformer_mt.errors import UserError
 
 DEFAULT_SHA256 = "81735a33dc675d704f0159dcb1ab5ba525e80e52db088c768cc1dd8d2b02ece2"
 SIZES = {"train": 20000, "valid": 500, "test": 500}
@@ -197,7 +198,7 @@ def test_join_is_an_option(tmp_path):
     assert max(len(line.split()) for line in lines(tmp_path / "train.en")) > 20
 
 
-def test_a_second_run_does_nothing_and_a_damaged_file_is_written_again(tmp_path, capsys):
+def test_a_second_run_does_nothing_and_another_file_of_that_name_is_refused(tmp_path, capsys):
     arguments = ["--output", str(tmp_path), "--train", "20", "--valid", "5", "--test", "5"]
     demo.main(arguments)
     assert capsys.readouterr().out.count("\n") == 1
@@ -205,7 +206,11 @@ def test_a_second_run_does_nothing_and_a_damaged_file_is_written_again(tmp_path,
     demo.main(arguments)
     assert "already there and whole" in capsys.readouterr().out
     assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
-    (tmp_path / "train.de").write_text("Kaputt.\n", encoding="utf-8")
+    (tmp_path / "train.de").write_text("Meins.\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"train.de: is there already, and is not the file of a corpus of 20 train"):
+        demo.main(arguments)
+    assert (tmp_path / "train.de").read_text(encoding="utf-8") == "Meins.\n"
+    (tmp_path / "train.de").unlink()
     demo.main(arguments)
     assert "Wrote" in capsys.readouterr().out
     assert (tmp_path / "train.de").read_bytes() == before[tmp_path / "train.de"][0]

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import sacrebleu
+from test_foreign_files import place
+from test_own_directory import tree
 from tiny import renew_sums
 
 from transformer_mt import cli, evaluate
@@ -16,6 +19,8 @@ from transformer_mt.config import dump_config, load_config
 from transformer_mt.data.prepared import files_of_test_set
 from transformer_mt.decoding.translator import Translation
 from transformer_mt.evaluate import main
+from transformer_mt.files import own_name
+from transformer_mt.scores import score_files, write_json
 
 ROOT = Path(__file__).parent.parent
 HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
@@ -71,6 +76,17 @@ class TestFiles:
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
         assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
         assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
+
+    def test_script_writes_over_nothing_but_scores(self, tmp_path, files):
+        target = tmp_path / "x.json"
+        target.write_text("")
+        results = score_files(Path(files[0]), [Path(files[1])])
+        for _ in range(2):
+            write_json(target, results)
+        target.write_text('["mine"]')
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", target)
+        assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
+        assert target.read_text() == '["mine"]'
 
     def test_script_takes_references_and_a_language(self, tmp_path, files):
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
@@ -238,16 +254,37 @@ class TestModel:
         scores = json.loads(json_file.read_text())
         assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
 
-    @pytest.mark.parametrize("before", [None, "damaged"])
-    def test_one_test_set_leaves_the_scores_of_the_others(self, trained, before):
+    def test_one_test_set_leaves_the_scores_of_the_others(self, trained):
         main([str(trained)])
         scores_file = trained / "evaluation" / "scores.json"
-        if before is not None:
-            scores_file.write_text(before)
         main([str(trained), "--test", "talks", "beam_size=7"])
         scores = json.loads(scores_file.read_text())
         assert scores["talks"]["decoding"]["beam_size"] == 7
-        assert ("news" in scores) == (before is None)
+        assert "news" in scores
+
+    @pytest.mark.parametrize("kind", ["file", "link", "directory"])
+    def test_translations_of_the_user_stay(self, trained, tmp_path, capsys, kind):
+        (tmp_path / "victim").write_text("mine")
+        for name in ("news.hypotheses.txt", own_name("news.hypotheses.txt"), "scores.json", "notes.txt"):
+            place(trained / "evaluation" / name, kind, tmp_path / "victim")
+            before = tree(tmp_path), tree(trained)
+            assert cli.run(main, [str(trained)]) == 2
+            assert name in capsys.readouterr().err and not Dictionary.calls
+            assert (tree(tmp_path), tree(trained)) == before
+            shutil.rmtree(trained / "evaluation")
+
+    @pytest.mark.parametrize("content", ["mine", "[]", '{"a": {"b": 1}}'])
+    def test_other_content_in_place_of_the_scores_stays_and_is_refused_before_translating(
+        self, trained, tmp_path, capsys, content
+    ):
+        main([str(trained)])
+        Dictionary.calls.clear()
+        for path in (trained / "evaluation" / "scores.json", tmp_path / "mine.json"):
+            path.write_text(content)
+            assert cli.run(main, [str(trained), "--json", str(path)]) == 2
+            assert f"{path}: is there already, and holds something else than scores" in capsys.readouterr().err
+            assert path.read_text() == content and not Dictionary.calls
+            path.unlink()
 
     def test_results_lie_in_the_run_or_with_a_model_that_left_it(self, trained, tmp_path):
         main([str(trained / "model")])
@@ -321,7 +358,7 @@ class TestModel:
         write(Path("data/test/talks.target.txt"), ["\u2581a", "b", "c"])
         assert cli.run(main, [str(trained)]) == 2
         assert (trained / "evaluation/scores.json").read_bytes() == before
-        assert not list((trained / "evaluation").glob("*.partial"))
+        assert not list((trained / "evaluation").glob(".*"))
 
 
 def test_help_says_what_it_reads_and_writes():

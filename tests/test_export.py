@@ -141,7 +141,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine is not empty, and no export: name another directory" in error
+    assert "mine is not empty, and no export: it holds thesis.tex. Name another directory" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
@@ -157,6 +157,40 @@ def test_an_earlier_export_and_an_empty_directory_are_replaced(model_dir, tmp_pa
         assert ("model.bin" in files(tmp_path / "exported")) == (format == "ctranslate2")
         assert ("vocab.json" in files(tmp_path / "exported")) == (format == "huggingface")
     assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tmp_path, listed):
+    shutil.copytree(exported, tmp_path / "exported")
+    mark = tmp_path / "exported" / export.MARK
+    if not listed:  # as by an older version
+        mark.write_text(
+            json.dumps({key: value for key, value in json.loads(mark.read_text()).items() if key != "files"})
+        )
+    export.check_output(tmp_path / "exported")
+    for name in ("notes.txt", "evaluation"):
+        (tmp_path / "exported" / name).mkdir()
+        with pytest.raises(ExportError, match=rf"{name} was added to it, and exporting again would delete it: move"):
+            export.check_output(tmp_path / "exported")
+        (tmp_path / "exported" / name).rmdir()
+
+
+@pytest.mark.parametrize("content", ["mine", "{}", "[1]", '{"format": 1}'])
+def test_a_file_of_the_name_of_our_mark_makes_no_export(tmp_path, content):
+    (tmp_path / export.MARK).write_text(content)
+    with pytest.raises(ExportError, match=r"is not empty, and no export: it holds export.json"):
+        export.check_output(tmp_path)
+
+
+def test_directories_of_the_user_beside_the_export_stay(model_dir, tmp_path):
+    for name in ("exported.old", "exported.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.tex").write_text("...")
+    for _ in range(2):
+        export.export(model_dir, tmp_path / "exported", "huggingface")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.parent.name != "exported") == [
+        *("exported", "exported.old", "exported.partial", "thesis.tex", "thesis.tex")
+    ]
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer, tmp_path, capsys):

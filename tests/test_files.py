@@ -1,13 +1,17 @@
 import errno
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 from safetensors import SafetensorError
+from tiny import ROOT
 
+from transformer_mt import files
 from transformer_mt.errors import UserError
-from transformer_mt.files import cure, replacing, replacing_directory, write_whole
+from transformer_mt.files import cure, lock, own_name, replacing, write_whole
 
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):
@@ -55,48 +59,120 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     assert pipe.is_fifo()
 
 
-# Directories
+# What lies there
 
 
-def test_the_old_directory_stands_until_the_new_is_whole(tmp_path):
-    path = tmp_path / "directory"
-    for content in ("old", "new"):
-        with replacing_directory(path) as directory:
-            (directory / content).write_text(content)
-            assert not (path / "new").exists()
-            assert (path / "old").exists() == (content == "new")
-        assert [entry.name for entry in path.iterdir()] == [content]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
+@pytest.mark.parametrize("name", ["file.partial", ".file.partial", "file.tmp", "file.old"])
+def test_files_of_the_user_stay_whatever_their_names(tmp_path, name):
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / name).symlink_to("victim")
+    write_whole(tmp_path / "file", "new")
+    assert (tmp_path / name).is_symlink() and (tmp_path / "victim").read_text() == "mine"
 
 
-def test_what_is_raised_while_writing_leaves_the_old_directory_or_none(tmp_path):
-    for before in ([], ["directory"]):
-        for name in before:
-            (tmp_path / name).mkdir()
-        with pytest.raises(ZeroDivisionError), replacing_directory(tmp_path / "directory") as directory:
-            (directory / "file").write_text("new")
-            raise ZeroDivisionError
-        assert [entry.name for entry in tmp_path.iterdir()] == before
-        assert [entry.name for name in before for entry in (tmp_path / name).iterdir()] == []
+@pytest.mark.parametrize("kind", ["link", "hard link", "directory", "pipe"])
+def test_what_lies_under_the_name_in_between_is_refused_and_named(tmp_path, kind):
+    victim, partial = tmp_path / "victim", tmp_path / own_name("file")
+    victim.write_text("mine")
+    match kind:
+        case "link":
+            partial.symlink_to(victim)
+        case "hard link":
+            partial.hardlink_to(victim)
+        case "directory":
+            partial.mkdir()
+        case "pipe":
+            os.mkfifo(partial)
+    with pytest.raises(UserError, match=rf"{partial}: is in the way"):
+        write_whole(tmp_path / "file", "new")
+    assert victim.read_text() == "mine" and os.path.lexists(partial) and not (tmp_path / "file").exists()
 
 
-def test_what_a_killed_one_has_left_is_no_obstacle(tmp_path):
-    for name in ("directory.partial", "directory.old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text("left")
-    with replacing_directory(tmp_path / "directory") as directory:
-        (directory / "new").write_text("new")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
-    assert [entry.name for entry in (tmp_path / "directory").iterdir()] == ["new"]
+def test_what_a_killed_process_left_is_written_anew(tmp_path):
+    (tmp_path / own_name("file")).write_text("half of it, and longer than the new one")
+    write_whole(tmp_path / "file", "new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "new"}
 
 
-def test_a_place_for_a_directory_where_none_can_be_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(UserError, match=r"file/directory: cannot be written"),
-        replacing_directory(tmp_path / "file" / "directory"),
-    ):
-        pass
+def test_a_second_writer_is_refused_at_once_and_the_first_one_writes_on(tmp_path):
+    with replacing(tmp_path / "file") as file:
+        file.write(b"first")
+        with pytest.raises(UserError, match=r"another process is writing this file"), replacing(tmp_path / "file"):
+            pass
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "first"}
+
+
+def test_small_files_wait_for_each_other(tmp_path):
+    with replacing(tmp_path / "file") as file:
+        second = threading.Thread(target=write_whole, args=(tmp_path / "file", "second"))
+        second.start()
+        file.write(b"first")
+    second.join()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "second"}
+
+
+def test_what_has_just_become_the_whole_file_is_not_taken_for_what_was_left(tmp_path, monkeypatch):
+    path, partial = tmp_path / "file", tmp_path / own_name("file")
+    partial.write_text("first")
+
+    def renamed_before(descriptor):
+        if partial.read_text() == "first":
+            os.replace(partial, path)  # by the first writer, after the second one has opened it
+        return lock(descriptor)
+
+    monkeypatch.setattr(files, "lock", renamed_before)
+    with replacing(path) as file:
+        file.write(b"second")
+        assert path.read_text() == "first"
+    assert path.read_text() == "second"
+
+
+@pytest.mark.parametrize("before", ["old", None])
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path, before):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "one").symlink_to("there/two")
+    (tmp_path / "there" / "two").symlink_to("three")
+    if before:
+        (tmp_path / "there" / "three").write_text(before)
+    write_whole(tmp_path / "one", "new")
+    assert (tmp_path / "one").is_symlink() and (tmp_path / "there" / "two").is_symlink()
+    assert (tmp_path / "there" / "three").read_text() == "new"
+    assert len(list(tmp_path.rglob("*"))) == 4
+
+
+def test_links_in_a_circle_are_named(tmp_path):
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(UserError, match=rf"{tmp_path / 'one'}: cannot be written \(Too many levels"):
+        write_whole(tmp_path / "one", "new")
+
+
+@pytest.mark.parametrize("rights", [0o600, 0o640, None])
+def test_rights_stay_and_a_new_file_has_those_of_the_umask(tmp_path, rights):
+    if rights is not None:
+        (tmp_path / "file").touch()
+        (tmp_path / "file").chmod(rights)
+    umask = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "file"):
+            assert (tmp_path / own_name("file")).stat().st_mode & 0o777 == (rights or 0o640)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == (rights or 0o640)
+
+
+def test_a_long_name_is_no_obstacle(tmp_path):
+    write_whole(tmp_path / ("ü" * 127), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["ü" * 127]
+
+
+def test_an_open_file_is_written_to_between_what_others_write(tmp_path):
+    own = "from pathlib import Path; from transformer_mt.files import write_whole as w; w(Path('/dev/stdout'), 'b\\n')"
+    with (tmp_path / "file").open("w") as file:
+        for command in (["echo", "a"], [sys.executable, "-c", own], ["echo", "c"]):
+            subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (tmp_path / "file").read_text() == "a\nb\nc\n"
+    assert Path("/dev/stdout").is_symlink()
 
 
 # What to do

@@ -130,6 +130,17 @@ def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
         heat_map.check(Path("x.png"))
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_path):
+    path = tmp_path / f"x.{name}"
+    for _ in range(2):
+        draw(weights(), ROWS, COLUMNS, path)
+    path.write_text("mine")
+    with pytest.raises(PictureError, match=rf"{path}: is there already, and is no picture in the format {name}"):
+        draw(weights(), ROWS, COLUMNS, path)
+    assert path.read_text() == "mine"
+
+
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path):
     with pytest.raises(UserError, match=r"nowhere/x\.png: cannot be written"):
         draw(weights(), ROWS, COLUMNS, tmp_path / "nowhere" / "x.png")

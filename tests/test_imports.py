@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # What every room may use; these use each other only.
 FOUNDATION = {
     *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
-    *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files"),
+    *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "own_directory"),
     *("checksums", "run_directory"),
 }
 # Each room, and the rooms below it.

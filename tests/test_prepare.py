@@ -14,7 +14,7 @@ from tiny import renew_sums
 
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import ConfigError, CorpusError, EvaluationError
+from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
 from transformer_mt.prepare import main
 
 WORDS = [
@@ -302,7 +302,7 @@ def test_the_tokenizer_sees_all_parts_of_the_corpus(experiment: Experiment, monk
 def test_somebody_elses_directory_is_not_removed(experiment: Experiment) -> None:
     (experiment.data_dir / "train").mkdir(parents=True)
     (experiment.data_dir / "train" / "corpus.en").write_text("mine\n")
-    with pytest.raises(CorpusError, match=r"in the way"):
+    with pytest.raises(DirectoryError, match=r"data is not empty, and `prepare` did not make it: it holds train, and"):
         experiment.prepare()
     assert (experiment.data_dir / "train" / "corpus.en").read_text() == "mine\n"
 

@@ -17,6 +17,7 @@ from tiny import ROOT, assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import average, evaluate
 from transformer_mt.device import choose_device
+from transformer_mt.files import own_name
 from transformer_mt.training import run_record
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
@@ -81,10 +82,12 @@ def test_a_damaged_record_is_said_and_kept(tmp_path, capsys, content):
 
 
 def test_a_record_that_cannot_be_written_is_said_and_training_goes_on(experiment, tmp_path, capsys):
-    (tmp_path / "run.json.partial").mkdir()  # where it would be written
     train_tiny(experiment, tmp_path, "training.max_steps=1")
+    (tmp_path / "run.json").unlink()
+    (tmp_path / own_name("run.json")).mkdir()  # where it would be written
+    train_tiny(experiment, tmp_path, "training.max_steps=2")
     error = capsys.readouterr().err
-    assert f"warning: {tmp_path / 'run.json'}: cannot be written (" in error
+    assert f"warning: {tmp_path / own_name('run.json')}: is in the way" in error
     assert "training goes on" in error
     assert not (tmp_path / "run.json").exists()
 

@@ -18,6 +18,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.files import own_name, replacing
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings import DecodingConfig, TokenizerConfig
 from transformer_mt.vocabulary import PAD
@@ -254,6 +255,47 @@ def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tm
     path.write_text("precious")
     assert run_translate(b"br\xf6ken\n", "--output", str(path))[0] == 2
     assert path.read_text() == "precious"
+
+
+def test_a_file_may_begin_the_translations_that_take_its_place(run_translate, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("Ein\n" * len(SENTENCES))
+    status, _ = run_translate("\n".join(SENTENCES).encode(), "--prefix", path, "--output", path, "--buffer-lines", 2)
+    assert status == 0
+    assert [line.startswith("Ein") for line in path.read_text().splitlines()] == [True] * len(SENTENCES)
+
+
+def test_a_second_writer_of_an_output_file_is_refused_before_the_model_is_loaded(tmp_path, run_stage, capsys):
+    path = tmp_path / "out"
+    with replacing(path) as file:
+        file.write(b"first\n")
+        assert run_stage(translate.main, b"A dog.\n", "no_model", "--output", path) == (2, b"")
+        assert (
+            f"error: {path}: another process is writing this file; wait until it has ended" in capsys.readouterr().err
+        )
+    assert path.read_text() == "first\n"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "link"])
+def test_the_model_is_not_replaced_by_its_translations(model_dir, tmp_path, run_stage, capsys, name):
+    model = shutil.copytree(model_dir, tmp_path / "model")
+    (tmp_path / "link").symlink_to(model / "config.yaml")
+    path = tmp_path / "link" if name == "link" else model / name
+    before = path.read_bytes()
+    assert run_stage(translate.main, b"A dog.\n", model, "--output", path) == (2, b"")
+    assert f"error: --output {path}: is a file in the directory of the model {model}" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_files_of_the_user_beside_the_output_stay(run_translate, tmp_path):
+    victim, link = tmp_path / "victim", tmp_path / own_name("out")
+    victim.write_text("mine")
+    (tmp_path / "out.partial").symlink_to(victim)
+    link.symlink_to(victim)
+    assert run_translate(b"A dog.\n", "--output", tmp_path / "out")[0] == 2
+    link.unlink()
+    assert run_translate(b"A dog.\n", "--output", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out.partial").is_symlink() and victim.read_text() == "mine"
 
 
 def test_a_line_of_nothing_but_piece_marks_is_blank(translator):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,9 @@ from transformer_mt.data.prepared import VALIDATED_ON, check_data
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
 from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError
-from transformer_mt.files import cure, write_whole
+from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
+from transformer_mt.files import cure, own_name, write_whole
+from transformer_mt.own_directory import temporary_directory
 from transformer_mt.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
@@ -61,6 +61,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     if has_sums(run_dir) and (damage := fault(run_dir, COPIED_FROM_DATA)):
         raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again, from {config.data_dir}")
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
+    _check_ours(model_dir, tokenizer)
     TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     advice = (
@@ -176,25 +177,40 @@ def _write(
     model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
 ) -> None:
     """The checksums first: as long as a file that they are of is not there, nobody takes the model for whole."""
-    partial = model_dir.with_name(model_dir.name + ".partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        save_weights(candidate.weights(), partial / MODEL, metadata)
-        tokenizer.save(partial)
-        copy_training_lines(model_dir.parent, partial)
-        write_whole(partial / CONFIG, dump_config(config))
-        names = sorted(path.name for path in partial.iterdir())
-        write_sums(partial, sums_of(partial, names))
-        model_dir.mkdir(exist_ok=True)
-        for name in [SUMS, *names]:
-            os.replace(partial / name, model_dir / name)
-        for name in set(MODEL_FILES) - set(names):
-            (model_dir / name).unlink(missing_ok=True)
+        with temporary_directory(model_dir) as partial:
+            save_weights(candidate.weights(), partial / MODEL, metadata)
+            tokenizer.save(partial)
+            copy_training_lines(model_dir.parent, partial)
+            write_whole(partial / CONFIG, dump_config(config))
+            names = sorted(path.name for path in partial.iterdir())
+            write_sums(partial, sums_of(partial, names))
+            model_dir.mkdir(exist_ok=True)
+            for name in [SUMS, *names]:
+                os.replace(partial / name, model_dir / name)
+            for name in set(MODEL_FILES) - set(names):
+                (model_dir / name).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
+    """Raises CheckpointError if something is there that is neither a model of this run nor what is left of one."""
+    if model_dir.exists() and not model_dir.is_dir():
+        raise CheckpointError(f"{model_dir} is no directory, and stays as it is; move it away, and average again")
+    names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
+    was_killed = model_dir.with_name(own_name(model_dir.name)).is_dir()  # before the first model was whole
+    if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
+        return
+    try:
+        is_ours = Tokenizer.load(model_dir).digest == tokenizer.digest
+    except (OSError, TokenizerError):
+        is_ours = False
+    if not is_ours:
+        raise CheckpointError(
+            f"{model_dir} holds {names[0]}, and `average` did not write what is there; nothing was changed. Move it "
+            "away, and average again"
+        )
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:

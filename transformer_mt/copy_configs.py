@@ -1,5 +1,6 @@
 """The configurations that come with the package become files of the user's own."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def copy_config(name: str, directory: Path) -> bool:
     Raises UserError if it cannot be written.
     """
     path = directory / name
-    if path.exists():
+    if os.path.lexists(path):  # also a link that leads nowhere
         return False
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,10 @@ class UserError(ValueError):
     """The message says what is wrong, where, and what to do."""
 
 
+class DirectoryError(UserError):
+    """A directory that is somebody else's, or that another process writes."""
+
+
 class ConfigError(UserError):
     """A key or a value of the configuration."""
 

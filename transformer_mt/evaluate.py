@@ -21,10 +21,12 @@ from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.files import write_whole
 from transformer_mt.model_arguments import EngineOptions, engine_options
+from transformer_mt.own_directory import Owner, check_own, hold
 from transformer_mt.scores import (
     SCORES_ALONE,
     Details,
     Results,
+    check_scores_file,
     earlier_scores,
     print_scores,
     score_files,
@@ -35,12 +37,16 @@ from transformer_mt.settings import Config, DecodingConfig
 from transformer_mt.translation_summary import TranslationSummary
 
 DEFAULT_ENGINE = EngineOptions()
+OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
+PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score a model's translations of its test sets, or a file's lines, and say where the results lie."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
+    if arguments.json is not None:
+        check_scores_file(arguments.json)
     details = Details(arguments.confidence, arguments.by_length)
     if arguments.hypothesis is not None:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details)
@@ -73,20 +79,25 @@ def evaluate_model(
         _check_data(model, Path(config.data_dir))
     texts = _read_test_sets(Path(config.data_dir), names)
     details = replace(details, source_language=config.corpus.source_language)
+    is_older = (output / "scores.json").is_file()
+    check_own(output, OWNER, is_older=is_older)
+    check_scores_file(output / "scores.json")
     translator = _load([model, *others], options)
     what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
-    output.mkdir(exist_ok=True)
+    output.mkdir(exist_ok=True)  # if that fails, better before all is translated
     results: Results = {}
     for name, (sources, references) in texts.items():
         hypotheses, lines, seconds = _translate(translator, sources, config.decoding, name)
         file = output / f"{name}.hypotheses.txt"
-        write_whole(file, "".join(f"{line}\n" for line in hypotheses))
+        with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
+            write_whole(file, "".join(f"{line}\n" for line in hypotheses))
         titles = [cli.shown(file), f"reference of {name}"]
         scored = score_lines(hypotheses, [references], config.corpus.target_language, titles, details, sources)
         speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
         results[name] = scored | lines | speed | what_ran
     print_scores(results)
-    write_json(output / "scores.json", earlier_scores(output / "scores.json") | results)
+    with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
+        write_json(output / "scores.json", earlier_scores(output / "scores.json") | results)
     _say_where(what_ran, output, example=texts[names[0]][0][0])
     return results
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from transformer_mt import cli
-from transformer_mt.checksums import sums_of, write_sums
+from transformer_mt.checksums import SUMS, sums_of, write_sums
 from transformer_mt.config import dump_config
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
@@ -15,13 +15,20 @@ from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
 from transformer_mt.export_trained import Trained, random_sources, read_trained
-from transformer_mt.files import replacing_directory, write_whole
+from transformer_mt.files import write_whole
 from transformer_mt.model_settings import ModelConfig
+from transformer_mt.own_directory import replacing_directory
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
 MARK = "export.json"  # in a directory that we have written, and may replace
+_OLDER_NAMES = (  # older versions did not list their files
+    *("model.bin", "config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
+    *("config.yaml", "tokenizer.model", "tokenizer.source.model", "tokenizer.target.model", "training_lines.json"),
+    *("model.safetensors", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
+    *("source.spm", "target.spm"),
+)
 COMPARED = 16  # sentences
 LARGEST_DIFFERENCE = 1e-3  # nats, of a token's log-probability in fp32
 
@@ -76,24 +83,46 @@ def export(
                 export_huggingface.write(trained, directory)
             case _:
                 assert_never(format)
-        mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
+        names = sorted(path.name for path in directory.iterdir())
+        mark = {"format": format, "quantization": quantization, "model": str(model_dir), "files": names}
         write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
         files = list(directory.iterdir())
         for file in files:  # some packages let nobody but the owner read what they write
             file.chmod((directory / MARK).stat().st_mode)
         write_sums(directory, sums_of(directory, [file.name for file in files]))
+        check_output(output_dir)  # somebody may have put something there meanwhile
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
 
 
 def check_output(output_dir: Path) -> None:
-    """Raises ExportError if something stands there that is not ours to replace."""
-    if output_dir.is_dir():
-        if (output_dir / MARK).is_file() or not any(output_dir.iterdir()):
-            return
-        raise ExportError(f"{output_dir} is not empty, and no export: name another directory, or delete it")
-    if output_dir.exists():
-        raise ExportError(f"{output_dir} is no directory: name another place")
+    """Raises ExportError if something stands there that `export` did not write: the whole directory is replaced."""
+    if not output_dir.is_dir():
+        if output_dir.exists():
+            raise ExportError(f"{output_dir} is no directory: name another place")
+        return
+    names = sorted(path.name for path in output_dir.iterdir())
+    ours = _exported_names(output_dir / MARK)
+    if names and not ours:
+        raise ExportError(
+            f"{output_dir} is not empty, and no export: it holds {names[0]}. Name another directory, or delete it"
+        )
+    if added := [name for name in names if name not in ours]:
+        raise ExportError(
+            f"{output_dir} is an earlier export, but {added[0]} was added to it, and exporting again would delete it: "
+            "move it away, or name another directory"
+        )
+
+
+def _exported_names(mark: Path) -> set[str]:
+    """The names in the export that this mark is of; empty if it is no mark of ours."""
+    try:
+        content = json.loads(mark.read_text(encoding="utf-8"))
+        if not content.keys() >= {"format", "quantization", "model"}:
+            return set()
+        return {MARK, SUMS, *map(str, content.get("files", _OLDER_NAMES))}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return set()
 
 
 def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:

@@ -17,6 +17,7 @@ from transformer_mt import __version__, cli
 from transformer_mt.checksums import has_sums
 from transformer_mt.config import differences, load_config
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
+from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
 from transformer_mt.data.pair_counts import EncodedPair, PairCounts
@@ -31,7 +32,7 @@ from transformer_mt.data.prepared import (
 )
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
-from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.files import write_whole
 from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
@@ -65,31 +66,51 @@ def prepare(config: Config) -> None:
     """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
     check_tokeniser(config.corpus.target_language)  # `train` and `evaluate` need it: better said now than hours later
     directory = Path(config.data_dir)
-    splits, tests = _splits(config.corpus), list(config.corpus.test)
+    splits = _splits(config.corpus)
     digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
-    if (directory / SUMMARY).exists():
-        if has_sums(directory):
-            check_data(directory, (*TRAINED_ON, *(file for name in tests for file in files_of_test_set(name))))
-        _check_same(directory, config, digests)
-        if TrainingLines.load(directory) is None:
-            _count_lines(directory, config)
-        if not has_sums(directory):
-            write_data_sums(directory, (directory / SUMMARY).read_bytes(), tests)
-        print(f"already prepared: {directory}")
+    if _is_done(directory, config, digests):
         return
     pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
-    if config.tokenizer.from_ is None:
-        _make(directory)
+    existing = None
+    if config.tokenizer.from_ is not None:
+        existing = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
+    with hold_data_dir(directory, config.corpus, splits.values()):
+        if not _is_done(directory, config, digests):  # by a process that has just ended
+            _fill(directory, config, digests, pairs, existing)
+
+
+def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
+    """Whether the directory is prepared already, which is said. Raises CorpusError if it was from something else."""
+    if not (directory / SUMMARY).exists():
+        return False
+    tests = list(config.corpus.test)
+    if has_sums(directory):
+        check_data(directory, (*TRAINED_ON, *(file for name in tests for file in files_of_test_set(name))))
+    _check_same(directory, config, digests)
+    if TrainingLines.load(directory) is None:
+        _count_lines(directory, config)
+    if not has_sums(directory):
+        write_data_sums(directory, (directory / SUMMARY).read_bytes(), tests)
+    print(f"already prepared: {directory}")
+    return True
+
+
+def _fill(
+    directory: Path,
+    config: Config,
+    digests: dict[str, str],
+    pairs: dict[str, SentencePairs],
+    tokenizer: Tokenizer | None,
+) -> None:
+    """Write all files, with this tokenizer or a new one."""
+    if tokenizer is None:
         print(f"training the tokenizer on {config.corpus.train}", flush=True)
         tokenizer = _train_tokenizer(pairs["train"], config.tokenizer)
-    else:
-        tokenizer = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
-        _make(directory)
     tokenizer.save(directory)
-    test_splits = [f"test/{name}" for name in tests]
-    for name in test_splits:
+    tests = [name for name in pairs if name.startswith("test/")]
+    for name in tests:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
-    test_sources = {source for name in test_splits for source, _ in pairs[name]}
+    test_sources = {source for name in tests for source, _ in pairs[name]}
     counts = {"train": PairCounts(), "valid": PairCounts()}
     lines = _lines_counter(config.corpus, pairs["train"])
 
@@ -102,7 +123,7 @@ def prepare(config: Config) -> None:
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
     _write_summary(directory, config, digests, counts, tokenizer)
-    _report(counts, tokenizer, {name: len(pairs[name]) for name in test_splits})
+    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
     print(lines.result().description)
     print(f"prepared: {directory}")
 
@@ -119,13 +140,6 @@ def _count_lines(directory: Path, config: Config) -> None:
         if counts.keep(ids, corpus.max_length, corpus.max_ratio):
             lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
     lines.result().save(directory)
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); choose another") from None
 
 
 def _splits(corpus: CorpusConfig) -> dict[str, Split]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.data.corpus import read_lines
+from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
     Score,
     bleu_by_length,
@@ -104,16 +105,35 @@ def print_scores(results: Results) -> None:
 
 
 def write_json(path: Path, results: Results) -> None:
-    """Replace `path` by the results: by test set, scores with signatures and how they came about."""
+    """Replace `path` by the results: by test set, scores with signatures and how they came about.
+
+    Raises EvaluationError if there is a file of something else.
+    """
+    check_scores_file(path)
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
     write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 
 
 def earlier_scores(path: Path) -> Results:
-    """The scores that the file holds already; none if it cannot be read."""
+    """The scores that the file holds already; none if there is no such file. Raises EvaluationError as `write_json`."""
+    check_scores_file(path)
+    return _scores_in(path) or {}
+
+
+def check_scores_file(path: Path) -> None:
+    """Raises EvaluationError if there is a file, and it holds something else than scores."""
+    if path.is_file() and path.stat().st_size and _scores_in(path) is None:
+        raise EvaluationError(
+            f"{path}: is there already, and holds something else than scores of `evaluate`; it stays as it is. Move it "
+            "away, or delete it"
+        )
+
+
+def _scores_in(path: Path) -> Results | None:
     try:
-        scores: Results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return scores
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_ours = isinstance(found, dict) and all(isinstance(each, dict) and "scores" in each for each in found.values())
+    return found if is_ours else None

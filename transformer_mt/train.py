@@ -1,11 +1,9 @@
 """Token ids become checkpoints."""
 
-import fcntl
-import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, Ran
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.own_directory import Owner, hold
 from transformer_mt.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
 from transformer_mt.training.budget import largest_tokens_per_batch
@@ -47,6 +46,8 @@ from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner, is_out_of_memory
 from transformer_mt.training.validation import ValidationSet, load_validation
 from transformer_mt.wording import counted
+
+OWNER = Owner("train", "trains here", "choose another run_dir")
 
 # A run may go on with other values of these: they do not change what it has done so far. Directories and tokenizers
 # may have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
@@ -259,7 +260,9 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
 
 def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:
     """Hold the run's directory as long as `held`; the checkpoint to go on from."""
-    held.enter_context(_alone(run_dir))
+    # Older versions left `lock` empty.
+    is_older = (run_dir / "config.yaml").is_file() and bool(saved_steps(run_dir))
+    held.enter_context(hold(run_dir, OWNER, inside=Path(config.data_dir), is_older=is_older))
     _claim(run_dir, config)
     return _checkpoint_to_go_on_from(run_dir)
 
@@ -277,7 +280,6 @@ def _claim(run_dir: Path, config: Config) -> None:
                 + "\nChoose another run_dir, delete this one, or give the values that it began with"
                 + (" (this schedule depends on its end)" if "training.max_steps" in changed else "")
             )
-    run_dir.mkdir(parents=True, exist_ok=True)
     write_whole(path, dump_config(config))
 
 
@@ -286,23 +288,6 @@ def _may_change(key: str, config: Config) -> bool:
     if key == "training.max_steps" and config.training.schedule in ("linear", "cosine", "cooldown"):
         return False
     return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)
-
-
-@contextmanager
-def _alone(run_dir: Path) -> Iterator[None]:
-    """Hold the run's directory. Raises CheckpointError if another process trains in it."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    # A file that is written to: on a directory or a file that is only read, a network's file system locks nothing.
-    descriptor = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise CheckpointError(f"{run_dir}: another process trains here; wait, or choose another run_dir") from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _checkpoint_to_go_on_from(run_dir: Path) -> Path | None:

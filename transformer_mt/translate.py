@@ -12,6 +12,7 @@ from typing import BinaryIO
 from transformer_mt import cli, line_input, model_arguments
 from transformer_mt.config import load_config
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.errors import TranslationError
 from transformer_mt.files import replacing
 from transformer_mt.line_input import LineInput
 from transformer_mt.line_progress import LineProgress
@@ -52,19 +53,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     # First, so that lines arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = _with_prefixes(lines, arguments.prefix)
-    translator = Translator.load(
-        model_arguments.model_dirs(arguments),
-        arguments.device,
-        engine=arguments.engine,
-        dtype=arguments.dtype,
-        quantize=arguments.quantize,
-        workers=arguments.workers,
-        compile=arguments.compile,
-    )
-    decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
-    form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
+    models = model_arguments.model_dirs(arguments)
+    _check_output(arguments.output, models)
     with ExitStack() as stack:
         output = stack.enter_context(_opened(arguments.output))
+        translator = Translator.load(
+            models,
+            arguments.device,
+            engine=arguments.engine,
+            dtype=arguments.dtype,
+            quantize=arguments.quantize,
+            workers=arguments.workers,
+            compile=arguments.compile,
+        )
+        decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
+        form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
         progress = None
         if lines.is_file and not arguments.quiet and (arguments.output or not sys.stdout.isatty()):
             progress = stack.enter_context(LineProgress(lines.num_lines))
@@ -112,6 +115,16 @@ def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[s
     if path is None:
         return ((block, None) for block in lines.blocks)
     return line_input.beside(lines, path)
+
+
+def _check_output(path: Path | None, models: Sequence[Path]) -> None:
+    """Raises TranslationError if the translations would take the place of a file in a model's directory."""
+    for model in models:
+        if path is not None and path.is_file() and path.resolve().parent == model.resolve():
+            raise TranslationError(
+                f"--output {path}: is a file in the directory of the model {model}, and would be replaced by the "
+                "translations; name another place"
+            )
 
 
 @contextmanager

@@ -98,6 +98,11 @@ def split_digest(corpus: CorpusConfig, split: Split) -> str:
     return fingerprint(*(_file_digest(path) for path in _files(corpus, split)))
 
 
+def corpus_files(corpus: CorpusConfig, split: Split) -> list[Path]:
+    """The files that a split is read from; none of a split of the hub. Raises CorpusError if one is missing."""
+    return [] if corpus.dataset is not None and isinstance(split, str) else list(_files(corpus, split))
+
+
 def _files(corpus: CorpusConfig, split: Split) -> tuple[Path, Path]:
     if not isinstance(split, str):
         return Path(split.source), Path(split.target)

@@ -1,5 +1,6 @@
 """The corpus: as many different sentence pairs as asked for, and its files."""
 
+import os
 from pathlib import Path
 
 from transformer_mt.demo_corpus.dice import Dice
@@ -43,15 +44,21 @@ def files(train: int, valid: int, test: int, seed: int, most: int = 1) -> dict[s
 def write_corpus(
     output: Path = OUTPUT, train: int = 20000, valid: int = 500, test: int = 500, seed: int = 1, most: int = 1
 ) -> None:
-    """Write the files of as many sentence pairs into a folder, unless they are there and whole; print which.
+    """Write the files of as many sentence pairs into a folder, unless they are there; print which.
 
-    Raises UserError if they cannot be written.
+    Raises UserError if they cannot be written, or if other files of these names are there.
     """
     sizes = f"{train} train, {valid} valid and {test} test pairs"
     paths = {output / name: content for name, content in files(train, valid, test, seed, most).items()}
     if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):
         print(f"{output} is already there and whole: {sizes}; nothing to do.", flush=True)
         return
+    for path, content in paths.items():
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
+            raise UserError(
+                f"{path}: is there already, and is not the file of a corpus of {sizes}; it stays as it is. Move it "
+                "away, or choose another folder"
+            )
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -34,10 +34,18 @@ class Side:
 
 
 def check(path: Path) -> str:
-    """The format of a picture of this name. Raises PictureError for an unknown one, and without matplotlib."""
+    """The format of a picture of this name.
+
+    Raises PictureError for an unknown one, for a file of this name that is no such picture, and without matplotlib.
+    """
     picture_format = path.suffix.removeprefix(".").lower()
     if picture_format not in FORMATS:
         raise PictureError(f"{path}: its name says its format: end it in .{', .'.join(FORMATS)}")
+    if path.is_file() and not _begins_as(path, picture_format):
+        raise PictureError(
+            f"{path}: is there already, and is no picture in the format {picture_format}; it stays as it is. Name "
+            "another file"
+        )
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
@@ -46,6 +54,14 @@ def check(path: Path) -> str:
             "`python -m pip install matplotlib`"
         ) from None
     return picture_format
+
+
+def _begins_as(path: Path, picture_format: str) -> bool:
+    """Whether the file is empty or begins as pictures of this format do."""
+    with path.open("rb") as file:
+        beginning = file.read(1000)
+    marks = {"png": b"\x89PNG", "svg": b"<svg", "pdf": b"%PDF"}
+    return not beginning or marks[picture_format] in beginning
 
 
 def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
