@@ -19,6 +19,7 @@ from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CorpusError, TokenizerError, UserError
+from transformer_mt.own_directory import LOCK
 from transformer_mt.run_directory import checkpoint_path
 from transformer_mt.training.candidates import find_candidates
 from transformer_mt.weights import read_metadata
@@ -94,7 +95,9 @@ def damaged(kind, seed, wholes, tmp_path):
         shutil.copy(whole.parents[1] / "config.yaml", tmp_path / "run")
     shutil.copytree(whole, directory)
     unread = ("export.json", "evaluation")  # by us
-    files = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()]
+    files = [
+        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file() and path.name != LOCK
+    ]
     file = draw.choice(sorted(file for file in files if file not in unread))
     return directory, file, harm(directory / file, other / file, draw)
 
