@@ -44,7 +44,7 @@ def test_only_newlines_end_a_line(tmp_path: Path, content: bytes, lines: list[st
     path.write_bytes(gzip.compress(content) if suffix else content)
     assert list(read_lines(path)) == lines
     # What counts the lines of a corpus must agree with what reads them.
-    corpus = CorpusConfig(source_language="en", target_language="de", train="", valid="", test={})
+    corpus = CorpusConfig(source_language="en", target_language="de", train="none", valid="none", test={})
     pair = FilePair(source=str(path), target=str(path))
     if lines:
         assert len(open_pairs(corpus, pair)) == len(lines)

@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
 FOUNDATION = {
-    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
+    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text", "bounds"),
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "run_directory"),
 }
 # Each room, and the rooms below it.
