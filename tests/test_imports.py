@@ -16,7 +16,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
 FOUNDATION = {
-    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text", "bounds"),
+    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text", "bounds", "decoding_limits"),
+    "needed_memory",
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "run_directory"),
 }
 # Each room, and the rooms below it.

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.bounds import Count, Hypotheses, MorePositions, Positions, PositiveCount, Seed, Text, Tokens
+from transformer_mt.decoding_limits import check_for_model
 from transformer_mt.model_settings import ModelConfig, Section, TransformerConfig
 
 
@@ -314,15 +315,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_decoding(self) -> Self:
-        attentions = self.model.attentions_to_source
-        if self.decoding.alignment_layer > attentions:
-            raise ValueError(
-                f"decoding.alignment_layer={self.decoding.alignment_layer} is more than the model's {attentions} "
-                "layers with attention to the source"
-            )
-        if self.decoding.coverage_penalty and not attentions:
-            raise ValueError(
-                f"decoding.coverage_penalty={self.decoding.coverage_penalty} needs attention, and "
-                "model.attention=none has none"
-            )
+        # An existing tokenizer has a size of its own.
+        vocab_size = None if self.tokenizer.from_ else self.tokenizer.vocab_size
+        check_for_model(self.decoding, self.model, vocab_size)
         return self
