@@ -16,7 +16,17 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every room may use; these use each other only.
 FOUNDATION = {
-    *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text", "bounds", "decoding_limits"),
+    *(
+        "config",
+        "settings",
+        "model_settings",
+        "suggestions",
+        "synonyms",
+        "yaml_text",
+        "bounds",
+        "decoding_limits",
+        "json_text",
+    ),
     "needed_memory",
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "run_directory"),
 }

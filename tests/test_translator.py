@@ -5,13 +5,12 @@ import shutil
 
 import pytest
 from echo import Echo
-from pydantic import ValidationError
 from tiny import demo_pairs
 
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.translator import Translation, Translator
-from transformer_mt.errors import TranslationError
+from transformer_mt.errors import ConfigError, TranslationError
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import EOS
 
@@ -227,7 +226,7 @@ def test_progress_is_told_of_every_sentence(echo):
 
 @pytest.mark.parametrize("settings", [{"beam_size": 0}, {"n_best": 9}, {"length_penalty": -1.0}])
 def test_a_setting_that_is_not_allowed_is_an_error(echo, settings):
-    with pytest.raises(ValidationError, match=next(iter(settings))):
+    with pytest.raises(ConfigError, match=f"decoding.*{next(iter(settings))}"):
         echo().translations(["A"], **settings)
 
 
