@@ -119,7 +119,7 @@ def _of_environment(name: str) -> int:
     text = os.environ.get(name, "")
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise RankError(
-            f"the environment variable {name} is {cut(repr(text))} instead of a number from 0, but WORLD_SIZE says that "
+            f"the environment variable {name} is {cut(repr(text))} instead of a number from 0. WORLD_SIZE says that "
             "torchrun started this: start it by torchrun, or unset WORLD_SIZE"
         )
     return int(text)
