@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from transformer_mt.config import json_schema
 
@@ -28,10 +29,6 @@ _DEEP = ["[" * 40, "[" * 3000, "[" * 60 + "]" * 60, "{a: " * 60, f"[&a [x,x,x,x,
 VALUES = [*re.split(r"  |\n", _PLAIN.strip()), *_LONG, *_DEEP, "\u202e", "\x00", "\x07"]
 _SIGNS = ["\n", "\t", ": ", "- ", *"{}[]'\"#%|>\x00ä\ufeff", "&a ", "*a", "!!", "? ", "---\n"]
 _UNKNOWN = "x beam lr . .. a.b.c model.kind __class__ from_ << 0".split() + ["", "\x00", "ä" * 3000, "k" * 9000]
-_ALLOWED = """
-0 1 2 3 0.0 0.5 1.0 1e-6 10.0 100.0 1e6 true false gnmt average none always never auto 63 1000000 1000000000
-9223372036854775807
-""".split()
 
 
 @dataclass(frozen=True)
@@ -42,25 +39,36 @@ class Case:
     overrides: list[str]
 
 
-def keys(section: str = "") -> list[str]:
-    """Every key of a section, or of all; of a model those of both kinds."""
+def settings() -> dict[str, dict[str, Any]]:
+    """The JSON schema of every setting; of a model those of both kinds."""
     schema = json.loads(json_schema())
-    found = list(schema["properties"])
+    found = {key: each for key, each in schema["properties"].items() if "type" in each}
     for name, definition in schema["$defs"].items():
-        above = name.removesuffix("Config").lower()
-        above = "model" if above in ("transformer", "rnn") else above
-        found += [f"{above}.{key}" for key in definition["properties"] if above in schema["properties"]]
-    return sorted({key for key in found if key.startswith(section)})
+        section = {"transformer": "model", "rnn": "model"}.get(of := name.removesuffix("Config").lower(), of)
+        if section in schema["properties"]:
+            found |= {f"{section}.{key}": each for key, each in definition["properties"].items()}
+    return found
+
+
+def bounds(schema: dict[str, Any]) -> list[str]:
+    """Values at the bounds of what a schema allows, and the default."""
+    found = [*schema.get("enum", []), schema.get("const"), schema.get("default")]
+    found += [schema.get(bound) for bound in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")]
+    found += {"boolean": [True, False], "integer": [1, 2], "number": [0.5, 1.0]}.get(schema.get("type", ""), [])
+    found += [value for form in schema.get("anyOf", []) for value in bounds(form)]
+    return [value if isinstance(value, str) else json.dumps(value) for value in found if value is not None]
 
 
 def configurations(base: str, number: int, seed: int) -> Iterator[Case]:
     """Of every kind of mistake as many: in overrides, in the place of a line, and anywhere in the text."""
-    draw, all_keys = random.Random(seed), keys()
+    draw, schemas = random.Random(seed), settings()
     for index in range(number):
-        names = draw.choices([*all_keys, *(draw.choice(_UNKNOWN) for _ in range(4))], k=draw.randint(1, 3))
+        names = draw.choices([*schemas, *(draw.choice(_UNKNOWN) for _ in range(4))], k=draw.randint(1, 3))
         match index % 3:
             case 0:
-                yield Case(base, [f"{name}={draw.choice(VALUES)}" for name in names])
+                allowed = [bounds(schemas.get(name, {})) for name in names]
+                values = [draw.choice(good if good and draw.random() < 0.7 else VALUES) for good in allowed]
+                yield Case(base, [f"{name}={value}" for name, value in zip(names, values, strict=True)])
             case 1:
                 lines = base.splitlines()
                 for _ in names:
@@ -76,16 +84,17 @@ def configurations(base: str, number: int, seed: int) -> Iterator[Case]:
                 yield Case(text, [])
 
 
-def decodings(number: int, seed: int, largest: int) -> Iterator[list[str]]:
-    """Overrides of decoding; most values are allowed somewhere, and hardly one of the sizes is above `largest`."""
-    draw, names = random.Random(seed), [key.partition(".")[2] for key in keys("decoding.")]
-    sizes = ["1", "7", str(largest)]
+def decodings(number: int, seed: int, sizes: dict[str, int]) -> Iterator[list[str]]:
+    """Overrides of decoding; most values are those at the bounds, but `sizes` are the largest that are drawn."""
+    draw, schemas = random.Random(seed), settings()
+    names = [name.partition(".")[2] for name in schemas if name.startswith("decoding.")]
     for _ in range(number):
         overrides = []
-        for name in draw.sample(names, k=draw.randint(1, 5)):
-            allowed = sizes if name in ("beam_size", "n_best") else _ALLOWED
-            overrides.append(f"{name}={draw.choice(allowed if draw.random() < 0.8 else VALUES)}")
-        yield overrides
+        for name in draw.sample(names, k=draw.randint(1, 4)):
+            schema = schemas[f"decoding.{name}"] | ({"maximum": sizes[name]} if name in sizes else {})
+            value = draw.choice(bounds(schema) if draw.random() < 0.9 else VALUES)
+            overrides.append(f"{name}={value}")
+        yield overrides + draw.choice([[], ["sampling=true"]])
 
 
 @contextmanager

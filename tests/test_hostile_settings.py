@@ -16,6 +16,8 @@ from transformer_mt.translation_output import OutputForm, output_lines
 
 BASE = (ROOT / "configs/demo_en_de.yaml").read_text(encoding="utf-8")
 LINES = ["The child is sleeping.", "", "A dog sees the old house. The child is sleeping."]
+SMALL = {"beam_size": 9, "n_best": 9, "max_extra_length": 15, "min_length": 15}
+LARGE = {"beam_size": 1000, "n_best": 1000, "max_extra_length": 60, "min_length": 60}
 JSON = OutputForm(n_best=True, scores=True, alignment=False, json=True)
 
 
@@ -57,14 +59,12 @@ def try_decoding(overrides: list[str], translator: Translator, model_dir) -> boo
 
 def test_configurations_work_or_are_refused(tmp_path):
     allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 150, seed=1)]
-    assert any(allowed)
-    assert not all(allowed)
+    assert 10 < sum(allowed) < 100  # the cases are of both kinds
 
 
 def test_decoding_settings_work_or_are_refused(translator, model_dir):
-    allowed = [try_decoding(overrides, translator, model_dir) for overrides in decodings(100, seed=1, largest=40)]
-    assert any(allowed)
-    assert not all(allowed)
+    allowed = [try_decoding(overrides, translator, model_dir) for overrides in decodings(100, seed=1, sizes=SMALL)]
+    assert 20 < sum(allowed) < 90
 
 
 @pytest.mark.slow
@@ -82,5 +82,5 @@ def test_many_decoding_settings_work_or_are_refused(translator, model_dir, tmp_p
         model_dir, trained = tmp_path / "export", model_dir
         assert export.main([str(trained), str(model_dir), "--format", "ctranslate2"]) == 0
         translator = Translator.load(model_dir, "cpu", engine="ctranslate2", workers=1)
-    for overrides in decodings(50, seed, largest=10_000):
+    for overrides in decodings(50, seed, LARGE):
         try_decoding(overrides, translator, model_dir)

@@ -239,3 +239,16 @@ def test_one_text_is_not_a_list_of_its_letters(echo):
 def test_fewer_than_no_workers_are_refused(model_dir, engine):
     with pytest.raises(TranslationError, match=r"--workers -1: .*or 0"):
         Translator.load(model_dir, "cpu", engine=engine, workers=-1)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        (DecodingConfig(sampling=True, top_k=501), r"decoding\.top_k=501 is more than the 500 pieces"),
+        (DecodingConfig(min_length=1024), r"decoding\.min_length=1024 has no room"),
+        (DecodingConfig(alignment_layer=3), r"decoding\.alignment_layer=3 is more than the model's 2 layers"),
+    ],
+)
+def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, message):
+    with pytest.raises(ConfigError, match=message):
+        translator.translate(["A dog."], decoding)

@@ -17,7 +17,7 @@ _MOST_NESTED = 50  # lists and sections inside of each other
 _MOST_VALUES = 100_000  # of a text whose aliases are written out
 _LONGEST_NUMBER = 100  # characters; in base 60, as 1:30:00, to read a number takes quadratic time
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-_PLAIN = {f"tag:yaml.org,2002:{name}" for name in "str int float bool null timestamp seq map merge".split()}
+_PLAIN = {f"tag:yaml.org,2002:{name}" for name in "str int float bool null timestamp seq map merge value".split()}
 
 
 class _Reader(yaml.SafeLoader):
@@ -77,6 +77,9 @@ for dialect in (_Reader, _Writer):
         re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
         list("-+0123456789"),
     )
+
+
+_Reader.add_constructor("tag:yaml.org,2002:value", lambda reader, node: str(node.value))  # a bare =
 
 
 def dump_yaml(values: dict[str, Any]) -> str:
