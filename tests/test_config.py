@@ -339,7 +339,7 @@ class TestHostileFiles:
             (f"run_dir={'x' * 5000}", r"run_dir is 'x+… \(5,002 characters\); .*at most 4096 characters"),
             (
                 "training.seed=9223372036854775808",
-                r"training\.seed is 9223372036854775808; .*less than 9223372036854775808",
+                r"training\.seed is 9223372036854775808; .*less than",
             ),
             (f"training.seed=0x{'f' * 4000}", r"0xf+… \(4,002 characters\) is a number of 4,002 characters"),
             (f"training.seed=1{':59' * 30_000}", r"is a number of 90,001 characters"),
