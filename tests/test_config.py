@@ -1,11 +1,14 @@
 """The configuration is strict, and says where it is wrong and what is right."""
 
 import json
+import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from hostile import time_limit
 
 from transformer_mt.config import differences, dump_config, fingerprint, json_schema, load_config
 from transformer_mt.errors import ConfigError
@@ -320,6 +323,92 @@ class TestMistakes:
     )
     def test_possible_combinations_are_not(self, load, overrides):
         assert load(*overrides)
+
+
+class TestHostileFiles:
+    @pytest.mark.parametrize(
+        ("override", "message"),
+        [
+            ("run_dir=!!timestamp x", r"is not YAML: a value is not what its tag \(!!\) says"),
+            ("training=!!bool x", r"is not YAML: a value is not what its tag \(!!\) says"),
+            ("run_dir=!!python/object:os.system x", r"the tag !!python/object:os\.system has no meaning here"),
+            ('run_dir="a\\0b"', r"run_dir: it holds the control character U\+0000 at position 2"),
+            ('corpus.train={source: "a\\n", target: b}', r"corpus\.train\.source: it holds .* U\+000A at position 2"),
+            ('run_dir="\\ud800"', r"run_dir is '\\ud800'; .*unicode"),
+            ("corpus.dataset=''", r"corpus\.dataset is ''; .*at least 1 character"),
+            (f"run_dir={'x' * 5000}", r"run_dir is 'x+… \(5,002 characters\); .*at most 4096 characters"),
+            (
+                "training.seed=9223372036854775808",
+                r"training\.seed is 9223372036854775808; .*less than",
+            ),
+            (f"training.seed=0x{'f' * 4000}", r"0xf+… \(4,002 characters\) is a number of 4,002 characters"),
+            (f"training.seed=1{':59' * 30_000}", r"is a number of 90,001 characters"),
+            ("training.max_steps=1000000000001", r"max_steps is 1000000000001; .*less than or equal to 1000000000000"),
+            ("training.peak_lr=1e9", r"training\.peak_lr is 1000000000\.0; .*less than or equal to 100"),
+            ("training.peak_lr=1e400", r"training\.peak_lr is inf; .*finite"),
+            ("model.encoder_layers=1000000", r"model\.encoder_layers is 1000000; .*less than or equal to 1000"),
+            ("model.num_heads=true", r"model\.num_heads is True; .*integer"),
+            ("decoding.beam_size=1000000", r"decoding\.beam_size is 1000000; .*less than or equal to 10000"),
+            ("decoding.length_penalty=1000", r"decoding\.length_penalty is 1000; .*less than or equal to 10"),
+            ("decoding.patience=1e308", r"decoding\.patience is 1e\+308; .*less than or equal to 100"),
+            ("decoding.coverage_penalty=1e308", r"decoding\.coverage_penalty is 1e\+308; .*less than or equal to 100"),
+            ("decoding.min_length=1024", r"decoding\.min_length=1024 has no room in model\.max_positions=1024"),
+            ("decoding={sampling: true, top_k: 32001}", r"decoding\.top_k=32001 is more than the 32000 pieces"),
+            (f"{'k' * 9000}=1", r"kkk… \(9,000 characters\): no such key"),
+            ("training=" + "[" * 3000, r"values are nested more than 50 deep"),
+            ("decoding.sampling==", r"decoding\.sampling is '='; .*boolean"),
+        ],
+    )
+    def test_values_that_no_machine_can_hold_are_refused(self, load, override, message):
+        with time_limit(60), pytest.raises(ConfigError, match=message) as raised:
+            load(override)
+        assert len(str(raised.value)) < 1000
+
+    @pytest.mark.parametrize(
+        "overrides",
+        [
+            ["decoding.beam_size=500", "decoding.n_best=500"],
+            ["model.max_positions=1000000", "corpus.max_length=20000"],
+            ["model.encoder_layers=96", "model.d_model=12288", "model.num_heads=96", "model.ffn_dim=49152"],
+            ["tokenizer.vocab_size=1000000", "training.max_steps=100000000"],
+            ["training.tokens_per_batch=1000000", "training.clip_norm=1e6"],
+            ["tokenizer.from=x", "tokenizer.vocab_size=300", "decoding={sampling: true, top_k: 5000}"],
+        ],
+    )
+    def test_what_researchers_do_is_not(self, load, overrides):
+        assert load(*overrides)
+
+    @pytest.mark.parametrize("merge", [False, True])
+    def test_aliases_of_aliases_do_not_hang(self, load, merge):
+        lines = ["a: &a {" + ", ".join(f"k{n}: 1" for n in range(9)) + "}"]
+        for before, name in pairwise("abcdefgh"):
+            values = ", ".join([f"*{before}"] * 9)
+            lines.append(f"{name}: &{name} " + (f"{{<<: [{values}]}}" if merge else f"[{values}]"))
+        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: its aliases .* more than 100,000 values"):
+            load(more="\n".join(lines))
+
+    def test_aliases_as_people_use_them_are_read(self, load):
+        test = "test:\n    news: text/news\n"
+        both = "test:\n    news: &pair {source: a, target: b}\n    talks: *pair\n"
+        assert load(change=(test, both)).corpus.test["talks"] == FilePair(source="a", target="b")
+
+    def test_a_long_file_is_not_read(self, load):
+        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: has more than 250,000 characters"):
+            load(more="#" * 300_000)
+
+    def test_what_has_no_end_is_no_configuration(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        for path, message in ((tmp_path / "pipe", "is a named pipe"), ("/dev/zero", "has more than"), ("a\0b", "null")):
+            with time_limit(60), pytest.raises(ConfigError, match=message):
+                load_config(path)
+
+    def test_the_pipe_of_a_command_is(self, load):
+        load()
+        reader, writer = os.pipe()
+        os.write(writer, SMALL.encode())
+        os.close(writer)
+        assert load_config(f"/dev/fd/{reader}").model.d_model == 64
+        os.close(reader)
 
 
 class TestSchedule:

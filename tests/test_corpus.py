@@ -2,10 +2,14 @@
 
 import gzip
 import json
+import os
+import socket
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from hostile import time_limit
 
 from transformer_mt.data.corpus import open_pairs, read_lines, split_digest
 from transformer_mt.errors import CorpusError
@@ -44,7 +48,7 @@ def test_only_newlines_end_a_line(tmp_path: Path, content: bytes, lines: list[st
     path.write_bytes(gzip.compress(content) if suffix else content)
     assert list(read_lines(path)) == lines
     # What counts the lines of a corpus must agree with what reads them.
-    corpus = CorpusConfig(source_language="en", target_language="de", train="", valid="", test={})
+    corpus = CorpusConfig(source_language="en", target_language="de", train="none", valid="none", test={})
     pair = FilePair(source=str(path), target=str(path))
     if lines:
         assert len(open_pairs(corpus, pair)) == len(lines)
@@ -197,3 +201,35 @@ def test_the_digest_of_a_hub_split_is_of_its_names() -> None:
     digests = [split_digest(one, "train") for one in [corpus, *others]] + [split_digest(corpus, "test")]
     assert len(set(digests)) == 5
     assert split_digest(corpus, "train") == digests[0]
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "directory", "socket"])
+def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "odd"
+    match kind:
+        case "device":
+            path = Path("/dev/zero")
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as made, chdir(tmp_path):
+                made.bind(path.name)
+    for read in (open_pairs, split_digest):
+        with (
+            time_limit(20),
+            pytest.raises(CorpusError, match=f"{path}: is no regular file"),
+        ):
+            read(local(tmp_path), FilePair(source=str(path), target=str(path)))
+
+
+def test_lines_are_read_of_what_ends() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a\nb")
+    os.close(writer)
+    assert list(read_lines(Path(f"/dev/fd/{reader}"))) == ["a", "b"]
+    os.close(reader)
+    assert list(read_lines(Path(os.devnull))) == []
+    with time_limit(20), pytest.raises(CorpusError, match="/dev/zero: is a device, which need not end"):
+        list(read_lines(Path("/dev/zero")))

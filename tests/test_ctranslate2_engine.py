@@ -164,6 +164,13 @@ def test_translations_are_as_long_as_asked_for(beam_size, engine, sentences):
     assert shortest(0) < 40 <= shortest(40)
 
 
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3}, {"sampling": True}])
+def test_a_least_length_above_the_greatest_gives_way(settings, engine, sentences):
+    found = engine.translate(sentences, DecodingConfig(min_length=500, max_extra_length=2, **settings))
+    for sentence, [hypothesis, *_] in zip(sentences, found, strict=True):
+        assert len(hypothesis.tokens) <= sentence.max_length(2, 1024)
+
+
 def test_no_sequence_comes_twice(engine, sentences):
     def repeats(decoding):
         found = [hypotheses[0].tokens for hypotheses in engine.translate(sentences, decoding)]

@@ -13,8 +13,9 @@ from rank_worker import Job, results
 from safetensors.torch import load_file
 from tiny import ROOT, train_tiny
 
+from transformer_mt.errors import RankError
 from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.distributed import Ranks, all_ranks
 
 # Adam makes steps of one size of gradients of any size above its epsilon. Those of the keys' biases are sums of
 # rounding errors, for a softmax does not see what they add: with the usual epsilon they walk as the errors do.
@@ -252,3 +253,13 @@ def test_torchrun_itself(experiment, unbroken, tmp_path):
     assert ended(agent) == [0], said(agent)
     assert agent.out.read_text().count("parameters, 300 pairs") == 1
     assert_same_run(tmp_path / "run", unbroken)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
+@pytest.mark.parametrize("value", ["", "x", "-1", "1" * 30])
+def test_an_environment_that_torchrun_did_not_make_is_named(monkeypatch, name, value):
+    for each in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(each, "1")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RankError, match=f"{name} is '{value}' instead of a number"), all_ranks():
+        pass

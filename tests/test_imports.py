@@ -17,6 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # What every room may use; these use each other only.
 FOUNDATION = {
     *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
+    *("bounds", "decoding_limits", "needed_memory", "json_text"),
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "own_directory"),
     *("checksums", "run_directory"),
 }

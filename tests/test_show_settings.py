@@ -60,8 +60,8 @@ def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
 @pytest.mark.parametrize(
     ("key", "default", "allowed"),
     [
-        ("training.peak_lr", "= 0.0007", "number > 0"),
-        ("training.tokens_per_batch", "= 25000", "integer > 0, or auto"),
+        ("training.peak_lr", "= 0.0007", "number > 0, <= 100"),
+        ("training.tokens_per_batch", "= 25000", "integer > 0, <= 1000000000, or auto"),
         ("training.compile", "= auto", "true or false, or auto"),
         ("training.initialise_from", "= null", "text, or null"),
         ("training.num_threads", "= 0", "integer >= 0, <= 1024"),

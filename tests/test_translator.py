@@ -5,13 +5,12 @@ import shutil
 
 import pytest
 from echo import Echo
-from pydantic import ValidationError
 from tiny import demo_pairs, renew_sums
 
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.translator import Translation, Translator
-from transformer_mt.errors import TranslationError
+from transformer_mt.errors import ConfigError, TranslationError
 from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import EOS
 
@@ -228,7 +227,7 @@ def test_progress_is_told_of_every_sentence(echo):
 
 @pytest.mark.parametrize("settings", [{"beam_size": 0}, {"n_best": 9}, {"length_penalty": -1.0}])
 def test_a_setting_that_is_not_allowed_is_an_error(echo, settings):
-    with pytest.raises(ValidationError, match=next(iter(settings))):
+    with pytest.raises(ConfigError, match=f"decoding.*{next(iter(settings))}"):
         echo().translations(["A"], **settings)
 
 
@@ -241,3 +240,16 @@ def test_one_text_is_not_a_list_of_its_letters(echo):
 def test_fewer_than_no_workers_are_refused(model_dir, engine):
     with pytest.raises(TranslationError, match=r"--workers -1: .*or 0"):
         Translator.load(model_dir, "cpu", engine=engine, workers=-1)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        (DecodingConfig(sampling=True, top_k=501), r"decoding\.top_k=501 is more than the 500 pieces"),
+        (DecodingConfig(min_length=1024), r"decoding\.min_length=1024 has no room"),
+        (DecodingConfig(alignment_layer=3), r"decoding\.alignment_layer=3 is more than the model's 2 layers"),
+    ],
+)
+def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, message):
+    with pytest.raises(ConfigError, match=message):
+        translator.translate(["A dog."], decoding)

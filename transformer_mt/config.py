@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings import Config, FilePair
+from transformer_mt.settings import Config
 from transformer_mt.suggestions import MODELS, other_kind, suggestion
-from transformer_mt.yaml_text import dump_yaml, parse_yaml
+from transformer_mt.wording import cut
+from transformer_mt.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
 
+# What pydantic names between a key and its value where a value can be one of several things.
+_BRANCHES = ("(text)", "(two files)", "constrained-int", "literal[")
 SECTIONS = ("corpus", "tokenizer", "model", "training", "averaging", "decoding")
 
 
@@ -25,13 +29,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     of the top.
     Raises ConfigError: file and line or override, key, what is wrong, what is allowed.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a YAML file, as in configs/") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
-    values, lines = parse_yaml(text, str(path))
+    values, lines = parse_yaml(_text(Path(path)), str(path))
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no `key: value` lines")
     where = {key: f"{path}:{line}" for key, line in lines.items()}
@@ -40,13 +38,30 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         _assign(values, key, value)
         # What was said below this key is replaced with it.
         where = {at: place for at, place in where.items() if at[: len(key)] != tuple(key)}
-        where[tuple(key)] = f"override {override}"
+        where[tuple(key)] = f"override {cut(override, 200)}"
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        errors = [e for e in error.errors() if not _of_the_other_branch(e)]
+        errors = error.errors()
         mistakes = [_explain(e, where, str(path)) for e in errors]
         raise ConfigError("\n".join([*mistakes, *_advice(errors)])) from None
+
+
+def _text(path: Path) -> str:
+    """Raises ConfigError for what is no text, or has no end."""
+    try:
+        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():  # not the one of `<(command)`, which has no name
+            raise ConfigError(f"{path}: is a named pipe, which need not end; name a YAML file, as in configs/")
+        with path.open("rb") as file:
+            content = file.read(4 * MOST_CHARACTERS + 1)  # in UTF-8 a character has up to 4 bytes
+        return content.decode("utf-8")
+    except ConfigError:
+        raise
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path}: cannot be read ({reason}); name a YAML file, as in configs/") from None
 
 
 def dump_config(config: Config) -> str:
@@ -85,13 +100,13 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise ConfigError(f"{override}: is not an override; write key=value, as in training.max_steps=200")
+        raise ConfigError(f"{cut(override, 200)}: is not an override; write key=value, as in training.max_steps=200")
     path = key.split(".")
     if section and len(path) == 1 and key not in Config.model_fields:
         path = [section, *path]
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
-        raise ConfigError(f"override {override}: only settings of {section} can be given here")
-    return path, parse_yaml(text, f"override {override}")[0]
+        raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
+    return path, parse_yaml(text, f"override {cut(override, 200)}")[0]
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
@@ -106,15 +121,15 @@ def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
     path = _shown_path(error)
     known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
-    key = ".".join(path)
+    key = cut(".".join(path), 200)
     if error["type"] == "extra_forbidden":
         return f"{known}: {key}: {_unknown(error)}"
     if error["type"] == "kind":
         if not isinstance(error["input"], dict):
-            return f"{known}: {key} is {error['input']!r}; {_a_section(error['input'])}"
-        return f"{where.get((*path, 'kind'), known)}: {key}.kind is {error['input']['kind']!r}; {error['msg']}"
+            return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
+        return f"{where.get((*path, 'kind'), known)}: {key}.kind is {cut(repr(error['input']['kind']))}; {error['msg']}"
     if path[-1:] == ("[key]",):
-        return f"{known}: {'.'.join(path[:-2])}: '{path[-2]}' cannot be a name; {_in_a_sentence(error['msg'])}"
+        return f"{known}: {'.'.join(path[:-2])}: '{cut(path[-2])}' cannot be a name; {_in_a_sentence(error['msg'])}"
     if error["type"] == "missing":
         return f"{known}: {key}: is missing, and has no default"
     if error["type"] == "value_error":
@@ -122,16 +137,16 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
         return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if error["type"] == "model_type":
-        return f"{known}: {key} is {error['input']!r}; {_a_section(error['input'])}"
+        return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
     if error["type"] == "dict_type":  # corpus.test is the only one
         form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
-        return f"{known}: {key} is {error['input']!r}; {form}"
+        return f"{known}: {key} is {_value(error)}; {form}"
     hint = ""
     if isinstance(error["input"], bool):
         hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
     elif error["type"] == "string_type" and isinstance(error["input"], int | float):
         hint = ". YAML reads it as a number: put it in quotes"
-    return f"{known}: {key} is {error['input']!r}; {_in_a_sentence(error['msg'])}{hint}"
+    return f"{known}: {key} is {_value(error)}; {_in_a_sentence(error['msg'])}{hint}"
 
 
 def _unknown(error: ErrorDetails) -> str:
@@ -166,9 +181,8 @@ def _in_a_sentence(message: str) -> str:
     return message[0].lower() + message[1:]
 
 
-def _of_the_other_branch(error: ErrorDetails) -> bool:
-    """Whether this says that a pair of files is no text: what is wrong with the pair is said besides."""
-    return error["loc"][-1:] == ("str",) and isinstance(error["input"], dict)
+def _value(error: ErrorDetails) -> str:
+    return cut(repr(error["input"]))
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
@@ -176,4 +190,4 @@ def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
-    return tuple(str(part) for part in loc if part not in ("str", FilePair.__name__))
+    return tuple(str(part) for part in loc if not str(part).startswith(_BRANCHES))

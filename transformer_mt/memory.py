@@ -1,5 +1,6 @@
-"""How much memory a process has taken."""
+"""How much memory a process has taken, and how much there is."""
 
+import os
 import re
 import resource
 import sys
@@ -15,3 +16,11 @@ def peak_memory() -> int:
         return int(found[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS says bytes, others KiB
+
+
+def machine_memory() -> int:
+    """The host's memory in bytes, or what the container that this process runs in may take of it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.is_file() else ""
+    return min(memory, int(text)) if text.isdecimal() else memory

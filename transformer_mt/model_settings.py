@@ -7,11 +7,11 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    NonNegativeInt,
-    PositiveInt,
     Tag,
     model_validator,
 )
+
+from transformer_mt.bounds import Layers, MorePositions, Positions, Width
 
 Score = Literal["dot", "scaled_dot", "general", "additive", "concat"]
 
@@ -39,24 +39,24 @@ class TransformerConfig(Section):
 
     kind: Literal["transformer"] = "transformer"
     """The architecture; rnn has other settings."""
-    encoder_layers: PositiveInt = 6
+    encoder_layers: Layers = 6
     """Layers of the encoder; N in the paper."""
-    decoder_layers: PositiveInt = 6
+    decoder_layers: Layers = 6
     """Layers of the decoder; N in the paper."""
-    d_model: PositiveInt = 512
+    d_model: Width = 512
     """Width of embeddings and of each layer's output."""
-    ffn_dim: PositiveInt = 2048
+    ffn_dim: int = Field(default=2048, gt=0, le=1_000_000)
     """Width between the linear maps of a feed-forward layer."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Between the linear maps of a feed-forward layer. swiglu has a third map, so half as many parameters more
     there at the same ffn_dim (Shazeer 2020)."""
-    num_heads: PositiveInt = 8
+    num_heads: Width = 8
     """Heads of each attention, each d_model / num_heads wide."""
     attention_score: Score = "scaled_dot"
     """How well a query and a key go together, in every attention: Q K^T / sqrt(d_k), as in the paper; dot: Q K^T;
     general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat: w^T [Q; K].
     All but the first take more time and memory."""
-    attention_window: NonNegativeInt = 0
+    attention_window: MorePositions = 0
     """In self-attention a position sees only this many others on each side (in the decoder: before it); 0: no limit."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Encodings of positions: the paper's sinusoids, or a vector for each position that is learned."""
@@ -68,7 +68,7 @@ class TransformerConfig(Section):
     """On attention weights; the paper has none."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output; for target and output; or three."""
-    max_positions: PositiveInt = 1024
+    max_positions: Positions = 1024
     """Subword pieces. Training has none with longer sentences; translating cuts a longer line into parts."""
 
     @model_validator(mode="after")
@@ -100,11 +100,11 @@ class RnnConfig(Section):
     """The architecture; transformer has other settings."""
     cell: Literal["gru", "lstm"] = "gru"
     """Gated recurrent units (Cho et al. 2014), or long short-term memory (Hochreiter and Schmidhuber 1997)."""
-    encoder_layers: PositiveInt = 1
+    encoder_layers: Layers = 1
     """Layers of the encoder; each has two directions, half of d_model wide."""
-    decoder_layers: PositiveInt = 1
+    decoder_layers: Layers = 1
     """Layers of the decoder, d_model wide."""
-    d_model: PositiveInt = 512
+    d_model: Width = 512
     """Width of embeddings, of the encoder's two directions together, and of the decoder."""
     attention: Literal["none", Score, "fixed_concat"] = "additive"
     """How the decoder reads the source: scores as in the Transformer's attention_score; fixed_concat: a linear map
@@ -120,7 +120,7 @@ class RnnConfig(Section):
     """On embeddings, between layers, and on the output of the decoder."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output; for target and output; or three."""
-    max_positions: PositiveInt = 1024
+    max_positions: Positions = 1024
     """Subword pieces. Training has none with longer sentences; translating cuts a longer line into parts."""
 
     @model_validator(mode="after")

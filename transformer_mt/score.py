@@ -9,6 +9,7 @@ from pathlib import Path
 from transformer_mt import cli, line_input, model_arguments
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.errors import CorpusError
+from transformer_mt.json_text import finite
 
 _DESCRIPTION = """\
 Reads a model and pairs of sentences: two files aligned by line, or lines SOURCE<tab>TARGET of standard input.
@@ -76,10 +77,10 @@ def _columns(score: PairScore) -> str:
 
 def _object(score: PairScore, line: int) -> str:
     tokens = [
-        {"piece": piece, "log_prob": round(log_prob, 6)}
+        {"piece": piece, "log_prob": finite(log_prob, 6)}
         for piece, log_prob in zip(score.pieces, score.log_probs, strict=True)
     ]
-    sums = {"line": line, "log_prob": round(score.log_prob, 6), "average": round(score.average, 6)}
+    sums = {"line": line, "log_prob": finite(score.log_prob, 6), "average": finite(score.average, 6)}
     return json.dumps(sums | {"tokens": tokens}, ensure_ascii=False) + "\n"
 
 

@@ -1,74 +1,81 @@
 """Every setting: its default, meaning, unit and check."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from transformer_mt.bounds import Count, Hypotheses, MorePositions, Positions, PositiveCount, Seed, Text, Tokens
+from transformer_mt.decoding_limits import check_for_model
 from transformer_mt.model_settings import ModelConfig, Section, TransformerConfig
 
 
 class FilePair(Section):
     """Two files of parallel text, aligned by line."""
 
-    source: str
-    target: str
+    source: Text
+    target: Text
 
 
-Split = str | FilePair
+def _form(split: Any) -> str:
+    """Which of both a split is, by what stands there. No test set can have such a name."""
+    return "(two files)" if isinstance(split, dict | FilePair) else "(text)"
+
+
+Split = Annotated[Annotated[Text, Tag("(text)")] | Annotated[FilePair, Tag("(two files)")], Discriminator(_form)]
 
 
 class CorpusConfig(Section):
     """Which sentence pairs there are, and which of them are left out of training."""
 
-    source_language: str
+    source_language: Text
     """Language code: the suffix of the files, the column of a hub data set."""
-    target_language: str
+    target_language: Text
     """Language code, as source_language is; it also chooses the tokenisation of BLEU."""
-    dataset: str | None = None
+    dataset: Text | None = None
     """Hub data set, as in datasets.load_dataset; null for local files."""
-    subset: str | None = None
+    subset: Text | None = None
     """Configuration of the hub data set, where it has several."""
-    revision: str | None = None
+    revision: Text | None = None
     """Commit or tag of the hub data set; null takes the newest."""
     train: Split
     """A split of the hub data set; or, of local files, either the common prefix of
     PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
     valid: Split
     """The validation set, on which the model is scored during training; given as corpus.train is."""
-    test: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
+    test: dict[Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
     """The name of each test set, and its pairs, given as corpus.train is. The name becomes a file name: it may have
     letters, digits, '.', '_' and '-'."""
-    max_length: PositiveInt = 256
+    max_length: Positions = 256
     """Subword pieces; a training pair with a longer side is left out and counted."""
-    max_ratio: PositiveFloat = 4.0
+    max_ratio: float = Field(default=4.0, gt=0.0, le=1e6)
     """Subword pieces of the longer side by those of the shorter; above, the pair is left out and counted."""
 
 
 class TokenizerConfig(Section):
     """Subword pieces, trained by sentencepiece on the training text. Byte fallback: no character is unknown."""
 
-    from_: str | None = Field(default=None, alias="from")
+    from_: Text | None = Field(default=None, alias="from")
     """An existing tokenizer, which is used as it is instead of training one: a model directory, a run, a prepared
     data_dir, or a .model file of sentencepiece, which then serves both languages. vocab_size, algorithm,
     character_coverage and sample_sentences have no effect then."""
     algorithm: Literal["bpe", "unigram"] = "bpe"
     """Byte-pair encoding (Sennrich et al. 2016), or a unigram language model of pieces (Kudo 2018)."""
-    vocab_size: int = Field(default=32000, gt=260)
+    vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
     """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
     joint: bool = True
     """One vocabulary for both languages, or one each."""
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
     """Share of the text's characters that become pieces; the rest is spelled in bytes."""
-    sample_sentences: PositiveInt = 2_000_000
+    sample_sentences: PositiveCount = 2_000_000
     """The most lines of each side that are read to train it, evenly spaced over the corpus."""
 
 
 class TrainingConfig(Section):
     """One run of updates."""
 
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    seed: Seed = 1
     """Seed of all that is random: first weights, order of the pairs, dropout, subword sampling."""
-    device: str = "auto"
+    device: Text = "auto"
     """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
@@ -78,12 +85,12 @@ class TrainingConfig(Section):
     state (FSDP), for a model that does not fit on one."""
     num_threads: int = Field(default=0, ge=0, le=1024)
     """CPU threads; 0 takes one per core."""
-    max_steps: PositiveInt = 100_000
+    max_steps: PositiveCount = 100_000
     """Updates after which training ends."""
-    tokens_per_batch: PositiveInt | Literal["auto"] = 25_000
+    tokens_per_batch: Tokens | Literal["auto"] = 25_000
     """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
     fit into memory, at most tokens_per_update."""
-    tokens_per_update: NonNegativeInt = 0
+    tokens_per_update: Count = 0
     """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
     summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
@@ -99,38 +106,38 @@ class TrainingConfig(Section):
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
     peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
-    peak_lr: PositiveFloat = 7e-4
+    peak_lr: float = Field(default=7e-4, gt=0.0, le=100.0)
     """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
-    warmup_steps: PositiveInt = 4000
+    warmup_steps: PositiveCount = 4000
     """Updates; 1 means no warm-up."""
-    cooldown_steps: NonNegativeInt = 0
+    cooldown_steps: Count = 0
     """The last updates, over which the rate of schedule 'cooldown' falls; 0 with other schedules."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     """Decay of Adam's moving average of gradients (Kingma and Ba 2015)."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
     """Decay of Adam's moving average of squared gradients."""
-    adam_epsilon: PositiveFloat = 1e-9
+    adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1.0)
     """Added in Adam to the root of the mean squared gradient, by which an update is divided."""
-    clip_norm: NonNegativeFloat = 0.0
+    clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
     """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
-    max_bad_updates: PositiveInt = 10
+    max_bad_updates: PositiveCount = 10
     """An update whose loss or gradient is not finite changes no weight; after this many in a row training stops."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Decay of an exponential moving average of the weights, which is validated in their place; 0: off."""
-    r_drop: NonNegativeFloat = 0.0
+    r_drop: float = Field(default=0.0, ge=0.0, le=1e6)
     """Weight of the divergence between two passes with different dropout (R-Drop; Liang et al. 2021); 0: off."""
-    initialise_from: str | None = None
+    initialise_from: Text | None = None
     """For fine-tuning: a model directory or a checkpoint, whose weights training begins with. It needs the same
     tokenizer (tokenizer.from) and the same shape."""
-    log_every: PositiveInt = 50
+    log_every: PositiveCount = 50
     """Updates between lines of log.jsonl."""
-    validate_every: PositiveInt = 1000
+    validate_every: PositiveCount = 1000
     """Updates between validations."""
-    save_every: PositiveInt = 1000
+    save_every: PositiveCount = 1000
     """Updates between checkpoints."""
-    keep_last: PositiveInt = 5
+    keep_last: PositiveCount = 5
     """Newest checkpoints that stay."""
-    keep_best: PositiveInt = 1
+    keep_best: PositiveCount = 1
     """Best checkpoints that stay besides."""
     accept_changed_data: bool = False
     """Let a run go on although the data in data_dir are not those that it was trained on so far."""
@@ -138,9 +145,9 @@ class TrainingConfig(Section):
     """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"
     """The score on the validation set that decides which checkpoints are the best."""
-    patience: NonNegativeInt = 0
+    patience: Count = 0
     """Stop after this many validations without a better metric; 0: never stop early."""
-    valid_sentences: NonNegativeInt = 0
+    valid_sentences: Count = 0
     """Sentences of the validation set that are decoded greedily for BLEU and chrF; 0 takes all."""
     tensorboard: bool = False
     """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
@@ -177,7 +184,7 @@ class TrainingConfig(Section):
 class AveragingConfig(Section):
     """Which checkpoints become the model."""
 
-    checkpoints: PositiveInt = 5
+    checkpoints: PositiveCount = 5
     """The most checkpoints that are averaged: the last ones, or the best ones (training.keep_best)."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
     """auto takes what has the best training.metric on the validation set: the mean of the last checkpoints, a mean of
@@ -192,48 +199,48 @@ SplitSentences = Literal["auto", "always", "never"]
 class DecodingConfig(Section):
     """Beam search, which is greedy with beam_size 1; or sampling."""
 
-    beam_size: PositiveInt = 4
+    beam_size: Hypotheses = 4
     """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
-    patience: float = Field(default=1.0, ge=0.0)
+    patience: float = Field(default=1.0, ge=0.0, le=100.0)
     """Of beam search: a sentence is settled when patience * beam_size hypotheses have ended (Kasai et al. 2022), and
     in any case when no live hypothesis can still be one of the best. 1 is what most systems do; 0: stop only when no
     live hypothesis can win, for a tenth more work."""
-    n_best: PositiveInt = 1
+    n_best: Hypotheses = 1
     """Translations of a sentence, best first. Beam search may find fewer; in sampling each is drawn independently of
     the others."""
-    length_penalty: NonNegativeFloat = 0.6
+    length_penalty: float = Field(default=0.6, ge=0.0, le=10.0)
     """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
     length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
     """The length is in pieces, the end of sentence counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
     average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
-    coverage_penalty: NonNegativeFloat = 0.0
+    coverage_penalty: float = Field(default=0.0, ge=0.0, le=100.0)
     """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
     left source pieces out; 0.2 there. 0: off."""
-    max_extra_length: NonNegativeInt = 50
+    max_extra_length: MorePositions = 50
     """A translation has at most this many pieces more than its source."""
-    min_length: NonNegativeInt = 0
+    min_length: MorePositions = 0
     """A translation has at least this many pieces, its end not counted, but never more than max_extra_length allows."""
-    no_repeat_ngram: NonNegativeInt = 0
+    no_repeat_ngram: MorePositions = 0
     """No sequence of this many pieces comes twice in a translation; 0: off."""
     sampling: bool = False
     """Draw each piece from the model's distribution instead of looking for the most probable translation."""
-    temperature: float = Field(default=1.0, ge=1e-6)
+    temperature: float = Field(default=1.0, ge=1e-6, le=1e6)
     """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 always
     takes the most probable."""
-    top_k: NonNegativeInt = 0
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
     """Of sampling: only this many of the most probable pieces may be drawn; 0 takes all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
     may be drawn (nucleus sampling; Holtzman et al. 2020)."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    seed: Seed = 1
     """Of sampling: with the same seed a sentence has the same samples."""
-    alignment_layer: NonNegativeInt = 0
+    alignment_layer: int = Field(default=0, ge=0, le=1000)
     """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
     last but one (Garg et al. 2019), or the only one."""
     split_sentences: SplitSentences = "auto"
     """Whether the sentences of a line are translated separately and joined again. auto: only in a line with more
     sentences, or more pieces, than 90 % of the training lines have; it is split into groups of the usual size."""
-    tokens_per_batch: PositiveInt = 4096
+    tokens_per_batch: Tokens = 4096
     """Source positions of a batch, padding included, times the width of the beam."""
 
     @model_validator(mode="after")
@@ -261,9 +268,9 @@ class DecodingConfig(Section):
 class Config(Section):
     """One experiment."""
 
-    data_dir: str = Field(min_length=1)
+    data_dir: Text
     """Where `prepare` writes and `train` reads."""
-    run_dir: str = Field(min_length=1)
+    run_dir: Text
     """Where `train` writes, and all stages after it."""
     corpus: CorpusConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -310,15 +317,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_decoding(self) -> Self:
-        attentions = self.model.attentions_to_source
-        if self.decoding.alignment_layer > attentions:
-            raise ValueError(
-                f"decoding.alignment_layer={self.decoding.alignment_layer} is more than the model's {attentions} "
-                "layers with attention to the source"
-            )
-        if self.decoding.coverage_penalty and not attentions:
-            raise ValueError(
-                f"decoding.coverage_penalty={self.decoding.coverage_penalty} needs attention, and "
-                "model.attention=none has none"
-            )
+        # An existing tokenizer has a size of its own.
+        vocab_size = None if self.tokenizer.from_ else self.tokenizer.vocab_size
+        check_for_model(self.decoding, self.model, vocab_size)
         return self

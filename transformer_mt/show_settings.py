@@ -91,8 +91,8 @@ def _entry(part: Part, key: str, title: str = "") -> str:
 
 def _allowed(schema: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> str:
     """The values that a JSON schema allows, in words."""
-    if "anyOf" in schema:
-        return ", or ".join(_allowed(each, definitions) for each in schema["anyOf"])
+    if forms := schema.get("anyOf", schema.get("oneOf")):
+        return ", or ".join(_allowed(each, definitions) for each in forms)
     if "$ref" in schema:
         properties = definitions[schema["$ref"].rpartition("/")[2]]["properties"]
         return "{" + ", ".join(f"{key}: {_TYPES[each['type']]}" for key, each in properties.items()) + "}"

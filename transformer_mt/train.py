@@ -26,6 +26,7 @@ from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, Ran
 from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.needed_memory import IN_TRAINING, check_model_memory
 from transformer_mt.own_directory import Owner, hold
 from transformer_mt.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
 from transformer_mt.settings import Config, TrainingConfig
@@ -207,6 +208,8 @@ def _build(
 ) -> Learner:
     """Model and optimizer as the checkpoint has them; without one, as the seed or another run's weights do."""
     settings = config.training
+    if device.torch_device.type == "cpu" and ranks.size == 1:
+        check_model_memory(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, copies=IN_TRAINING)
     torch.manual_seed(settings.seed)
     model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     if path is None and settings.initialise_from is not None:

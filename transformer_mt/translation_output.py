@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformer_mt.decoding.translator import Translation
+from transformer_mt.json_text import finite
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def _object(translations: Sequence[Translation], line: int, seconds: float, form
 def _fields(translation: Translation, form: OutputForm) -> dict[str, object]:
     fields: dict[str, object] = {
         "translation": translation.text,
-        "score": round(translation.score, 6),
-        "log_prob": round(translation.log_prob, 6),
+        "score": finite(translation.score, 6),
+        "log_prob": finite(translation.log_prob, 6),
         "pieces": translation.pieces,
     }
     if form.alignment:

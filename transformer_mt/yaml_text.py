@@ -1,4 +1,7 @@
-"""YAML as configurations are written in it: floats such as 3e-4, no key twice, the line of each key."""
+"""YAML as configurations are written in it: floats such as 3e-4, no key twice, the line of each key.
+
+What is read may be a stranger's: its length, its nesting and the size to which its aliases expand are bounded.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,16 +10,45 @@ from typing import Any
 import yaml
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.wording import cut
+
+MOST_CHARACTERS = 250_000  # of a text; to read so many takes a few seconds
+_MOST_NESTED = 50  # lists and sections inside of each other
+_MOST_VALUES = 100_000  # of a text whose aliases are written out
+_LONGEST_NUMBER = 100  # characters; in base 60, as 1:30:00, to read a number takes quadratic time
+_NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+_PLAIN = {f"tag:yaml.org,2002:{name}" for name in "str int float bool null timestamp seq map merge value".split()}
 
 
 class _Reader(yaml.SafeLoader):
     """YAML 1.1, but 3e-4 is a number and a key given twice is an error."""
 
     numbered = True
+    nested = 0
 
     def place(self, node: yaml.Node) -> str:
         """The text's name, and the line of this node if there is more than one."""
         return f"{self.name}:{node.start_mark.line + 1}" if self.numbered else str(self.name)
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.nested == _MOST_NESTED:
+            place = f"{self.name}:{self.line + 1}" if self.numbered else self.name
+            raise ConfigError(f"{place}: values are nested more than {_MOST_NESTED} deep; no setting is")
+        self.nested += 1
+        node = super().compose_node(parent, index)
+        self.nested -= 1
+        if node is not None and node.tag not in _PLAIN:
+            tag = cut(node.tag.replace("tag:yaml.org,2002:", "!!"))
+            raise ConfigError(
+                f"{self.place(node)}: the tag {tag} has no meaning here; leave out the ! and what is joined to it, or "
+                "put a text that begins with ! in quotes"
+            )
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise ConfigError(
+                f"{self.place(node)}: {cut(node.value)} is a number of {len(node.value):,} characters; put it "
+                "in quotes if it is a text"
+            )
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -47,6 +79,9 @@ for dialect in (_Reader, _Writer):
     )
 
 
+_Reader.add_constructor("tag:yaml.org,2002:value", lambda reader, node: str(node.value))  # a bare =
+
+
 def dump_yaml(values: dict[str, Any]) -> str:
     """A text that `parse_yaml` reads back as these values."""
     return yaml.dump(values, Dumper=_Writer, sort_keys=False, allow_unicode=True)
@@ -55,16 +90,39 @@ def dump_yaml(values: dict[str, Any]) -> str:
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
     """The values of a YAML text, and the line of each key. Raises ConfigError, which calls the text `name`."""
     try:
+        if len(text) > MOST_CHARACTERS:
+            raise ConfigError(f"{name}: has more than {MOST_CHARACTERS:,} characters, which no configuration needs")
         loader = _Reader(text)
         loader.name, loader.numbered = name, "\n" in text
         node = loader.get_single_node()
+        if node is not None and _num_values(node, {}) > _MOST_VALUES:
+            raise ConfigError(
+                f"{name}: its aliases (*) stand for more than {_MOST_VALUES:,} values; write out what they stand for"
+            )
         return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
     except ConfigError:
         raise
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"{name}: is not YAML: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{name}: a value contains itself (an alias, *, inside of its anchor, &)") from None
+        raise ConfigError(
+            f"{name}: a value contains itself (an alias, *, inside of its anchor, &), or its aliases lie too deep"
+        ) from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise ConfigError(f"{name}: is not YAML: {cut(str(error), 500)}") from None
+    except (LookupError, AttributeError):  # PyYAML's own, of a value that is not what its tag says
+        raise ConfigError(f"{name}: is not YAML: a value is not what its tag (!!) says; leave the tag out") from None
+
+
+def _num_values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node has when each alias in it is written out; RecursionError where there is no end of them."""
+    if id(node) in known:
+        if not known[id(node)]:
+            raise RecursionError
+        return known[id(node)]
+    known[id(node)] = 0  # begun
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    inside = 0 if isinstance(node, yaml.ScalarNode) else sum(_num_values(part, known) for part in parts)
+    known[id(node)] = 1 + inside
+    return 1 + inside
 
 
 def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:

@@ -4,7 +4,9 @@ import gzip
 import hashlib
 import io
 import logging
+import os
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -105,7 +107,14 @@ def corpus_files(corpus: CorpusConfig, split: Split) -> list[Path]:
 
 def _files(corpus: CorpusConfig, split: Split) -> tuple[Path, Path]:
     if not isinstance(split, str):
-        return Path(split.source), Path(split.target)
+        paths = Path(split.source), Path(split.target)
+        for path in paths:
+            if path.exists() and not path.is_file():
+                raise CorpusError(
+                    f"{path}: is no regular file, and a corpus is read several times; write it to a file, or to a .gz, "
+                    "and name that"
+                )
+        return paths
     return _file(split, corpus.source_language), _file(split, corpus.target_language)
 
 
@@ -124,11 +133,23 @@ def _file(prefix: str, language: str) -> Path:
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """The bytes of a file, unpacked; whatever goes wrong while they are read is a CorpusError."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield file
+        with path.open("rb") as raw:
+            _check_that_it_ends(path, raw.fileno())
+            if path.suffix != ".gz":
+                yield raw
+                return
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{path}: cannot be read ({reason}); name a text file, or a whole .gz of one") from None
+
+
+def _check_that_it_ends(path: Path, number: int) -> None:
+    """Raises CorpusError for a device such as /dev/zero; a terminal ends with Ctrl-D, and /dev/null at once."""
+    mode = os.fstat(number).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number) and not path.samefile(os.devnull)):
+        raise CorpusError(f"{path}: is a device, which need not end; name a text file, or a .gz of one")
 
 
 def count_lines(path: Path) -> int:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import CorpusError
+from transformer_mt.json_text import read_json
 
 _SIZES = "sizes.json"
 FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", _SIZES)
+_DTYPES = ("uint16", "uint32")
 _BLOCK = 10_000  # pairs that are held in memory at a time
 
 
@@ -43,7 +45,7 @@ class EncodedCorpus:
     def load(cls, directory: Path) -> "EncodedCorpus":
         """What `write_encoded` wrote; raises CorpusError if something is missing or cut short."""
         try:
-            sizes = json.loads((directory / _SIZES).read_text(encoding="utf-8"))
+            sizes = read_json(directory / _SIZES)
             return cls(*(_load_side(directory, side, sizes) for side in ("source", "target")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(
@@ -93,7 +95,7 @@ def write_encoded(
 
 
 def _dtype(vocab_size: int) -> str:
-    return "uint16" if vocab_size < 2**16 else "uint32"
+    return _DTYPES[0] if vocab_size < 2**16 else _DTYPES[1]
 
 
 def _blocks(rows: Iterable[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
@@ -110,6 +112,8 @@ def _append(sentences: list[list[int]], size: dict[str, Any], ids: BinaryIO, off
 
 
 def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
+    if sizes[side]["dtype"] not in _DTYPES:
+        raise ValueError(f"{_SIZES} names another type than {' or '.join(_DTYPES)}")
     tokens, dtype, pairs = sizes[side]["tokens"], np.dtype(sizes[side]["dtype"]), sizes["pairs"]
     ids = _map(directory / f"{side}.ids", dtype, tokens)
     return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), pairs + 1))

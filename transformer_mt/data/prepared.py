@@ -1,17 +1,17 @@
 """Reads what `prepare` wrote about a data_dir, and checks that its files are as they were written."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.checksums import SUMS, fault, has_sums, read_regular, read_sums, sums_of, write_sums
+from transformer_mt.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
 from transformer_mt.data.encoded import FILES
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CorpusError
+from transformer_mt.json_text import read_json
 from transformer_mt.run_directory import TOKENIZERS
 from transformer_mt.settings import CorpusConfig, TokenizerConfig
 
@@ -74,7 +74,7 @@ class Prepared:
 def read_prepared(data_dir: Path) -> Prepared | None:
     """None if `prepare` has not finished there, or if what it wrote cannot be read."""
     try:
-        content = json.loads(read_regular(data_dir / SUMMARY))
+        content = read_json(data_dir / SUMMARY)
         return Prepared(
             data_dir,
             CorpusConfig.model_validate(content["corpus"]),

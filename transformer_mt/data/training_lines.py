@@ -7,12 +7,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from transformer_mt.checksums import read_regular
 from transformer_mt.data.sentences import first_word, later_words, split_sentences
 from transformer_mt.errors import CheckpointError
 from transformer_mt.files import write_whole
+from transformer_mt.json_text import read_json
 from transformer_mt.wording import counted
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model
@@ -32,16 +32,16 @@ Number = TypeVar("Number", int, float)
 class TrainingLines(BaseModel):
     """What was usual in the training text. Lengths are subword pieces of the source, EOS not counted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    pairs: int
-    usual_sentences: int
+    pairs: PositiveInt
+    usual_sentences: NonNegativeInt
     """90 % of the source lines have no more sentences."""
-    most_sentences: int
-    usual_pieces: int
+    most_sentences: NonNegativeInt
+    usual_pieces: NonNegativeInt
     """90 % of the source lines have no more pieces."""
-    most_pieces: int
-    least_ratio: float
+    most_pieces: NonNegativeInt
+    least_ratio: NonNegativeFloat
     """Target pieces by source pieces: of the pairs with 8 source pieces and more, 99.9 % have no fewer. 0 without such
     pairs."""
     openers: tuple[str, ...] = ()
@@ -55,10 +55,10 @@ class TrainingLines(BaseModel):
         """
         path = directory / FILE
         try:
-            return cls.model_validate_json(read_regular(path))
+            return cls.model_validate(read_json(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValidationError):
+        except (OSError, ValueError):  # pydantic's ValidationError is one, too
             raise CheckpointError(
                 f"{path}: cannot be read, or is not as it was written; copy it again from the data_dir, the run or the "
                 "model that it came from"

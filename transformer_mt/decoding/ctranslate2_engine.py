@@ -3,7 +3,6 @@
 S source positions  T target positions
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from transformer_mt.decoding.ctranslate2_search import (
 )
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.json_text import read_json
 from transformer_mt.settings import DecodingConfig
 
 SCORED_TOGETHER = 4096  # target positions of a batch of pairs, padding included
@@ -178,7 +178,9 @@ def _vocabularies(directory: Path) -> Vocabularies:
     shared = directory / "shared_vocabulary.json"
     names = [shared, shared] if shared.is_file() else [directory / f"{x}_vocabulary.json" for x in ("source", "target")]
     try:
-        source, target = (json.loads(path.read_text(encoding="utf-8")) for path in names)
-    except (OSError, ValueError) as error:
+        source, target = map(read_json, names)
+        if not all(isinstance(piece, str) for piece in [*source, *target]):
+            raise ValueError("it holds no list of pieces")
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{directory}: a vocabulary cannot be read ({error}); export the model again") from None
     return Vocabularies(source, target)

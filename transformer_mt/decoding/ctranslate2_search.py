@@ -83,15 +83,18 @@ class Search:
     def _begin(self, numbers: Sequence[int]) -> list[Any]:
         """Have a batch translated in the background: a promise for each sentence."""
         batch = [self.sentences[number] for number in numbers]
+        longest = max(self.limit(number) for number in numbers)
+        # CTranslate2 refuses more than the greatest length, of which one is for EOS.
+        options = self.options | {"min_decoding_length": min(self.options["min_decoding_length"], longest - 1)}
         results: list[Any] = self.translator.translate_batch(
             [self.vocabularies.pieces(sentence.source) for sentence in batch],
             [[self.vocabularies.target[i] for i in sentence.prefix] for sentence in batch],
             max_input_length=0,  # none is cut
-            max_decoding_length=max(self.limit(number) for number in numbers),
+            max_decoding_length=longest,
             return_scores=True,
             return_end_token=True,
             asynchronous=True,
-            **self.options,
+            **options,
         )
         return results
 

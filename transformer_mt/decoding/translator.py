@@ -6,14 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.engine import Engine, Hypothesis
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.decoding.words import units_of, written_together
+from transformer_mt.decoding_limits import check_for_model
+from transformer_mt.errors import ConfigError
 from transformer_mt.languages import has_spaces, split_units
+from transformer_mt.model_settings import ModelConfig
+from transformer_mt.needed_memory import check_search_memory
 from transformer_mt.settings import DecodingConfig
+from transformer_mt.wording import cut
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +74,13 @@ class Translator:
         longest_part: int | None = None,
         languages: tuple[str, str] = ("", ""),
         trained: TrainingLines | None = None,
+        model: ModelConfig | None = None,
     ) -> None:
-        """`trained` are the lines of the training text; None where they are not known."""
+        """`trained` are the lines of the training text; None where they are not known.
+
+        `model` are the settings of the engine's model, by which those of decoding are checked; None checks less.
+        """
+        self.model = model
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained)
@@ -100,7 +113,8 @@ class Translator:
         if trained is not None:
             longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
-        return cls(model.engine, model.tokenizer, model.config.decoding, max(1, longest), languages, trained)
+        settings = model.config.decoding, max(1, longest), languages, trained, model.config.model
+        return cls(model.engine, model.tokenizer, *settings)
 
     def translate(
         self,
@@ -136,7 +150,7 @@ class Translator:
         `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
         translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
         is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
-        lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ValueError for a setting
+        lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ConfigError for a setting
         that is not allowed, TranslationError for a prefix that is too long.
         """
         if isinstance(lines, str):
@@ -146,6 +160,7 @@ class Translator:
         self._warn_if_unknown(lines, decoding)
         cut = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         sentences = [part.sentence for part in cut]
+        self._check(decoding, sentences)
         found: list[list[Translation]] = [[] for _ in cut]
         told = None if progress is None else _by_lines(progress, len(cut), len({part.line for part in cut}))
         for numbers, hypotheses_of in self.engine.translate_unordered(
@@ -163,6 +178,15 @@ class Translator:
             [_joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
             for line, before in zip(parts, spaces, strict=True)
         ]
+
+    def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
+        """Raises ConfigError for settings with which the model cannot translate these."""
+        if self.model is None or not sentences:
+            return
+        vocab_size, max_positions = self.tokenizer.target_vocab_size, self.engine.max_positions
+        check_for_model(decoding, self.model, vocab_size)
+        longest = max(sentence.max_length(decoding.max_extra_length, max_positions) for sentence in sentences)
+        check_search_memory(decoding, self.model, vocab_size, longest)
 
     def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig) -> None:
         """Log once that lines of several sentences are not split, because nothing is known of those in training."""
@@ -223,7 +247,18 @@ def _by_lines(progress: Callable[[int], None], num_parts: int, num_lines: int) -
 
 def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
     given = {key: value for key, value in changes.items() if value is not None}
-    return DecodingConfig.model_validate(decoding.model_dump() | given)
+    try:
+        return DecodingConfig.model_validate(decoding.model_dump() | given)
+    except ValidationError as error:
+        raise ConfigError("\n".join(map(_mistake, error.errors()))) from None
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """What is wrong with a setting that was given to a function."""
+    key = ".".join(["decoding", *map(str, error["loc"])])
+    if error["type"] == "value_error":  # of several settings
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
 def _joined(parts: Sequence[Translation], spaces: Sequence[str], spaced: bool) -> Translation:

@@ -6,10 +6,15 @@ from transformer_mt.model_settings import ModelConfig, RnnConfig, TransformerCon
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.needed_memory import check_model_memory
 
 
 def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
-    """With weights drawn from PyTorch's random numbers."""
+    """With weights drawn from PyTorch's random numbers.
+
+    Raises ConfigError if they are more than this machine's memory.
+    """
+    check_model_memory(config, source_vocab_size, target_vocab_size)
     match config:
         case TransformerConfig():
             return Transformer(config, source_vocab_size, target_vocab_size)

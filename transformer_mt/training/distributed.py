@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from transformer_mt.errors import RankError, TrainingError, UserError
+from transformer_mt.wording import cut
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -113,6 +114,17 @@ class Ranks:
             raise TrainingError("\n".join(dict.fromkeys(failures)))
 
 
+def _of_environment(name: str) -> int:
+    """A number that torchrun gives to each process."""
+    text = os.environ.get(name, "")
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise RankError(
+            f"the environment variable {name} is {cut(repr(text))} instead of a number from 0. WORLD_SIZE says that "
+            "torchrun started this: start it by torchrun, or unset WORLD_SIZE"
+        )
+    return int(text)
+
+
 @contextmanager
 def all_ranks() -> Iterator[Ranks]:
     """The ranks that torchrun has started, connected; a single one where it has not.
@@ -122,8 +134,8 @@ def all_ranks() -> Iterator[Ranks]:
     if "WORLD_SIZE" not in os.environ:
         yield Ranks()
         return
-    rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    rank, size, local_rank = map(_of_environment, ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    local_size = _of_environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
     if local_rank < torch.cuda.device_count():  # training on the CPU needs none
         torch.cuda.set_device(local_rank)
     # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from transformer_mt.errors import TrainingError
 from transformer_mt.files import cure, write_whole
+from transformer_mt.json_text import parse_json
 from transformer_mt.memory import peak_memory
 from transformer_mt.settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
@@ -171,7 +172,7 @@ def _drop_later_records(path: Path, step: int) -> None:
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            if parse_json(line)["step"] <= step:
                 kept.append(line + "\n")  # which a crash may have cut off
         except (ValueError, KeyError, TypeError):
             continue  # half a line, cut off by a crash

@@ -18,6 +18,7 @@ from transformer_mt import __version__
 from transformer_mt.device import Device
 from transformer_mt.errors import UserError
 from transformer_mt.files import write_whole
+from transformer_mt.json_text import read_json
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 
@@ -37,7 +38,7 @@ def record_start(
         return
     path = run_dir / "run.json"
     try:
-        starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        starts = read_json(path) if path.exists() else []
         if not isinstance(starts, list):
             raise ValueError("it holds no list")
         starts.append(_start(progress, changed_data, seed, device, ranks))
