@@ -279,11 +279,35 @@ def test_names_of_test_sets_are_file_names(experiment: Experiment, name: str) ->
         experiment.prepare()
 
 
-def test_training_pairs_of_a_test_set_are_noted(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
-    experiment.write("train", [*TRAIN, TEST[0], ("A dog .", "again"), ("A cat .", TEST[0][1])])
+def test_what_stands_in_training_too_is_told_of_validation_and_test_sets(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A pair of the test set, then its source and its target alone, spelled with other spaces; the same of validation,
+    # whose second pair is there twice. What is left out of training, such as the blank one, does not count.
+    same = ("the same", "dasselbe")
+    both = [TEST[0], ("A  dog .", "again"), ("A cat .", f" {TEST[0][1]}"), TEST[1]]
+    experiment.write("train", [*TRAIN, *both, ("e\u0301", "new"), same, same])
+    experiment.write("valid", [("\u00e9", "old"), same, ("never", "nie"), ("never again", same[1])])
     assert experiment.prepare() == 0
-    assert experiment.summary()["counts"]["train"]["source_in_test"] == 2
-    assert "note: the source of 2 of them is also in a test set" in capsys.readouterr().out
+    assert experiment.summary()["also_in_training"] == {
+        "valid": {"sources": 2, "targets": 2, "pairs": 1},
+        "test/small": {"sources": 1, "targets": 1, "pairs": 1},
+    }
+    printed = capsys.readouterr().out
+    assert "valid: of 4 pairs, these also stand in training, and they stay there: 2 sources, 2 targets, 1" in printed
+    assert "by their pair: line 2 is line 406 of the training text\n" in printed
+    assert "by their pair: line 1 is line 401 of the training text\n" in printed
+
+
+def test_of_what_stands_in_training_too_three_lines_are_shown(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.write("train", [*TRAIN, *((source, "other") for source, _ in VALID[:5])])
+    experiment.write("valid", [(source, "another") for source, _ in VALID[:5]])
+    assert experiment.prepare() == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: valid: ")]
+    assert "5 sources, 0 targets, 0 whole pairs. The first by their source: line 1 is line " in line
+    assert line.count("of the training text") == 3
 
 
 def test_the_tokenizer_sees_all_parts_of_the_corpus(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def fields(value: object, prefix: str = "") -> set[str]:
     found: set[str] = set()
     for key, inner in value.items() if isinstance(value, dict) else ():
         found |= {prefix + key} | fields(inner, f"{prefix}{key}.")
-    return {re.sub(r"\b(train|valid)\b", "SPLIT", field) for field in found}
+    return {re.sub(r"\b(train|valid|test/tiny)\b", "SPLIT", field) for field in found}
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,8 @@ def test_every_field_is_named(run_dir, experiment, file):
         case "prepare.json":
             content |= dict.fromkeys(("corpus", "tokenizer", "digests"))
     named = first_column(section(f"Fields of `{file}`"))
-    named = [name for name in named if name not in ("counts.SPLIT", "mean_lengths.SPLIT")]
-    found = fields(content) - {"counts.SPLIT", "mean_lengths.SPLIT"}
+    splits = {"counts.SPLIT", "also_in_training.SPLIT", "mean_lengths.SPLIT"}
+    named = [name for name in named if name not in splits]
+    found = fields(content) - splits
     assert len(set(named)) == len(named)
     assert found | OTHER_FIELDS == set(named) | OTHER_FIELDS

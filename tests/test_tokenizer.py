@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer import Tokenizer, clean
 from transformer_mt.errors import TokenizerError
 from transformer_mt.settings import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
@@ -74,6 +74,20 @@ def test_text_survives(joint: Tokenizer) -> None:
     for line, ids in zip(lines, joint.encode_target(lines), strict=True):
         assert joint.decode_target(ids) == visible(line)
     assert joint.encode_source(lines) == joint.encode_source([visible(line) for line in lines])
+
+
+def test_any_run_of_combining_marks_is_in_nfc() -> None:
+    generator = random.Random(2)
+    marks = "\u0300\u0301\u0316\u0323\u0327\u0344\u05b0\u0f73\u0f81"
+    for starter in ("", "a", "\u01d6", "\u1100\u1161", "\u0915\u093c"):
+        run = "".join(generator.choices(marks, k=200))
+        line = f"{starter}{run}\u4e2d{run[:31]}e\u0301"
+        assert clean(line) == unicodedata.normalize("NFC", line)
+
+
+def test_a_line_of_combining_marks_alone_stops_nothing() -> None:
+    # To sort them by insertion, as NFC does in Python, would take many minutes.
+    assert clean("a" + "\u0301\u0323" * 250_000) == "\u1ea1" + "\u0323" * 249_999 + "\u0301" * 250_000
 
 
 def test_ids_end_in_eos_and_have_no_other_special(joint: Tokenizer) -> None:

@@ -20,6 +20,7 @@ from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
+from transformer_mt.data.overlaps import Overlap, OverlapCounter
 from transformer_mt.data.pair_counts import EncodedPair, PairCounts
 from transformer_mt.data.prepared import (
     SUMMARY,
@@ -110,20 +111,20 @@ def _fill(
     tests = [name for name in pairs if name.startswith("test/")]
     for name in tests:
         _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
-    test_sources = {source for name in tests for source, _ in pairs[name]}
+    overlaps = OverlapCounter({name: pairs[name] for name in pairs if name != "train"})
     counts = {"train": PairCounts(), "valid": PairCounts()}
     lines = _lines_counter(config.corpus, pairs["train"])
 
     def kept(name: str, max_ratio: float) -> Iterator[Pair]:
         encoded = _encoded(pairs[name], tokenizer, name)
-        return _kept(encoded, counts[name], config.corpus.max_length, max_ratio, test_sources)
+        return _kept(encoded, counts[name], config.corpus.max_length, max_ratio)
 
-    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines)
+    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines, overlaps)
     lines.result().save(directory)
     # Whoever wrote the validation set meant its ratios, however odd.
     _write_validation(directory, kept("valid", float("inf")), tokenizer)
-    _write_summary(directory, config, digests, counts, tokenizer)
-    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests})
+    _write_summary(directory, config, digests, counts, overlaps.overlaps, tokenizer)
+    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests}, overlaps.overlaps)
     print(lines.result().description)
     print(f"prepared: {directory}")
 
@@ -189,15 +190,21 @@ def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokeniz
 
 
 def _write_training(
-    directory: Path, kept: Iterable[Pair], counts: PairCounts, tokenizer: Tokenizer, lines: TrainingLinesCounter
+    directory: Path,
+    kept: Iterable[Pair],
+    counts: PairCounts,
+    tokenizer: Tokenizer,
+    lines: TrainingLinesCounter,
+    overlaps: OverlapCounter,
 ) -> None:
-    """Token ids; and of each pair its line in the training text, from 1, as int64. `lines` counts them."""
+    """Token ids; and of each pair its line in the training text, from 1, as int64. `lines` and `overlaps` see each."""
     with (directory / "train.lines").open("wb") as numbers:
 
         def rows() -> Iterator[EncodedPair]:
             for text, ids in kept:
                 numbers.write(counts.read.to_bytes(8, "little"))
                 lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
+                overlaps.add(text, counts.read)
                 yield ids
 
         write_encoded(directory / "train", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
@@ -243,13 +250,10 @@ def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
         yield write
 
 
-def _kept(
-    pairs: Iterable[Pair], counts: PairCounts, max_length: int, max_ratio: float, test_sources: set[str]
-) -> Iterator[Pair]:
+def _kept(pairs: Iterable[Pair], counts: PairCounts, max_length: int, max_ratio: float) -> Iterator[Pair]:
     """The pairs that stay; `counts` says what became of the others. Raises CorpusError if none stays."""
     for text, ids in pairs:
         if counts.keep(ids, max_length, max_ratio):
-            counts.source_in_test += text[0] in test_sources
             yield text, ids
     if not counts.kept:
         raise CorpusError(
@@ -268,7 +272,12 @@ def _encoded(pairs: SentencePairs, tokenizer: Tokenizer, name: str) -> Iterator[
 
 
 def _write_summary(  # last of all: where it is, the stage is finished
-    directory: Path, config: Config, digests: dict[str, str], counts: dict[str, PairCounts], tokenizer: Tokenizer
+    directory: Path,
+    config: Config,
+    digests: dict[str, str],
+    counts: dict[str, PairCounts],
+    overlaps: dict[str, Overlap],
+    tokenizer: Tokenizer,
 ) -> None:
     read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
@@ -277,6 +286,7 @@ def _write_summary(  # last of all: where it is, the stage is finished
         "tokenizer": config.tokenizer.model_dump(),
         "digests": digests,
         "counts": {name: asdict(count) for name, count in counts.items()},
+        "also_in_training": {name: overlap.counts for name, overlap in overlaps.items()},
         "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
         "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
         "tokenizer_digest": tokenizer.digest,
@@ -287,17 +297,20 @@ def _write_summary(  # last of all: where it is, the stage is finished
     write_whole(directory / SUMMARY, summary)
 
 
-def _report(counts: dict[str, PairCounts], tokenizer: Tokenizer, test_sizes: dict[str, int]) -> None:
+def _report(
+    counts: dict[str, PairCounts], tokenizer: Tokenizer, test_sizes: dict[str, int], overlaps: dict[str, Overlap]
+) -> None:
     for name, count in counts.items():
         means = count.mean_lengths
         print(
             f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {count.drops}); "
             f"mean length {means['source']} source and {means['target']} target pieces"
         )
-        if count.source_in_test:
-            print(f"note: the source of {count.source_in_test:,} of them is also in a test set; they stay")
     for name, size in test_sizes.items():
         print(f"{name}: {counted(size, 'pair')}")
+    for name, overlap in overlaps.items():
+        if any(overlap.counts.values()):
+            print(overlap.description(name))
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
 

@@ -16,8 +16,6 @@ class PairCounts:
     blank: int = 0
     too_long: int = 0
     bad_ratio: int = 0
-    source_in_test: int = 0
-    """Pairs kept whose source is, letter for letter, one of a test set."""
     source_tokens: int = 0
     target_tokens: int = 0
 

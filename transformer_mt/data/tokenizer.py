@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -20,6 +21,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
 _CHARACTERS_PER_LINE = 4000  # in training; sentencepiece drops lines that are longer than it is told
+_MANY_MARKS = re.compile("[\u0300-\U0010ffff]{32,}")  # no combining mark comes before U+0300
 _THREADS = 4  # in training; a number of its own, because the pieces may depend on it
 _FEW_LINES = 24  # are encoded in the time that sentencepiece takes to start its threads
 
@@ -97,7 +99,7 @@ class Tokenizer:
         decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
         """
         text: str = self.target.decode([i for i in ids if i > EOS])
-        return _clean(text)
+        return clean(text)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as sentencepiece spells it: U+2581 before the first piece of a word, <0x0A> for a byte."""
@@ -127,7 +129,7 @@ def holds_tokenizer(directory: Path) -> bool:
     return any((directory / names[0]).is_file() for names in (_JOINT, _SEPARATE))
 
 
-def _clean(line: str) -> str:
+def clean(line: str) -> str:
     """NFC; each stretch of whitespace one space; no lone surrogate, which UTF-8 cannot write.
 
     All that is lost of a line is lost here, and none of it is seen. sentencepiece itself changes nothing:
@@ -136,13 +138,30 @@ def _clean(line: str) -> str:
     U+2581, sentencepiece's sign for a space, is one here too.
     """
     if not line.isascii():  # else none of it is there
-        line = re.sub("[\ud800-\udfff]", "\ufffd", unicodedata.normalize("NFC", line)).replace("\u2581", " ")
+        line = re.sub("[\ud800-\udfff]", "\ufffd", _nfc(line)).replace("\u2581", " ")
     return " ".join(line.split())
+
+
+def _nfc(line: str) -> str:
+    """The line in NFC, in linear time."""
+    if unicodedata.is_normalized("NFC", line):
+        return line
+    return unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
+
+
+def _in_canonical_order(found: re.Match[str]) -> str:
+    """The same text, decomposed, each run of combining marks sorted by their classes (Unicode, section 3.11, D108).
+
+    NFC of it is NFC of the text. Python sorts the marks by insertion, which is quadratic unless they are sorted.
+    """
+    decomposed = "".join(unicodedata.normalize("NFD", character) for character in found[0])
+    runs = groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0)
+    return "".join("".join(sorted(run, key=unicodedata.combining) if are_marks else run) for are_marks, run in runs)
 
 
 def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
     encode = partial(processor.encode, out_type=int, add_eos=True)
-    cleaned = [_clean(line) for line in lines]
+    cleaned = [clean(line) for line in lines]
     # A list is shared by threads, and to start them takes longer than a few lines.
     ids: list[list[int]] = encode(cleaned) if len(cleaned) > _FEW_LINES else [encode(line) for line in cleaned]
     return ids
@@ -150,7 +169,7 @@ def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[lis
 
 def _training_lines(lines: Iterable[str]) -> list[str]:
     # A list, because sentencepiece makes a RuntimeError of whatever an iterator raises.
-    cleaned = (_clean(line) for line in lines)
+    cleaned = (clean(line) for line in lines)
     width = _CHARACTERS_PER_LINE
     return [line[start : start + width] for line in cleaned for start in range(0, len(line), width)]
 
