@@ -18,6 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FOUNDATION = {
     *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "run_directory"),
+    "compiler_files",
 }
 # Each room, and the rooms below it.
 BELOW = {
