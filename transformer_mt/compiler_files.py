@@ -47,9 +47,8 @@ def use_own_cache() -> None:
         refuse_strangers(temporary)
         for variable, name in ((TORCH, "torch"), (TRITON, "triton")):
             named = Path(os.environ.get(variable) or own / name)
-            if named.parent == temporary and named.name.startswith(
-                "torchinductor_"
-            ):  # PyTorch's default, not the user's
+            # PyTorch sets the variable, too: to its default, which the user did not choose.
+            if named.parent == temporary and named.name.startswith("torchinductor_"):
                 named = own / name
             directory = _private(named)
             _check_content(directory)
