@@ -1,10 +1,14 @@
 """Compiled steps say what those of the frozen model say, and nothing is compiled but when it is asked for."""
 
+import os
 import platform
 import shutil
 from copy import deepcopy
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +21,7 @@ from torch.torch_version import TorchVersion
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TranslationError
+from transformer_mt.errors import CompilerFilesError, TranslationError
 from transformer_mt.models import compiled as module
 from transformer_mt.models.compiled import CompiledTransformer, compile_steps, compiled
 from transformer_mt.models.ensemble import Ensemble
@@ -238,24 +242,86 @@ def test_a_directory_that_others_may_write_to_is_refused(tiny_model, tmp_path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "transformer_mt").mkdir()
     (tmp_path / "transformer_mt").chmod(0o777)
-    with pytest.raises(TranslationError, match=r"others may write to it, and what it holds is run"):
+    with pytest.raises(CompilerFilesError, match=r"transformer_mt: other users may write to it"):
         ready(tiny_model(d_model=16).float())
 
 
-def test_a_damaged_file_is_named(two_forms, cache, monkeypatch, tmp_path):
+@pytest.fixture
+def kept(two_forms, cache, monkeypatch, tmp_path):
+    """A package in a cache of its own, and a function that loads it, or compiles it anew, which here is no work."""
     ready(two_forms[0].model)
     shutil.copytree(cache, tmp_path / "transformer_mt")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for path in (tmp_path / "transformer_mt").iterdir():
-        path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(TranslationError, match=r"\.pt2: cannot be loaded .*: remove it"):
-        ready(two_forms[0].model)
+    ours = compiled(two_forms[0].model, FP32)
+    before = {*(tmp_path / "transformer_mt").glob("*.pt2")}
+    loaded = []
+
+    def load(path):
+        loaded.append(Path(path))
+        return SimpleNamespace(loader=SimpleNamespace(boxed_run=None))
+
+    monkeypatch.setattr(module, "aoti_load_package", load)
+    monkeypatch.setattr(
+        module, "aoti_compile_and_package", lambda *_, package_path, **__: Path(package_path).write_bytes(b"compiled")
+    )
+    ours.compile_steps(True, 1)
+    (path,) = loaded
+    assert path in before
+
+    def load_again():
+        loaded.clear()
+        ours.steps.clear()
+        ours.compile_steps(True, 1)
+        return loaded[0].read_bytes()
+
+    return path, load_again
+
+
+def test_a_damaged_package_is_compiled_anew(kept, caplog):
+    """Whichever bit it is, or where it ends; what is damaged is never loaded, which might end the process."""
+    path, load_again = kept
+    whole, random = path.read_bytes(), Random(18)
+    damaged = [whole[: random.randrange(len(whole))] for _ in range(5)]
+    for _ in range(20):
+        flipped = bytearray(whole)
+        flipped[random.randrange(len(whole))] ^= 1 << random.randrange(8)
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        caplog.clear()
+        path.write_bytes(content)
+        assert load_again() == b"compiled"
+        assert f"{path} is damaged, and compiled anew" in caplog.messages
+        assert not path.exists()
+        for new in path.parent.glob(f"{path.name.split('-')[0]}*"):
+            new.unlink()
+    path.write_bytes(whole)
+    assert load_again() == whole
+
+
+def test_a_package_of_another_user_or_that_others_may_write_to_is_refused(kept):
+    path, load_again = kept
+    for mode in (0o620, 0o602):
+        path.chmod(mode)
+        with pytest.raises(CompilerFilesError, match=r"\.pt2: other users may write to it.*remove it"):
+            load_again()
+    path.chmod(0o600)
+    real = path.rename(path.parent / "elsewhere")
+    path.symlink_to(real)
+    with pytest.raises(CompilerFilesError, match=r"\.pt2: is a link.*remove it"):
+        load_again()
+    path.unlink()
+    real.rename(path)
+    load_again()
+    if os.getuid() == 0:
+        os.chown(path, 4242, 4242)
+        with pytest.raises(CompilerFilesError, match=r"\.pt2: belongs to another user \(number 4242\)"):
+            load_again()
 
 
 def test_what_cannot_be_kept_or_read_is_said(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no directory", encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(TranslationError, match=r"can be kept nowhere .*file.*let XDG_CACHE_HOME name"):
+    with pytest.raises(CompilerFilesError, match=r"can be kept nowhere .*file.*let XDG_CACHE_HOME name"):
         ready(tiny_model(d_model=16).float())
 
 

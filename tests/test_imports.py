@@ -19,7 +19,7 @@ FOUNDATION = {
     *("config", "settings", "model_settings", "suggestions", "synonyms", "yaml_text"),
     *("bounds", "decoding_limits", "needed_memory", "json_text"),
     *("errors", "vocabulary", "languages", "wording", "device", "memory", "weights", "files", "own_directory"),
-    *("checksums", "run_directory"),
+    *("checksums", "run_directory", "compiler_files"),
 }
 # Each room, and the rooms below it.
 BELOW = {

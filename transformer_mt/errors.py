@@ -37,6 +37,10 @@ class TranslationError(UserError):
     """A line that cannot be translated."""
 
 
+class CompilerFilesError(UserError):
+    """A place for compiled code that is not ours alone, or cannot be written to."""
+
+
 class EvaluationError(UserError):
     """Hypotheses and references that cannot be scored."""
 

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from transformer_mt.compiler_files import use_own_cache
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.decoding.lengths import coverage_penalty
@@ -69,6 +70,7 @@ class TorchEngine(Engine):
         """The model in its form for search; on a GPU its steps are captured."""
         if self.compile:
             assert self.device.torch_device.type == "cpu"
+            use_own_cache()
             from transformer_mt.models.compiled import compiled  # imports a compiler, which takes seconds
 
             return compiled(self.model, self.products)

@@ -23,8 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._inductor import aoti_compile_and_package, aoti_load_package
+from torch._inductor.utils import clear_caches
 
-from transformer_mt.errors import TranslationError
+from transformer_mt.compiler_files import cache_directory, fresh_torch_cache, read_digest
+from transformer_mt.errors import TranslationError, UserError
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.exported import MOST_SLOTS, Kind, exported, step_tensors
 from transformer_mt.models.frozen import FrozenTransformer, few_products, has_frozen_form
@@ -41,6 +43,8 @@ OPTIONS = {
     "max_autotune_gemm_backends": "CPP,ATEN",
     "max_autotune_report_choices_stats": False,
     "autotune_num_choices_displayed": 0,
+    "cpp_cache_precompile_headers": False,  # which are kept in the temporary directory, wherever the rest is
+    "aot_inductor.precompile_headers": False,
 }
 
 Step = Callable[[list[Tensor]], list[Tensor]]
@@ -80,26 +84,6 @@ def compile_steps(model: Seq2Seq, alone: bool, width: int) -> bool:
     return any([member.compile_steps(alone, width) for member in members if isinstance(member, CompiledTransformer)])
 
 
-def _cache_directory() -> Path:
-    """Raises TranslationError if there is none, or if it is not ours alone: what it holds is run."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    try:
-        directory = (named if named.is_absolute() else Path.home() / ".cache") / "transformer_mt"
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = directory.stat()
-    except (OSError, RuntimeError) as error:
-        raise TranslationError(
-            f"what is compiled can be kept nowhere ({error}): let XDG_CACHE_HOME name a directory of yours, or leave "
-            "--compile out"
-        ) from None
-    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        raise TranslationError(
-            f"{directory}: belongs to somebody else, or others may write to it, and what it holds is run: let "
-            "XDG_CACHE_HOME name a directory of yours, or leave --compile out"
-        )
-    return directory
-
-
 @contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
     """Of all processes: files that PyTorch makes on its way have the same names for models of one architecture."""
@@ -108,11 +92,21 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
         return
     import fcntl  # which Windows has not
 
-    with (directory / "lock").open("w") as lock:
+    with open(directory / "lock", "w", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in directory.glob(f"{UNFINISHED}*"):  # by one that was killed
             shutil.rmtree(left, ignore_errors=True)
         yield
+
+
+def _whole(directory: Path, name: str) -> Path | None:
+    """What is kept under this name, if it is as it was written; damaged, it is removed."""
+    for kept in directory.glob(f"{name}-*.pt2"):
+        if kept.name == f"{name}-{read_digest(kept)}.pt2":
+            return kept
+        _log.warning("%s is damaged, and compiled anew", kept)
+        kept.unlink()
+    return None
 
 
 def _first_line(error: Exception) -> str:
@@ -157,42 +151,48 @@ class CompiledTransformer(FrozenTransformer):
         """From the cache, or for it. Raises TranslationError if it cannot be compiled, kept or loaded."""
         told = self._digest.copy()
         told.update(repr(kind).encode())
-        kept = _cache_directory() / f"{told.hexdigest()}.pt2"
+        directory, name = cache_directory(), told.hexdigest()
         try:
-            with _one_at_a_time(kept.parent):
-                if not kept.exists():
-                    self._compile(kind, kept)
+            with _one_at_a_time(directory):
+                kept = _whole(directory, name) or self._compile(kind, directory, name)
+                step: Step = aoti_load_package(str(kept)).loader.boxed_run  # to call the package takes longer
+                return step
         except OSError as error:
             raise TranslationError(
-                f"what is compiled cannot be kept in {kept.parent} ({error}): let XDG_CACHE_HOME name a directory of "
+                f"what is compiled cannot be kept in {directory} ({error}): let XDG_CACHE_HOME name a directory of "
                 "yours that has room, or leave --compile out"
             ) from None
-        try:
-            step: Step = aoti_load_package(str(kept)).loader.boxed_run  # to call the package takes longer
-            return step
         except (RuntimeError, ValueError, KeyError) as error:
+            if isinstance(error, UserError):
+                raise
             raise TranslationError(
-                f"{kept}: cannot be loaded ({_first_line(error)}): remove it, to have it compiled again; or see that "
-                "the directory for temporary files has room, and may hold programs"
+                f"{kept}: cannot be loaded ({_first_line(error)}): see that the directory for temporary files has "
+                "room, and may hold programs"
             ) from None
 
-    def _compile(self, kind: Kind, kept: Path) -> None:
-        _log.warning("compiling steps of the search, for a minute or so; they are kept in %s", kept.parent)
+    def _compile(self, kind: Kind, directory: Path, name: str) -> Path:
+        """The file it is kept in, whose name ends in the digest of its content."""
+        _log.warning("compiling steps of the search, for a minute or so; they are kept in %s", directory)
         try:
             with (
-                TemporaryDirectory(prefix=UNFINISHED, dir=kept.parent) as directory,
+                TemporaryDirectory(prefix=UNFINISHED, dir=directory) as unfinished,
+                fresh_torch_cache(Path(unfinished)),
                 warnings.catch_warnings(action="ignore"),  # the compiler's, of itself
                 torch.inference_mode(mode=False),
                 torch.no_grad(),
                 best_products(few=True),
             ):
-                new, program = str(Path(directory) / kept.name), exported(self, self.products, kind)
-                aoti_compile_and_package(program, package_path=new, inductor_configs=OPTIONS.copy())
+                clear_caches()  # of this process, of files that are no more
+                new, program = Path(unfinished) / f"{name}.pt2", exported(self, self.products, kind)
+                aoti_compile_and_package(program, package_path=str(new), inductor_configs=OPTIONS.copy())
+                new.chmod(0o600)
+                kept = directory / f"{name}-{read_digest(new)}.pt2"
                 os.replace(new, kept)
+                return kept
         except RuntimeError as error:
             raise TranslationError(
                 f"the model cannot be compiled here: {_first_line(error)}. It takes a C++ compiler, g++ or what the "
-                f"environment's CXX names, and room in {kept.parent}; or leave --compile out"
+                f"environment's CXX names, and room in {directory}; or leave --compile out"
             ) from None
 
     @cached_property

@@ -2,6 +2,7 @@
 
 import torch
 
+from transformer_mt.compiler_files import use_own_cache
 from transformer_mt.data.loading import Layout
 from transformer_mt.device import Device
 from transformer_mt.errors import ConfigError
@@ -34,7 +35,7 @@ def check_layout(layout: Layout, model: ModelConfig, device: Device) -> None:
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device: Device, ranks: Ranks) -> Learner:
     """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
-    Raises ConfigError for what cannot be compiled.
+    Raises ConfigError for what cannot be compiled, CompilerFilesError if it can be kept nowhere safely.
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
     if settings.compile is True and (layout == "padded" or is_sharded):
@@ -44,6 +45,8 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device
         )
     on_gpu = device.torch_device.type == "cuda"
     compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
+    if compiled or on_gpu:  # on a GPU the loss is compiled in any case
+        use_own_cache()
     loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
     if is_sharded:
         shard(loss, model.units, ranks, device.torch_device)
