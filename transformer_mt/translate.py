@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
     form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
-    with ExitStack() as stack:
+    with cli.sigterm_raised(), ExitStack() as stack:
         output = stack.enter_context(_opened(arguments.output))
         progress = None
         if lines.is_file and not arguments.quiet and (arguments.output or not sys.stdout.isatty()):
@@ -118,7 +118,8 @@ def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[s
 def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Standard output; or the file that takes the place of `path` at the end, packed if it ends in .gz."""
     if path is None:
-        yield cli.output()
+        with cli.output() as output:
+            yield output
         return
     with replacing(path) as file:
         if path.suffix != ".gz":
