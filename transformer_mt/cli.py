@@ -102,6 +102,8 @@ def sigterm_raised() -> Iterator[None]:
 
 
 def _leave(status: int) -> NoReturn:
+    """End the process at once, after what was written has reached its readers; a second Ctrl-C does not wait."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError, OSError):  # there is none, it is closed, or its reader has gone
             stream.flush()
