@@ -1,6 +1,7 @@
 """A signal ends a command at once and in order; an engine is shared by threads, and says so where it cannot work."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from processes import ended, said, start, wait_until
+from processes import PATIENCE, ended, said, start, wait_until
 from tiny import demo_pairs
 
 from transformer_mt import cli, export
@@ -189,9 +190,13 @@ def in_a_fork(work):
         finally:
             os._exit(0)
     os.close(write)
+    says, _, _ = select.select([read], [], [], PATIENCE)
+    if not says:
+        os.kill(process_id, signal.SIGKILL)
     with os.fdopen(read) as reader:
         said = reader.read()
     os.waitpid(process_id, 0)
+    assert says, "the fork hangs"
     return said
 
 

@@ -43,7 +43,8 @@ translations are joined again (split_sentences=auto; always and never can be cho
 more pieces than model.max_positions is translated in parts, with a warning. At the end a summary on standard
 error says how many lines there were, how many were split, and which translations should be looked at; --quiet
 leaves it out.
-Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C."""
+Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C, 143 after SIGTERM. After either signal,
+standard output ends with a whole line, and the file of --output is as it was before."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
