@@ -8,6 +8,7 @@ class Echo(Engine):
     """Translates a sentence into its own pieces after the prefix, each from itself; the n-th time backwards."""
 
     def __init__(self, max_positions=1000):
+        super().__init__()
         self.max_positions = max_positions
         self.sentences = []
 

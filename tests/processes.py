@@ -46,8 +46,8 @@ def kill(*running: Running) -> None:
         each.process.wait()
 
 
-def start(directory: Path, name: str, *arguments: object, environment=None) -> Running:
-    """Python with these arguments; its output to files of this name."""
+def start(directory: Path, name: str, *arguments: object, environment=None, stdin=None) -> Running:
+    """Python with these arguments; its output to files of this name; its standard input may be subprocess.PIPE."""
     directory.mkdir(parents=True, exist_ok=True)
     out, err = directory / f"{name}.out", directory / f"{name}.err"
     paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
@@ -55,6 +55,7 @@ def start(directory: Path, name: str, *arguments: object, environment=None) -> R
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],
             env={**os.environ, **paths, **(environment or {})},
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
         )

@@ -140,6 +140,7 @@ class Says(Engine):
     """Translates whatever it is given into these tokens, which look at these positions."""
 
     def __init__(self, tokens, looked_at):
+        super().__init__()
         self.max_positions, self.tokens, self.looked_at = 100, tokens, looked_at
 
     def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):

@@ -33,7 +33,8 @@ def main() -> int:
     if not arguments or arguments[0] not in STAGES | OTHERS:
         return _list_commands(arguments)
     module = OTHERS[arguments[0]][0] if arguments[0] in OTHERS else arguments[0]
-    return cli.run(importlib.import_module(f"transformer_mt.{module}").main, arguments[1:])
+    stage = importlib.import_module(f"transformer_mt.{module}")
+    return cli.run(lambda _: stage.main(arguments[1:]))
 
 
 def _list_commands(arguments: list[str]) -> int:

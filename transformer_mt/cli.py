@@ -1,17 +1,26 @@
 """What all commands share: help with an example, the form in which they are typed, and how they end."""
 
 import argparse
+import io
 import logging
 import os
 import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from types import FrameType
+from typing import NoReturn
 
 from transformer_mt.errors import UserError
+
+LONGEST_BLOCK = 2**24  # bytes that are written to standard output together
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where it is raised; it ends a command as Ctrl-C does."""
 
 
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
@@ -25,7 +34,11 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
-    """The exit status of `main`: 2 and a message for a mistake of the user's, 130 after Ctrl-C."""
+    """The exit status of `main`: 2 and a message for a mistake of the user's, 130 after Ctrl-C, 143 after SIGTERM.
+
+    Without `argv` the command is this process's own, and after a signal the process ends here: Python's own end would
+    wait for threads of libraries, which may have work for minutes.
+    """
     if logging.lastResort is not None:  # it writes the warnings of rooms that know no command line
         logging.lastResort.setFormatter(_AsTyped())
     try:
@@ -33,9 +46,12 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     except UserError as error:
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+    except KeyboardInterrupt as stopped:
+        status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
+        print("terminated" if isinstance(stopped, Terminated) else "interrupted", file=sys.stderr)
+        if argv is None:
+            _leave(status)  # here, where the traceback still holds what has threads, so that nobody joins them
+        return status
     except BrokenPipeError:
         # The reader has gone (as in `| head`). Nothing is left to flush to it when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -54,11 +70,44 @@ class _AsTyped(logging.Formatter):
         return as_typed(super().format(record))
 
 
-def output() -> BinaryIO:
-    """Standard output, for bytes: its text layer may write other line ends and another encoding than UTF-8."""
+@contextmanager
+def output() -> Iterator[io.BufferedWriter]:
+    """Standard output, for bytes: its text layer may write other line ends and another encoding than UTF-8.
+
+    What is written at once, up to LONGEST_BLOCK, is written wholly or not at all, also when a signal is raised.
+    """
     if sys.stdout is None:
         raise UserError("standard output is closed: open it, or write to a file")
-    return sys.stdout.buffer
+    sys.stdout.flush()
+    file = io.BufferedWriter(getattr(sys.stdout.buffer, "raw", sys.stdout.buffer), LONGEST_BLOCK)
+    try:
+        yield file
+    finally:
+        file.detach()  # writes what a signal has left, and leaves standard output open
+
+
+@contextmanager
+def sigterm_raised() -> Iterator[None]:
+    """Raise Terminated at SIGTERM, so that files are put in order before the command ends; a second one ends it."""
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process at once, after what was written has reached its readers; a second Ctrl-C does not wait."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError, OSError):  # there is none, it is closed, or its reader has gone
+            stream.flush()
+    os._exit(status)
 
 
 def as_typed(text: str) -> str:

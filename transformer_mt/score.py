@@ -34,16 +34,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         quantize=arguments.quantize,
         workers=arguments.workers,
     )
-    output, done = cli.output(), 0
-    for sources, targets in pairs:
-        if arguments.pieces:
-            scores = scorer.score_pieces(sources, [target.split() for target in targets], first_line=done + 1)
-        else:
-            scores = scorer.score(sources, targets, first_line=done + 1)
-        for number, score in enumerate(scores, start=done + 1):
-            output.write((_object(score, number) if arguments.json else _columns(score)).encode("utf-8"))
-        output.flush()
-        done += len(scores)
+    done = 0
+    with cli.sigterm_raised(), cli.output() as output:
+        for sources, targets in pairs:
+            if arguments.pieces:
+                scores = scorer.score_pieces(sources, [target.split() for target in targets], first_line=done + 1)
+            else:
+                scores = scorer.score(sources, targets, first_line=done + 1)
+            for number, score in enumerate(scores, start=done + 1):
+                output.write((_object(score, number) if arguments.json else _columns(score)).encode("utf-8"))
+            output.flush()
+            done += len(scores)
     return 0
 
 

@@ -44,7 +44,8 @@ translations are joined again (split_sentences=auto; always and never can be cho
 more pieces than model.max_positions is translated in parts, with a warning. At the end a summary on standard
 error says how many lines there were, how many were split, and which translations should be looked at; --quiet
 leaves it out.
-Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C."""
+Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C, 143 after SIGTERM. After either signal,
+standard output ends with a whole line, and the file of --output is as it was before."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     blocks = _with_prefixes(lines, arguments.prefix)
     models = model_arguments.model_dirs(arguments)
     _check_output(arguments.output, models)
-    with ExitStack() as stack:
+    with cli.sigterm_raised(), ExitStack() as stack:
         output = stack.enter_context(_opened(arguments.output))
         translator = Translator.load(
             models,
@@ -131,7 +132,8 @@ def _check_output(path: Path | None, models: Sequence[Path]) -> None:
 def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Standard output; or the file that takes the place of `path` at the end, packed if it ends in .gz."""
     if path is None:
-        yield cli.output()
+        with cli.output() as output:
+            yield output
         return
     with replacing(path) as file:
         if path.suffix != ".gz":

@@ -5,6 +5,7 @@ S source positions  T target positions
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from transformer_mt.decoding.ctranslate2_search import (
     Found,
     Search,
     Vocabularies,
+    completed,
     ended,
     ranked,
     search_options,
@@ -50,6 +52,7 @@ class CTranslate2Engine(Engine):
         `compute_type` is CTranslate2's; default is that of the file. Raises TranslationError if the package is
         missing or the device cannot do it, CheckpointError if a file is missing or damaged.
         """
+        super().__init__()
         self.ctranslate2 = import_ctranslate2()
         self.directory, self.max_positions, self.alignment_layer = directory, max_positions, alignment_layer
         self.device, self.compute_type = device, compute_type
@@ -77,7 +80,7 @@ class CTranslate2Engine(Engine):
         translator, workers = self._threads(sentences, decoding)
         options = search_options(decoding) | {"return_attention": with_attention}
         search = Search(
-            translator, self.vocabularies, sentences, options, decoding.max_extra_length, self.max_positions
+            translator, workers, self.vocabularies, sentences, options, decoding.max_extra_length, self.max_positions
         )
         lengths = [len(sentence.source) for sentence in sentences]
         width = 1 if decoding.sampling else decoding.beam_size
@@ -93,14 +96,32 @@ class CTranslate2Engine(Engine):
         yield list(range(len(sentences))), [ranked(of_one, decoding, alignment) for of_one in hypotheses]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        results = self.translator.score_batch(
-            [self.vocabularies.pieces(source) for source, _ in pairs],
-            [[self.vocabularies.target[i] for i in target[:-1]] for _, target in pairs],  # it adds EOS
-            max_batch_size=SCORED_TOGETHER,
-            batch_type="tokens",
-            max_input_length=0,  # none is cut
+        together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))
+        scores: list[list[float]] = [[] for _ in pairs]
+        for batch, results in completed(partial(self._begin_scoring, pairs), together, self.workers):
+            for number, result in zip(together[batch], results, strict=True):
+                scores[number] = result.log_probs
+        return scores
+
+    def close(self) -> None:
+        super().close()
+        self.translator = None
+
+    def _begin_after_fork(self) -> None:
+        raise TranslationError(
+            f"{self.directory} was loaded in another process, from which this one was forked, and the threads of "
+            "CTranslate2 are not in this one: load the model in each process, after the fork"
         )
-        return [result.log_probs for result in results]
+
+    def _begin_scoring(self, pairs: Sequence[tuple[list[int], list[int]]], numbers: Sequence[int]) -> list[Any]:
+        """Have a batch of pairs scored in the background: an asynchronous result for each pair."""
+        results: list[Any] = self.translator.score_batch(
+            [self.vocabularies.pieces(pairs[number][0]) for number in numbers],
+            [[self.vocabularies.target[i] for i in pairs[number][1][:-1]] for number in numbers],  # it adds EOS
+            max_input_length=0,  # none is cut
+            asynchronous=True,
+        )
+        return results
 
     def _threads(self, sentences: Sequence[Sentence], decoding: DecodingConfig) -> tuple[Any, int]:
         """Who translates these, and how many batches at a time."""

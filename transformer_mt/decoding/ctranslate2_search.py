@@ -4,7 +4,8 @@ S source positions  T target positions
 """
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 # Beam search ends when so many times beam_size hypotheses have ended. It knows no other end: with this all of 300
 # captions were translated as by our search without such a limit.
 LONG_PATIENCE = 1.5
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two questions whether a batch is done
 TYPICAL_LENGTH = 25  # pieces of a translation, where one length penalty has to stand for all lengths
 
 
@@ -54,6 +56,8 @@ class Search:
 
     translator: Any
     """A ctranslate2.Translator."""
+    workers: int
+    """How many batches it translates at a time."""
     vocabularies: Vocabularies
     sentences: Sequence[Sentence]
     options: dict[str, Any]
@@ -69,11 +73,11 @@ class Search:
     ) -> dict[int, list[Found]]:
         """The hypotheses of each sentence of these batches; they may be as long as the longest source allows."""
         found = {}
-        for numbers, results in [(numbers, self._begin(numbers)) for numbers in batches]:
-            for number, result in zip(numbers, results, strict=True):
-                found[number] = self._found(result.result())
+        for batch, results in completed(self._begin, batches, self.workers):
+            for number, result in zip(batches[batch], results, strict=True):
+                found[number] = self._found(result)
             if progress is not None:
-                progress(len(numbers))
+                progress(len(results))
         return found
 
     def too_long(self, found: dict[int, list[Found]]) -> list[int]:
@@ -107,6 +111,30 @@ class Search:
             log_prob = result.scores[rank] * len(tokens) ** self.options["length_penalty"]
             found.append(Found(tokens, log_prob, attention_TS))
         return found
+
+
+def completed(
+    begin: Callable[[Sequence[int]], list[Any]], batches: Sequence[Sequence[int]], workers: int
+) -> Iterator[tuple[int, list[Any]]]:
+    """(Number of the batch, its results) of each batch, as they are done.
+
+    `begin` gives CTranslate2 a batch, and returns its asynchronous results. No more than two batches a worker are
+    begun and not done, because what was begun cannot be taken back. To ask and to sleep, again and again, lets Python
+    handle Ctrl-C: while it waits in CTranslate2 for a result, it does not.
+    """
+    begun: dict[int, list[Any]] = {}
+    num_begun, since = 0, time.monotonic()
+    while begun or num_begun < len(batches):
+        while num_begun < len(batches) and len(begun) < 2 * workers:
+            begun[num_begun] = begin(batches[num_begun])
+            num_begun += 1
+        done = [batch for batch, results in begun.items() if all(result.done() for result in results)]
+        for batch in done:
+            yield batch, [result.result() for result in begun.pop(batch)]
+        if done:
+            since = time.monotonic()
+        else:  # for a tenth of what has been waited: it makes a short wait no longer than that
+            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, (time.monotonic() - since) / 10)))
 
 
 def search_options(decoding: DecodingConfig) -> dict[str, Any]:

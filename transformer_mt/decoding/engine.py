@@ -1,10 +1,13 @@
 """What a translator asks of that which computes: ids in, hypotheses out. Imports no PyTorch."""
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from transformer_mt.errors import TranslationError
 from transformer_mt.settings import DecodingConfig
 
 
@@ -46,6 +49,32 @@ class Engine(ABC):
 
     max_positions: int
     """No source may have more pieces, EOS included, and no translation will."""
+
+    def __init__(self) -> None:
+        self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one thread at a time use the engine; the others wait.
+
+        Raises TranslationError if the engine is closed, or cannot be used in a process that was forked.
+        """
+        if os.getpid() != self._process_id:
+            self._begin_after_fork()
+            # A thread that held the old lock when the process was forked is not in this process to release it.
+            self._lock, self._process_id = threading.RLock(), os.getpid()
+        with self._lock:
+            if self._is_closed:
+                raise TranslationError("this Translator or Scorer is closed: load the model again to use it")
+            yield
+
+    def close(self) -> None:
+        """Wait until no other thread uses the engine, then end its processes and threads; closing twice is allowed."""
+        with self._lock:
+            self._is_closed = True
+
+    def _begin_after_fork(self) -> None:  # noqa: B027  most have nothing to do
+        """Called once in a process that was forked from the one that loaded the engine."""
 
     @abstractmethod
     def translate_unordered(

@@ -38,6 +38,7 @@ class Scorer:
 
     A text is scored by the pieces that the tokenizer cuts it into. A search may have written the same text in
     others, and reported their probability: `Translation.pieces`, as targets of `score_pieces`, give it again.
+    Several threads may share a Scorer, as they may share a Translator.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
@@ -89,7 +90,8 @@ class Scorer:
                     )
         scores = [PairScore([], []) for _ in pairs]
         written = [row for row, pair in enumerate(pairs) if max(map(len, pair)) > 1]  # a blank text is EOS alone
-        found = self.engine.score([pairs[row] for row in written])
+        with self.engine.turn():
+            found = self.engine.score([pairs[row] for row in written])
         for row, log_probs in zip(written, found, strict=True):
             scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
         return scores

@@ -52,6 +52,7 @@ class TorchEngine(Engine):
 
         Raises TranslationError if the model cannot be computed in that precision.
         """
+        super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
         self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
@@ -64,6 +65,11 @@ class TorchEngine(Engine):
         engine = weakref.proxy(self)
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
         self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
+
+    def close(self) -> None:
+        super().close()
+        self.translators.close()
+        self.scorers.close()
 
     @cached_property
     def searched(self) -> Seq2Seq:

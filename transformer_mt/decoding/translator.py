@@ -63,7 +63,8 @@ class Translator:
     joined by the line's own white space, their scores and log-probabilities added, n-best lists joined rank by rank.
     `languages` are the codes of source and target: they tell where sentences end, and whether alignments are of words
     or of characters.
-    It is for one thread at a time.
+    Several threads may share a Translator: one translates at a time, and the others wait. As a context manager, or by
+    `close`, it ends the processes and threads that it has started; after that it raises TranslationError.
     """
 
     def __init__(
@@ -116,6 +117,16 @@ class Translator:
         settings = model.config.decoding, max(1, longest), languages, trained, model.config.model
         return cls(model.engine, model.tokenizer, *settings)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes and threads that this Translator has started."""
+        self.engine.close()
+
     def translate(
         self,
         lines: Sequence[str],
@@ -151,7 +162,8 @@ class Translator:
         translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
         is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
         lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ConfigError for a setting
-        that is not allowed, TranslationError for a prefix that is too long.
+        that is not allowed, TranslationError for a prefix that is too long, for a Translator that is closed, and in a
+        process that was forked after the engine began its own processes or threads: load the model there instead.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
@@ -163,11 +175,12 @@ class Translator:
         self._check(decoding, sentences)
         found: list[list[Translation]] = [[] for _ in cut]
         told = None if progress is None else _by_lines(progress, len(cut), len({part.line for part in cut}))
-        for numbers, hypotheses_of in self.engine.translate_unordered(
-            sentences, decoding, alignment=alignment, scores=scores, progress=told
-        ):  # words are made of some while others are still searched for
-            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                found[number] = [self._translation(h, cut[number], decoding) for h in hypotheses]
+        with self.engine.turn():
+            for numbers, hypotheses_of in self.engine.translate_unordered(
+                sentences, decoding, alignment=alignment, scores=scores, progress=told
+            ):  # words are made of some while others are still searched for
+                for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
+                    found[number] = [self._translation(h, cut[number], decoding) for h in hypotheses]
         parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each part and each rank
         spaces: list[list[str]] = [[] for _ in lines]
         for part, translations in zip(cut, found, strict=True):
