@@ -1,5 +1,6 @@
 """Validation, against the sums and the translations that it stands for."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -184,3 +185,12 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
 
 def test_perplexity_never_overflows():
     assert math.isfinite(ValidationScores(nll=1e6, bleu=0.0, chrf=0.0, seconds=1.0).perplexity)
+
+
+def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, config):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        broken.target_embedding.weight.fill_(math.nan)
+    found = scores(broken, validation, config)
+    assert math.isnan(found.nll)
+    assert (found.bleu, found.chrf) == (0.0, 0.0)

@@ -41,6 +41,19 @@ class CompilerFilesError(UserError):
     """A place for compiled code that is not ours alone, or cannot be written to."""
 
 
+class NotFiniteError(TranslationError):
+    """A line for which a model computes numbers that are not finite."""
+
+    @classmethod
+    def of_line(cls, line: int) -> "NotFiniteError":
+        """Lines are numbered from 1."""
+        return cls(
+            f"line {line}: the model computes numbers that are not finite (infinity, not a number) for this line, so "
+            "it has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, the "
+            "model is broken: average other checkpoints. To go on without this line, make it blank in the input"
+        )
+
+
 class EvaluationError(UserError):
     """Hypotheses and references that cannot be scored."""
 

@@ -161,13 +161,19 @@ def open_ctranslate2(trained: Trained, directory: Path) -> Engine:
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
     """Print how far the scores and the greedy words of two engines are apart.
 
-    Raises ExportError if log-probabilities of fp32 differ by more than LARGEST_DIFFERENCE.
+    Raises ExportError if log-probabilities of fp32 differ by more than LARGEST_DIFFERENCE, or are not finite.
     """
     sentences = [Sentence(source) for source in random_sources(trained, COMPARED)]
     greedy = trained.config.decoding.model_copy(
         update={"beam_size": 1, "n_best": 1, "sampling": False, "max_extra_length": 10}
     )
-    translations, others = ([found[0].tokens for found in e.translate(sentences, greedy)] for e in (ours, theirs))
+    found, found_there = ours.translate(sentences, greedy), theirs.translate(sentences, greedy)
+    if not all([*found, *found_there]):
+        raise ExportError(
+            "the model computes numbers that are not finite (infinity, or not a number), so the export cannot be "
+            "compared with it; nothing was written. Average other checkpoints, or leave --quantization out"
+        )
+    translations, others = ([hypotheses[0].tokens for hypotheses in all_of_one] for all_of_one in (found, found_there))
     pairs = [(sentence.source, words) for sentence, words in zip(sentences, translations, strict=True)]
     difference = max(
         abs(a - b)

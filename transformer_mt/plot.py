@@ -14,7 +14,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.opening import open_model
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.errors import TranslationError
+from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.evaluation import heat_map
 from transformer_mt.evaluation.heat_map import Side
 from transformer_mt.models.attention_weights import Attention
@@ -46,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
     source = _ids(arguments.source, "source", model.tokenizer, model.engine)
     if arguments.target is None:
-        target = model.engine.translate([Sentence(source)], decoding)[0][0].tokens
+        (found,) = model.engine.translate([Sentence(source)], decoding)
+        if not found:
+            raise NotFiniteError.of_line(1)
+        target = found[0].tokens
     else:
         target = _ids(arguments.target, "target", model.tokenizer, model.engine)
     weights_HTS = _weights(model.engine, source, target, decoding, arguments)

@@ -179,7 +179,7 @@ def ended(hypothesis: Found, limit: int) -> Found:
 
 
 def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) -> list[Hypothesis]:
-    """Each once, best first, at most n-best of them."""
+    """Each once, best first, at most n-best of them; none if a score is not finite."""
     alpha, form = decoding.length_penalty, decoding.length_penalty_form
     hypotheses: list[Hypothesis] = []
     for hypothesis in found:
@@ -190,6 +190,8 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
         if decoding.sampling or all(hypothesis.tokens != other.tokens for other in hypotheses):  # some were cut
             seen = most_looked_at if alignment else None
             hypotheses.append(Hypothesis(hypothesis.tokens, hypothesis.log_prob, score, seen))
+    if not all(math.isfinite(hypothesis.score) for hypothesis in hypotheses):
+        return []
     return sorted(hypotheses, key=lambda h: h.score, reverse=True)[: decoding.n_best]
 
 

@@ -88,8 +88,9 @@ class Engine(ABC):
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """(Numbers of sentences, the hypotheses of each), as they are found; each sentence once.
 
-        Hypotheses are best first, at least one, at most n-best. Without `scores` these may be not a number, where
-        that is quicker. `progress` is told how many more sentences are done.
+        Hypotheses are best first, at least one, at most n-best; but there are none of a sentence for which the model
+        computes numbers that are not finite. Without `scores` these may be not a number, where that is quicker.
+        `progress` is told how many more sentences are done.
         """
 
     def translate(
@@ -112,7 +113,10 @@ class Engine(ABC):
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Forced decoding: the log-probability of each target token, in nats. Sources and targets end in EOS."""
+        """Forced decoding: the log-probability of each target token, in nats. Sources and targets end in EOS.
+
+        One that is not finite is given as it is.
+        """
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -4,6 +4,8 @@ B sentences  A sentences still drawn  W samples of a sentence  T positions  V vo
 C candidates, most probable first
 """
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ def sample(
 
     What is drawn depends on the seed, the number of the sentence and which of its samples it is: on no other
     sentence of the batch. The log-probability is the model's own, whatever temperature, top_k and top_p.
+    A sentence has no samples if its numbers are not finite.
     """
     samples: list[list[Hypothesis]] = [[] for _ in numbers]
     alive, device = list(range(len(numbers))), source_BS.device
@@ -35,11 +38,14 @@ def sample(
     for length in range(1, longest + 1):
         logits_AWV, state = model.step(tokens_AWT[..., -1], state)
         log_probs_AWV = logits_AWV.float().log_softmax(dim=-1)
+        is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then all of the row are, and nothing can be drawn from them
+        log_probs_AWV[is_nan_AW] = 0.0
         constraints.forbid_(log_probs_AWV, tokens_AWT, alive, length)
         uniform_AW = uniform_AWT[..., length - 1]
         token_AW = draw(log_probs_AWV, uniform_AW, decoding.temperature, decoding.top_k, decoding.top_p)
         tokens_AWT = torch.cat([tokens_AWT, token_AW[..., None]], dim=-1)
-        log_probs_AWT = torch.cat([log_probs_AWT, log_probs_AWV.gather(-1, token_AW[..., None])], dim=-1)
+        drawn_AW1 = log_probs_AWV.gather(-1, token_AW[..., None]).masked_fill(is_nan_AW[..., None], math.nan)
+        log_probs_AWT = torch.cat([log_probs_AWT, drawn_AW1], dim=-1)
 
         # A sample that has ended is drawn on, for nothing, until the last one of its sentence has.
         ended_A = (tokens_AWT == EOS).any(dim=-1).all(dim=-1).tolist()
@@ -89,11 +95,13 @@ def _most_probable(probs_AWV: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 def _hypotheses(tokens_WT: Tensor, log_probs_WT: Tensor, decoding: DecodingConfig) -> list[Hypothesis]:
-    """The samples of a sentence up to their EOS, best first."""
+    """The samples of a sentence up to their EOS, best first; none if a log-probability is not finite."""
     found = []
     for tokens, log_probs in zip(tokens_WT.tolist(), log_probs_WT.tolist(), strict=True):
         length = tokens.index(EOS) + 1
         log_prob = sum(log_probs[:length])
         penalty = length_penalty(length, decoding.length_penalty, decoding.length_penalty_form)
         found.append(Hypothesis(tokens[:length], log_prob, log_prob / penalty))
+    if not all(math.isfinite(hypothesis.log_prob) for hypothesis in found):
+        return []
     return sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)

@@ -1,5 +1,6 @@
 """How probable a given translation is: the Python API of forced decoding. Imports no PyTorch before a model."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -7,7 +8,7 @@ from typing import Self
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
-from transformer_mt.errors import TranslationError
+from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.vocabulary import EOS
 
 
@@ -65,7 +66,8 @@ class Scorer:
         A blank source, or a blank target, is scored as the end of a sentence alone; but two blanks are 0, which is
         what translating a blank line gives. `first_line` is the number that an error gives to the first pair.
         Raises TypeError if either is one text, ValueError unless there are as many of both, TranslationError if a
-        text has more pieces than the model has positions.
+        text has more pieces than the model has positions, NotFiniteError for the first pair of which the model
+        computes a log-probability that is not finite.
         """
         if isinstance(targets, str):
             raise TypeError("targets is one text; give a list of texts")
@@ -93,5 +95,7 @@ class Scorer:
         with self.engine.turn():
             found = self.engine.score([pairs[row] for row in written])
         for row, log_probs in zip(written, found, strict=True):
+            if not all(map(math.isfinite, log_probs)):
+                raise NotFiniteError.of_line(first_line + row)
             scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
         return scores

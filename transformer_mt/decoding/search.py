@@ -37,13 +37,14 @@ def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypo
 @torch.inference_mode()
 def greedy(
     model: Seq2Seq, source_BS: Tensor, constraints: Constraints, decoding: DecodingConfig, scores: bool = True
-) -> list[Hypothesis]:
-    """The most probable word at each position, up to EOS.
+) -> list[Hypothesis | None]:
+    """The most probable word at each position, up to EOS; None for a sentence whose numbers are not finite.
 
     A translation that has not ended when it is one short of its longest is ended there: its last word is EOS, with
     the probability that the model gives it. Without `scores` they are not a number, and no softmax is computed.
     """
-    log_prob = [0.0 if scores else math.nan] * len(source_BS)
+    # Log-probabilities, or without `scores` logits: once it is not finite, a sum stays so.
+    sums = [0.0] * len(source_BS)
     found: list[Hypothesis | None] = [None] * len(source_BS)
     held = list(range(len(source_BS)))
     state = model.start(source_BS, width=1)
@@ -51,24 +52,25 @@ def greedy(
     for length in range(1, max(constraints.max_length, default=0) + 1):
         logits_A1V, state = model.step(tokens_A1T[..., -1], state)
         logits_A1V = logits_A1V.float()
-        log_probs_A1V = logits_A1V.log_softmax(dim=-1) if scores else None
+        values_A1V = logits_A1V.log_softmax(dim=-1) if scores else logits_A1V
         constraints.forbid_(logits_A1V, tokens_A1T, held, length)
         token_A1 = most_probable(logits_A1V)
         tokens_A1T = torch.cat([tokens_A1T, token_A1[..., None]], dim=-1)
-        if log_probs_A1V is not None:
-            gained_A11 = log_probs_A1V.gather(-1, token_A1[..., None])
-            for b, gained in zip(held, gained_A11.flatten().tolist(), strict=True):
-                log_prob[b] += gained if found[b] is None else 0.0
-        for row, token in enumerate(token_A1[:, 0].tolist()):
-            if token == EOS and found[held[row]] is None:
-                found[held[row]] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob[held[row]], decoding)
+        value_A = values_A1V.gather(-1, token_A1[..., None]).flatten().tolist()
+        for row, (b, token, value) in enumerate(zip(held, token_A1[:, 0].tolist(), value_A, strict=True)):
+            if found[b] is not None:
+                continue
+            sums[b] += value
+            if token == EOS:
+                log_prob = sums[b] if scores else math.nan
+                found[b] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob, decoding)
         going_on = [row for row, b in enumerate(held) if found[b] is None]
         if not going_on:
             break
         if len(going_on) <= KEEP_ABOVE * len(held):
             rows = torch.tensor(going_on, device=source_BS.device)
             state, tokens_A1T, held = state.keep(rows), tokens_A1T[rows], [held[row] for row in going_on]
-    return [hypothesis for hypothesis in found if hypothesis is not None]
+    return [hypothesis if math.isfinite(total) else None for hypothesis, total in zip(found, sums, strict=True)]
 
 
 @torch.inference_mode()
@@ -81,21 +83,24 @@ def beam_search(
     the best W that do not end live on, as long as they could still overtake: if they kept their log-probability
     and grew to the greatest length. There every hypothesis must end. A sentence is settled when none could, or when
     `patience` times W are finished.
-    Nothing that happens to one sentence depends on another.
+    Nothing that happens to one sentence depends on another. One has no hypotheses if the numbers of a living one were
+    not finite.
     """
     width, wanted = decoding.beam_size, decoding.beam_size if decoding.coverage_penalty else decoding.n_best
     enough = max(wanted, math.ceil(decoding.patience * width)) if decoding.patience else math.inf
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     held = list(range(len(finished)))
+    not_finite: set[int] = set()
     beam = _Beam.begun(model, source_BS, width)
     for length in range(1, max(constraints.max_length, default=0) + 1):
-        candidates, state = _candidates(model, beam, constraints, held, length, 2 * width)
+        candidates, state, rows_not_finite = _candidates(model, beam, constraints, held, length, 2 * width)
+        not_finite.update(held[row] for row in rows_not_finite)
         for row, tokens, log_prob in _ended(candidates, beam.tokens_AWT, width):
             finished[held[row]].append(scored(tokens, log_prob, decoding))
         living = _living(candidates, width)
         num_hopeful = [
             0
-            if len(finished[b]) >= enough
+            if len(finished[b]) >= enough or b in not_finite
             else _num_hopeful(log_probs, finished[b], wanted, _largest_penalty(constraints.max_length[b], decoding))
             for b, log_probs in zip(held, living.score_AC.tolist(), strict=True)
         ]
@@ -106,7 +111,10 @@ def beam_search(
         if len(going_on) <= KEEP_ABOVE * len(held):
             rows = torch.tensor(going_on, device=source_BS.device)
             beam, held = beam.keep(rows), [held[row] for row in going_on]
-    return [sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)[:wanted] for found in finished]
+    return [
+        [] if b in not_finite else sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)[:wanted]
+        for b, found in enumerate(finished)
+    ]
 
 
 @dataclass(frozen=True)
@@ -148,13 +156,21 @@ class Candidates:
 
 def _candidates(
     model: Seq2Seq, beam: _Beam, constraints: Constraints, held: list[int], length: int, count: int
-) -> tuple[Candidates, DecoderState]:
-    """The best continuations of each sentence held. The logits' memory, the largest there is, is free with its end."""
+) -> tuple[Candidates, DecoderState, list[int]]:
+    """The best continuations of each sentence held, and the rows of those sentences whose numbers are not finite.
+
+    The logits' memory, the largest there is, is free with its end.
+    """
     logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
     logits_AWV = logits_AWV.float()
     log_probs_AWV = torch.log_softmax(logits_AWV, dim=-1, out=logits_AWV)
+    rows_not_finite: list[int] = []
+    if (is_nan_AW := log_probs_AWV[..., EOS].isnan()).any():  # then all of the row are
+        # What is at -inf already counts for nothing: it is there because other sentences have more hypotheses.
+        rows_not_finite = (is_nan_AW & (beam.score_AW > -math.inf)).any(dim=1).nonzero().flatten().tolist()
+        log_probs_AWV[is_nan_AW] = -math.inf
     constraints.forbid_(log_probs_AWV, beam.tokens_AWT, held, length)
-    return best_continuations(log_probs_AWV, beam.score_AW, count), state
+    return best_continuations(log_probs_AWV, beam.score_AW, count), state, rows_not_finite
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from transformer_mt.settings import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 SCORED_TOGETHER = 4096  # positions of a batch of pairs, padding included
+NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # PyTorch's function that finds the range of what is multiplied
 
 
 class TorchEngine(Engine):
@@ -143,7 +144,14 @@ class TorchEngine(Engine):
     def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
         batch, decoding, alignment, scores = task
         with torch.inference_mode(), self._one_thread():
-            found = self._search(self.searched, batch, decoding, scores)
+            try:
+                found = self._search(self.searched, batch, decoding, scores)
+            except RuntimeError as error:
+                if NOT_FINITE_IN_INT8 not in str(error):
+                    raise
+                if len(batch) == 1:
+                    return [[]]
+                return [of_one for sentence in batch for of_one in self._translate_batch(([sentence], *task[1:]))]
             if alignment or decoding.coverage_penalty:
                 found = self._with_attention(batch, found, decoding, alignment)
         return [hypotheses[: decoding.n_best] for hypotheses in found]
@@ -173,7 +181,7 @@ class TorchEngine(Engine):
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
-            return [[hypothesis] for hypothesis in greedy(model, source_BS, constraints, decoding, scores)]
+            return [[found] if found else [] for found in greedy(model, source_BS, constraints, decoding, scores)]
         return beam_search(model, source_BS, constraints, decoding)
 
     def _with_attention(
@@ -185,6 +193,8 @@ class TorchEngine(Engine):
             for sentence, hypotheses in zip(batch, found, strict=True)
             for hypothesis in hypotheses
         ]
+        if not pairs:  # of no sentence the numbers were finite
+            return found
         source_NS, decoder_input_NT, _ = self._forced(pairs)
         attention_NTS = self.model.attention_to_source(source_NS, decoder_input_NT, decoding.alignment_layer)
         attentions = (

@@ -16,7 +16,7 @@ from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.decoding.words import units_of, written_together
 from transformer_mt.decoding_limits import check_for_model
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
 from transformer_mt.model_settings import ModelConfig
 from transformer_mt.needed_memory import check_search_memory
@@ -162,8 +162,9 @@ class Translator:
         translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
         is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
         lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ConfigError for a setting
-        that is not allowed, TranslationError for a prefix that is too long, for a Translator that is closed, and in a
-        process that was forked after the engine began its own processes or threads: load the model there instead.
+        that is not allowed, NotFiniteError for the first line that the model computes no finite numbers for, and
+        TranslationError for a prefix that is too long, for a Translator that is closed, and in a process that was
+        forked after the engine began its own processes or threads: load the model there instead.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
@@ -181,6 +182,8 @@ class Translator:
             ):  # words are made of some while others are still searched for
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     found[number] = [self._translation(h, cut[number], decoding) for h in hypotheses]
+        if lost := [part.line for part, translations in zip(cut, found, strict=True) if not translations]:
+            raise NotFiniteError.of_line(first_line + lost[0])
         parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each part and each rank
         spaces: list[list[str]] = [[] for _ in lines]
         for part, translations in zip(cut, found, strict=True):

@@ -129,5 +129,6 @@ def _validate_share(
         with device.autocast():
             found = greedy(model, source_BS, Constraints(limits), DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens)
+            # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
+            translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations
