@@ -189,10 +189,10 @@ def test_of_a_beam_a_single_hypothesis_is_enough(tiny_model, sources, monkeypatc
     for seed, piece in itertools.product(range(4), (5, 8)):
         model, source_BS = tiny_model(seed=seed), sources(8, 6, seed=seed)
         met = break_after(model, piece, monkeypatch)
-        found = beam_search(model, source_BS, 3, 0.6, [7] * 8)
+        found = beam_search(model, source_BS, 4, 0.6, [9] * 8, 1)
         for hypotheses, source_S in zip(found, source_BS, strict=True):
             met.clear()
-            (alone,) = beam_search(model, source_S[None, source_S != PAD], 3, 0.6, [7])
+            (alone,) = beam_search(model, source_S[None, source_S != PAD], 4, 0.6, [9], 1)
             assert (alone == []) == any(met)
             assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in alone]
             num_broken, num_whole = num_broken + any(met), num_whole + (not any(met))
