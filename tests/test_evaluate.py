@@ -18,6 +18,7 @@ from transformer_mt.checksums import sums_of, write_sums
 from transformer_mt.config import dump_config, load_config
 from transformer_mt.data.prepared import files_of_test_set
 from transformer_mt.decoding.translator import Translation
+from transformer_mt.errors import NotFiniteError
 from transformer_mt.evaluate import main
 from transformer_mt.files import own_name
 from transformer_mt.scores import score_files, write_json
@@ -241,6 +242,14 @@ class TestModel:
         assert [line.rpartition(": ")[2] for line in said.err.splitlines()] == ["look at line 3"] * 2
         scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))["news"]
         assert [scores[f"num_{kind}"] for kind in ("split", "short", "at_limit")] == [1, 1, 1]
+
+    def test_a_line_that_cannot_be_translated_is_named_with_its_test_set(self, trained, capsys, monkeypatch):
+        def broken(*_, **__):
+            raise NotFiniteError.of_line(2)
+
+        monkeypatch.setattr(Dictionary, "translations", broken)
+        assert cli.run(main, ["runs/x", "--test", "news"]) == 2
+        assert "error: test set news: line 2: " in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         "order", [["RUN", "beam_size=7", "--test", "talks"], ["--test", "talks", "RUN", "beam_size=7"]]

@@ -17,7 +17,7 @@ from transformer_mt.data.prepared import check_data, files_of_test_set, read_pre
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.opening import EngineName, check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import EvaluationError
+from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.files import write_whole
 from transformer_mt.model_arguments import EngineOptions, engine_options
@@ -181,9 +181,15 @@ def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, int], float]:
-    """The translations; how many lines were split or should be looked at, which is warned of; and the seconds."""
+    """The translations; how many lines were split or should be looked at, which is warned of; and the seconds.
+
+    Raises EvaluationError, which names the test set, if a line cannot be translated.
+    """
     begun, summary = time.perf_counter(), TranslationSummary()
-    found = [best for best, *_ in translator.translations(sources, decoding, scores=False)]
+    try:
+        found = [best for best, *_ in translator.translations(sources, decoding, scores=False)]
+    except TranslationError as error:
+        raise EvaluationError(f"test set {name}: {error}") from None
     seconds = time.perf_counter() - begun
     for line, best in enumerate(found, start=1):
         summary.add(line, best)
