@@ -128,10 +128,18 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     assert all(step < limit for step in saved_steps(tmp_path))
 
 
-def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experiment, tmp_path, capsys):
-    arguments = [str(experiment), f"run_dir={tmp_path}", "training.peak_lr=1e30", "training.warmup_steps=1"]
-    assert cli.run(train.main, [*arguments, "training.save_every=1", "training.max_bad_updates=4"]) == 2
-    assert "not finite. The last one, update" in capsys.readouterr().err
+def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experiment, tmp_path):
+    arguments = [
+        f"run_dir={tmp_path}",
+        "training.warmup_steps=1",
+        "training.save_every=1",
+        "training.max_bad_updates=4",
+    ]
+    config = load_config(experiment, arguments)
+    # More than a configuration may have.
+    config = config.model_copy(update={"training": config.training.model_copy(update={"peak_lr": 1e30})})
+    with pytest.raises(TrainingError, match=r"not finite\. The last one, update"):
+        train.train_run(config, Ranks())
     assert saved_steps(tmp_path)
     for step in saved_steps(tmp_path):
         assert all(weight.isfinite().all() for weight in weights_at(tmp_path, step).values())

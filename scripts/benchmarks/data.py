@@ -46,7 +46,7 @@ def text_rows(source: Path, target: Path, vocab_size: int) -> tuple[Iterator[Row
 
     Blank and long ones are left out. Raises CorpusError or TokenizerError.
     """
-    corpus = CorpusConfig(source_language="source", target_language="target", train="", valid="", test={})
+    corpus = CorpusConfig(source_language="source", target_language="target", train="train", valid="valid", test={})
     pairs = open_pairs(corpus, FilePair(source=str(source), target=str(target)))
     sources, targets = map(list, zip(*pairs, strict=True))
     tokenizer = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=vocab_size))
