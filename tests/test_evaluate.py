@@ -107,6 +107,18 @@ class TestFiles:
         error = capsys.readouterr().err
         assert "warning: 3 of 3 lines of the" in error and tokenised in error and files[1] not in error
 
+    def test_ter_that_would_take_hours_is_left_out_and_that_is_said(self, tmp_path, capsys):
+        write(tmp_path / "hypothesis", ["Ein Satz."])
+        write(tmp_path / "reference", ["sehr " * 600])
+        files = ["--hypothesis", str(tmp_path / "hypothesis"), "--reference", str(tmp_path / "reference")]
+        assert main([*files, "--json", str(tmp_path / "found.json")]) == 0
+        said = capsys.readouterr()
+        assert "warning: TER is left out: " in said.err
+        assert "line 1, has 600 words" in said.err
+        assert "TER" not in said.out
+        [found] = json.loads((tmp_path / "found.json").read_text(encoding="utf-8")).values()
+        assert list(found["scores"]) == ["BLEU", "chrF2"]
+
     def test_chinese_without_its_language_is_warned_of(self, tmp_path, capsys):
         hypothesis = write(tmp_path / "hyp.txt", ["我喜欢大的房子。"])
         reference = write(tmp_path / "ref.txt", ["我喜欢小的房子。"])

@@ -14,6 +14,7 @@ from transformer_mt.evaluation.metrics import (
     chrf,
     language_warning,
     score_corpus,
+    ter_warning,
     tokenised_warning,
 )
 from transformer_mt.languages import NAMES
@@ -226,3 +227,15 @@ def test_warning_is_of_a_share_of_lines():
     assert tokenised_warning("hypothesis", []) is None
     assert tokenised_warning("hypothesis", ["a ."]).startswith("1 of 1 line of the hypothesis looks tokenised")
     assert tokenised_warning("hypothesis", ["a ."] * 2 + ["a."] * 8) is not None
+
+
+@pytest.mark.parametrize(("language", "unit"), [("de", "a "), ("zh", "一")])
+def test_a_line_that_would_take_ter_hours_has_the_other_scores_alone(language, unit):
+    usual, longest, too_long = unit * 9, unit * 500, unit * 20_000
+    assert [score.name for score in score_corpus([usual, longest], [[usual, longest]], language)][2] == "TER"
+    assert ter_warning([[usual, longest]] * 2, ["hypothesis", "reference"], language) is None
+    for texts in ([[usual, too_long], [usual, usual]], [[usual, usual], [usual, too_long]]):
+        assert [score.name for score in score_corpus(texts[0], texts[1:], language)] == ["BLEU", "chrF2"]
+        name = "hypothesis" if too_long in texts[0] else "reference"
+        warning = ter_warning(texts, ["hypothesis", "reference"], language)
+        assert f"TER is left out: {name}, line 2, has 20,000 " in warning

@@ -14,6 +14,7 @@ from transformer_mt.evaluation.metrics import (
     bleu_by_length,
     language_warning,
     score_corpus,
+    ter_warning,
     tokenised_warning,
 )
 from transformer_mt.files import write_whole
@@ -56,7 +57,9 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What scores.json says of these lines and their references. Prints a warning if scores mean nothing.
+    """What scores.json says of these lines and their references.
+
+    Prints a warning if scores mean nothing, or if TER is left out.
 
     `names` are what errors and warnings call the hypotheses and each set of references.
     """
@@ -65,8 +68,11 @@ def score_lines(
         warning = tokenised_warning(name, lines)
         if warning is not None:
             print(f"warning: {warning}", file=sys.stderr)
-    warning = language_warning(names[1], references[0], language)
-    if warning is not None:
+    of_all = (
+        language_warning(names[1], references[0], language),
+        ter_warning([hypotheses, *references], names, language),
+    )
+    for warning in filter(None, of_all):
         print(f"warning: {warning}", file=sys.stderr)
     result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
     if sources is None or details.by_length is None:

@@ -22,6 +22,8 @@ _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
 _TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
 _TOKENISED_SHARE = 0.1
 _RESAMPLES = 1000
+# Of a line, for TER: sacreBLEU takes 10 to 20 seconds for a pair of lines of 400 words, and hours for one of 20,000.
+_MOST_WORDS_FOR_TER = 500
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def score_corpus(
 ) -> list[Score]:
     """BLEU, chrF2 and TER of detokenised lines against one or more whole sets of references.
 
+    TER is left out where a line is too long for it, as `ter_warning` says.
     `target_language` is a code such as de, zh-CN or jpn_Jpan and chooses the tokeniser of BLEU: zh, ja-mecab,
     ko-mecab; char for Thai, Lao, Khmer and Burmese, for which sacreBLEU has none of their own; else 13a (Post
     2018). TER of these seven languages splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
@@ -70,8 +73,11 @@ def score_corpus(
     check_aligned([hypotheses, *references], names)
     for name, lines in zip(names, [hypotheses, *references], strict=True):
         _check_words(name, lines)
+    metrics: list[BLEU | CHRF | TER] = [_bleu(target_language), CHRF()]
+    if ter_warning([hypotheses, *references], names, target_language) is None:
+        metrics.append(_ter(target_language))
     scores = []
-    for metric in (_bleu(target_language), CHRF(), _ter(target_language)):
+    for metric in metrics:
         result = metric.corpus_score(hypotheses, references)
         signature, interval = str(metric.get_signature()), None
         if confidence:
@@ -167,6 +173,21 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
     if target_language:
         score_files = f"it should be corpus.target_language={found}, not {target_language}: {score_files}"
     return f"{name} looks like {NAMES[found]}, and {why}: {score_files}"
+
+
+def ter_warning(texts: Sequence[Sequence[str]], names: Sequence[str], target_language: str) -> str | None:
+    """Why TER is left out: a line of some text has more words, or characters, than it can be computed for in time."""
+    spaced = has_spaces(target_language)
+    unit = "word" if spaced else "character"
+    for name, lines in zip(names, texts, strict=True):
+        for number, line in enumerate(lines, start=1):
+            if len(line) > _MOST_WORDS_FOR_TER and (length := len(split_units(line, spaced))) > _MOST_WORDS_FOR_TER:
+                return (
+                    f"TER is left out: {name}, line {number}, has {counted(length, unit)}, and the time that TER takes "
+                    "grows with the square of their number and more. It is computed where no line has more than "
+                    f"{_MOST_WORDS_FOR_TER}"
+                )
+    return None
 
 
 def check_tokeniser(target_language: str) -> None:
