@@ -223,6 +223,16 @@ def test_data_of_an_older_version_are_used_where_their_checksums_cannot_be_writt
     assert fault(experiment.data_dir, TRAINED_ON) is None
 
 
+@pytest.mark.parametrize("name", ["train/source.ids", "valid/target.offsets", "valid/sizes.json"])
+def test_damaged_data_of_an_older_version_are_given_no_checksums(experiment: Experiment, name: str) -> None:
+    experiment.prepare()
+    (experiment.data_dir / SUMS).unlink()
+    os.truncate(experiment.data_dir / name, 10)
+    with pytest.raises(CorpusError, match=r"is missing, or not as it was written"):
+        experiment.prepare()
+    assert not (experiment.data_dir / SUMS).exists()
+
+
 def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     experiment.prepare()
     before = files(experiment.data_dir)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
-from transformer_mt.data.encoded import FILES
+from transformer_mt.data.encoded import FILES, EncodedCorpus
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CorpusError, UserError
@@ -101,8 +101,11 @@ def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -
 def write_sums_of_older(data_dir: Path, test_names: Iterable[str]) -> None:
     """Write the checksums of what an older version prepared; a warning where that cannot be done.
 
-    An older version's data can be used without them, and may lie where this user can only read.
+    An older version's data can be used without them, and may lie where this user can only read. Raises CorpusError if
+    token ids are missing or cut short, so that the checksums are not of such damage.
     """
+    for split in ("train", "valid"):
+        EncodedCorpus.load(data_dir / split)
     try:
         write_data_sums(data_dir, (data_dir / SUMMARY).read_bytes(), test_names)
     except UserError as error:
