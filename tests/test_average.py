@@ -1,7 +1,9 @@
 """The stage average, as a command."""
 
+import errno
 import json
 import math
+import os
 import re
 import resource
 import shutil
@@ -266,6 +268,24 @@ def test_average_where_no_model_can_be_written_says_so(run, capsys):
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
     assert f"{run / 'model'} is no directory, and stays as it is; move it away" in error
+
+
+def test_a_model_that_is_a_link_to_another_disk_is_written_there(run, tmp_path, monkeypatch):
+    disk, rename = tmp_path / "disk", os.replace
+    (disk / "model").mkdir(parents=True)
+    (run / "model").symlink_to(disk / "model")
+
+    def of_one_disk(before, after):
+        if len({os.path.realpath(path).startswith(f"{disk}/") for path in (before, after)}) > 1:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(before, after)
+
+    monkeypatch.setattr(os, "replace", of_one_disk)
+    assert average.main([str(run)]) == 0
+    assert (run / "model").is_symlink()
+    assert {path.name for path in (disk / "model").iterdir()} == MODEL_FILES | {SUMS}
+    assert check_model(disk / "model") is None
+    assert os.listdir(disk) == ["model"]
 
 
 def test_average_refuses_a_damaged_checkpoint(run, capsys):

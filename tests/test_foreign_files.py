@@ -1,16 +1,21 @@
 """The stages that fill directories leave alone what they did not make, under whatever name it lies there."""
 
+import os
 import shutil
+import signal
+from contextlib import contextmanager
 
 import pytest
 from test_own_directory import tree
 from tiny import prepared_experiment, status_and_error, write_experiment
 
-from transformer_mt import average, prepare, train
+from transformer_mt import average, export, prepare, train
 from transformer_mt.data.data_directory import OWNER
+from transformer_mt.errors import EvaluationError, ExportError
 from transformer_mt.files import own_name
 from transformer_mt.own_directory import LOCK, Owner, hold
 from transformer_mt.run_directory import checkpoint_path
+from transformer_mt.scores import earlier_scores
 
 KINDS = ("file", "link", "directory")
 
@@ -172,3 +177,36 @@ def test_what_a_killed_average_left_is_taken_over_and_notes_stay(run):
     assert average.main([*arguments, "checkpoints=1"]) == 0
     assert (run / "model" / "notes.txt").read_bytes() == b"mine\n"
     assert not (run / own_name("model")).exists()
+
+
+@contextmanager
+def ends_soon():
+    """Who waits for a pipe fails after 10 seconds."""
+
+    def fail(*_):
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(10)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["deep", "pipe"])
+def test_a_strange_export_json_and_a_strange_scores_json_end_in_their_own_words(kind, tmp_path):
+    for name in ("export.json", "scores.json"):
+        if kind == "deep":
+            (tmp_path / name).write_text("[" * 100_000)
+        else:
+            os.mkfifo(tmp_path / name)
+    with pytest.raises(ExportError, match=r"is not empty, and no export: it holds export\.json"), ends_soon():
+        export.check_output(tmp_path)
+    if kind == "deep":
+        with pytest.raises(EvaluationError, match="holds something else than scores"):
+            earlier_scores(tmp_path / "scores.json")
+    else:
+        with ends_soon():
+            assert earlier_scores(tmp_path / "scores.json") == {}

@@ -12,9 +12,12 @@ import yaml
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 from tiny import renew_sums
 
+from transformer_mt.checksums import SUMS, fault
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.prepared import TRAINED_ON
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
+from transformer_mt.files import own_name
 from transformer_mt.prepare import main
 
 WORDS = [
@@ -199,6 +202,35 @@ def test_a_rerun_does_nothing(experiment: Experiment, capsys: pytest.CaptureFixt
     assert experiment.prepare("training.max_steps=7") == 0
     assert capsys.readouterr().out == f"already prepared: {experiment.data_dir}\n"
     assert {path: path.stat().st_mtime_ns for path in experiment.data_dir.rglob("*")} == before
+
+
+def test_data_of_an_older_version_are_used_where_their_checksums_cannot_be_written(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.prepare()
+    (experiment.data_dir / SUMS).unlink()
+    before = files(experiment.data_dir)
+    in_the_way = experiment.data_dir / own_name(SUMS)
+    in_the_way.mkdir()  # as good as a place that is only read, and root may write anywhere
+    capsys.readouterr()
+    assert experiment.prepare() == 0
+    said = capsys.readouterr()
+    assert said.out == f"already prepared: {experiment.data_dir}\n"
+    assert said.err.startswith(f"warning: {in_the_way}: ")
+    assert files(experiment.data_dir) == before
+    in_the_way.rmdir()
+    assert experiment.prepare() == 0
+    assert fault(experiment.data_dir, TRAINED_ON) is None
+
+
+@pytest.mark.parametrize("name", ["train/source.ids", "valid/target.offsets", "valid/sizes.json"])
+def test_damaged_data_of_an_older_version_are_given_no_checksums(experiment: Experiment, name: str) -> None:
+    experiment.prepare()
+    (experiment.data_dir / SUMS).unlink()
+    os.truncate(experiment.data_dir / name, 10)
+    with pytest.raises(CorpusError, match=r"is missing, or not as it was written"):
+        experiment.prepare()
+    assert not (experiment.data_dir / SUMS).exists()
 
 
 def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:

@@ -6,8 +6,10 @@ import shutil
 import pytest
 from tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
 
-from transformer_mt import prepare, train
-from transformer_mt.data.prepared import data_digests
+from transformer_mt import average, prepare, train
+from transformer_mt.checksums import fault
+from transformer_mt.data.prepared import TRAINED_ON, data_digests
+from transformer_mt.own_directory import LOCK
 from transformer_mt.training.checkpoint import checkpoint_path
 
 HALF = "training.max_steps=6"
@@ -71,6 +73,16 @@ def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(
     assert [name for name in found if found[name] != before[name]] == [file[:5]]
     (data / "SHA256SUMS").unlink()
     assert data_digests(data) == found
+
+
+def test_an_older_run_in_its_own_data_dir_keeps_the_checksums_of_the_data(experiment, tmp_path):
+    both = train_tiny(experiment, tmp_path / "both", HALF)
+    shutil.copytree(experiment.parent / "data", both, dirs_exist_ok=True)
+    (both / LOCK).write_bytes(b"")
+    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=8")
+    assert fault(both, TRAINED_ON) is None
+    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=10")
+    assert average.main([str(both)]) == 0
 
 
 def test_a_checkpoint_of_an_older_version_goes_on_and_that_is_said_once(experiment, tmp_path, capsys):

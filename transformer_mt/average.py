@@ -178,7 +178,7 @@ def _write(
 ) -> None:
     """The checksums first: as long as a file that they are of is not there, nobody takes the model for whole."""
     try:
-        with temporary_directory(model_dir) as partial:
+        with temporary_directory(_place(model_dir)) as partial:
             save_weights(candidate.weights(), partial / MODEL, metadata)
             tokenizer.save(partial)
             copy_training_lines(model_dir.parent, partial)
@@ -194,12 +194,18 @@ def _write(
         raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
 
 
+def _place(model_dir: Path) -> Path:
+    """Where the model lies: `model` may be a link to another disk, onto which no file can be renamed from here."""
+    return Path(os.path.realpath(model_dir))
+
+
 def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
     """Raises CheckpointError if something is there that is neither a model of this run nor what is left of one."""
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is no directory, and stays as it is; move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    was_killed = model_dir.with_name(own_name(model_dir.name)).is_dir()  # before the first model was whole
+    place = _place(model_dir)
+    was_killed = place.with_name(own_name(place.name)).is_dir()  # before the first model was whole
     if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
         return
     try:

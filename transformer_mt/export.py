@@ -16,6 +16,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
 from transformer_mt.export_trained import Trained, random_sources, read_trained
 from transformer_mt.files import write_whole
+from transformer_mt.json_text import read_json
 from transformer_mt.model_settings import ModelConfig
 from transformer_mt.own_directory import replacing_directory
 
@@ -117,7 +118,7 @@ def check_output(output_dir: Path) -> None:
 def _exported_names(mark: Path) -> set[str]:
     """The names in the export that this mark is of; empty if it is no mark of ours."""
     try:
-        content = json.loads(mark.read_text(encoding="utf-8"))
+        content = read_json(mark)
         if not content.keys() >= {"format", "quantization", "model"}:
             return set()
         return {MARK, SUMS, *map(str, content.get("files", _OLDER_NAMES))}

@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -39,6 +39,14 @@ def own_name(name: str) -> str:
     if len(os.fsencode(name)) > 200:  # the longest name of a file has 255 bytes
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return f".{name}{OWN_SUFFIX}"
+
+
+def in_the_way(partial: Path, path: Path) -> str:
+    """What to say of something under a name of this program's that it did not write there."""
+    return (
+        f"{partial}: is in the way. Under this name {path.name} is written until it is whole, and what lies there was "
+        "not written so: move it away, or name another place"
+    )
 
 
 @contextmanager
@@ -78,6 +86,31 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
+def open_and_hold(path: Path, opened: Callable[[], int | None], patience: float) -> int | None:
+    """The descriptor of a file that is held until it is closed; None if another process holds it for so many seconds.
+
+    `opened` opens the file at `path` and gives its descriptor, or None where it has to be tried again.
+    """
+    until = time.monotonic() + patience
+    while True:
+        descriptor = opened()
+        if descriptor is None:
+            continue
+        is_held = False
+        try:
+            if lock(descriptor):
+                is_held = _still_names(path, descriptor)
+                if is_held:
+                    return descriptor
+            elif time.monotonic() >= until:
+                return None
+            else:
+                time.sleep(0.02)
+        finally:
+            if not is_held:
+                os.close(descriptor)
+
+
 def lock(descriptor: int) -> bool:
     """Hold a file until it is closed; False if another process holds it. Nothing is held where there are no locks."""
     if sys.platform == "win32":
@@ -94,7 +127,7 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-def still_names(path: Path, descriptor: int) -> bool:
+def _still_names(path: Path, descriptor: int) -> bool:
     """Whether the path is that of the open file, which may have been renamed or deleted since it was opened."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
@@ -132,42 +165,30 @@ def _check_replaceable(target: Path) -> None:
 
 def _open_own(partial: Path, path: Path, patience: float) -> int:
     """Make the file `partial` and hold it, or take over the one that a killed process has left; its descriptor."""
-    until = time.monotonic() + patience
-    while True:
+
+    def opened() -> int | None:
         try:
-            descriptor = os.open(partial, FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+            return os.open(partial, FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
-            try:
-                _check_own(partial.lstat(), partial, path)
-                descriptor = os.open(partial, FLAGS)
-            except FileNotFoundError:  # it has just been renamed or deleted
-                continue
-        is_held = False
+            pass
         try:
-            if lock(descriptor):
-                is_held = still_names(partial, descriptor)
-                if is_held:
-                    os.ftruncate(descriptor, 0)
-                    return descriptor
-            elif time.monotonic() >= until:
-                raise UserError(
-                    f"{path}: another process is writing this file; wait until it has ended, or name another place"
-                )
-            else:
-                time.sleep(0.02)
-        finally:
-            if not is_held:
-                os.close(descriptor)
+            _check_own(partial.lstat(), partial, path)
+            return os.open(partial, FLAGS)
+        except FileNotFoundError:  # it has just been renamed or deleted
+            return None
+
+    descriptor = open_and_hold(partial, opened, patience)
+    if descriptor is None:
+        raise UserError(f"{path}: another process is writing this file; wait until it has ended, or name another place")
+    os.ftruncate(descriptor, 0)
+    return descriptor
 
 
 def _check_own(status: os.stat_result, partial: Path, path: Path) -> None:
     """Raises UserError unless a killed process of this user can have left the file."""
     is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not is_mine:
-        raise UserError(
-            f"{partial}: is in the way. Under this name {path.name} is written until it is whole, and what lies there "
-            "was not written so: move it away, or name another place"
-        )
+        raise UserError(in_the_way(partial, path))
 
 
 def _close_on_windows(file: BinaryIO) -> None:

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import DirectoryError
-from transformer_mt.files import FLAGS, cure, lock, own_name, still_names
+from transformer_mt.files import FLAGS, cure, in_the_way, open_and_hold, own_name
 
 LOCK = "lock"  # it is held by who writes the directory, and says whose the directory is
 
@@ -95,10 +94,7 @@ def temporary_directory(path: Path) -> Iterator[Path]:
     place = path.with_name(own_name(path.name))
     owner = Owner("temporary", f"is writing {path}", f"name another place than {path}")
     if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise DirectoryError(
-            f"{place}: is in the way. Under this name {path.name} is written until it is whole, and what lies there "
-            "was not written so: move it away, or name another place"
-        )
+        raise DirectoryError(in_the_way(place, path))
     with hold(place, owner):
         try:
             _clear(place, path)
@@ -153,23 +149,12 @@ def _mark(path: Path) -> bytes | None:
 
 def _open_lock(directory: Path, patience: float) -> int | None:
     """The descriptor of the directory's lock, which is held; None if another process goes on holding it."""
-    until = time.monotonic() + patience
-    while True:
+
+    def opened() -> int | None:
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(directory / LOCK, FLAGS | os.O_CREAT, 0o666)
+            return os.open(directory / LOCK, FLAGS | os.O_CREAT, 0o666)
         except FileNotFoundError:  # the directory has just been deleted
-            continue
-        is_held = False
-        try:
-            if lock(descriptor):
-                is_held = still_names(directory / LOCK, descriptor)
-                if is_held:
-                    return descriptor
-            elif time.monotonic() >= until:
-                return None
-            else:
-                time.sleep(0.02)
-        finally:
-            if not is_held:
-                os.close(descriptor)
+            return None
+
+    return open_and_hold(directory / LOCK, opened, patience)

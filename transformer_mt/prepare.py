@@ -30,6 +30,7 @@ from transformer_mt.data.prepared import (
     files_of_test_set,
     read_prepared,
     write_data_sums,
+    write_sums_of_older,
 )
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
@@ -91,7 +92,7 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     if TrainingLines.load(directory) is None:
         _count_lines(directory, config)
     if not has_sums(directory):
-        write_data_sums(directory, (directory / SUMMARY).read_bytes(), tests)
+        write_sums_of_older(directory, tests)
     print(f"already prepared: {directory}")
     return True
 

@@ -18,6 +18,7 @@ from transformer_mt.evaluation.metrics import (
     tokenised_warning,
 )
 from transformer_mt.files import write_whole
+from transformer_mt.json_text import read_json
 from transformer_mt.wording import counted
 
 # A test set's, or a file's, name: what scores.json says of it.
@@ -138,8 +139,8 @@ def check_scores_file(path: Path) -> None:
 
 def _scores_in(path: Path) -> Results | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(path)
+    except (OSError, ValueError):
         return None
     is_ours = isinstance(found, dict) and all(isinstance(each, dict) and "scores" in each for each in found.values())
     return found if is_ours else None

@@ -185,7 +185,8 @@ def _copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None
     """What `average` puts into a model besides its weights."""
     tokenizer.save(run_dir)
     copy_training_lines(data_dir, run_dir)
-    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+    if not run_dir.samefile(data_dir):  # older versions allowed one for both: its checksums are of all the data
+        write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
 
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
-from transformer_mt.data.encoded import FILES
+from transformer_mt.data.encoded import FILES, EncodedCorpus
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import CorpusError
+from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.json_text import read_json
 from transformer_mt.run_directory import TOKENIZERS
 from transformer_mt.settings import CorpusConfig, TokenizerConfig
@@ -96,6 +96,20 @@ def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -
     names = [*TRAINED_ON, *(file for name in test_names for file in files_of_test_set(name))]
     sums = sums_of(data_dir, _existing(data_dir, set(names) - {SUMMARY}))
     write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
+
+
+def write_sums_of_older(data_dir: Path, test_names: Iterable[str]) -> None:
+    """Write the checksums of what an older version prepared; a warning where that cannot be done.
+
+    An older version's data can be used without them, and may lie where this user can only read. Raises CorpusError if
+    token ids are missing or cut short, so that the checksums are not of such damage.
+    """
+    for split in ("train", "valid"):
+        EncodedCorpus.load(data_dir / split)
+    try:
+        write_data_sums(data_dir, (data_dir / SUMMARY).read_bytes(), test_names)
+    except UserError as error:
+        print(f"warning: {error}. The data are used as they are, but damage cannot be found", file=sys.stderr)
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:
