@@ -16,6 +16,8 @@ from typing import NamedTuple
 from transformer_mt.files import write_whole
 
 SUMS = "SHA256SUMS"
+# Windows has none of these.
+_OPENING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _LARGEST = 2**20  # bytes of a SHA256SUMS; ours have a few lines
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
@@ -32,7 +34,7 @@ class Fault(NamedTuple):
 
 def open_regular(path: Path) -> FileIO:
     """Open a file to read its bytes. Raises OSError, and never waits, if it is a pipe, a device or a directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | _OPENING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))

@@ -39,7 +39,7 @@ def sample(
         logits_AWV, state = model.step(tokens_AWT[..., -1], state)
         log_probs_AWV = logits_AWV.float().log_softmax(dim=-1)
         is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then all of the row are, and nothing can be drawn from them
-        log_probs_AWV[is_nan_AW] = 0.0
+        log_probs_AWV.masked_fill_(is_nan_AW[..., None], 0.0)
         constraints.forbid_(log_probs_AWV, tokens_AWT, alive, length)
         uniform_AW = uniform_AWT[..., length - 1]
         token_AW = draw(log_probs_AWV, uniform_AW, decoding.temperature, decoding.top_k, decoding.top_p)
