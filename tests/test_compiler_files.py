@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -61,6 +62,24 @@ def test_a_directory_that_the_user_names_is_used_after_the_same_checks(variable,
         use_own_cache()
 
 
+def test_a_file_that_others_can_write_to_is_refused(home):
+    """Unless nobody else can enter the directory: many a umask lets the group write to all that PyTorch makes."""
+    use_own_cache()
+    directory = home / "transformer_mt" / "torch"
+    (directory / "ab").mkdir()
+    planted = directory / "ab" / "cab.py"
+    planted.write_text("", encoding="utf-8")
+    for mode in (0o664, 0o646):
+        planted.chmod(mode)
+        directory.chmod(0o700)
+        use_own_cache()
+        directory.chmod(0o755)
+        with pytest.raises(CompilerFilesError, match=r"cab\.py: other users may write to it.*remove .*torch "):
+            use_own_cache()
+    planted.chmod(0o644)
+    use_own_cache()
+
+
 def test_a_way_that_others_may_change_is_refused(home, tmp_path):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
@@ -105,6 +124,33 @@ def test_what_belongs_to_another_user_is_refused(home, tmp_path):
         use_own_cache()
 
 
+BEGIN_TRAINING = """
+import os
+import torch
+from transformer_mt.device import Device
+from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learner import new_learner
+model = Transformer(TransformerConfig(d_model=4, num_heads=2, ffn_dim=4, encoder_layers=1, decoder_layers=1), 20, 20)
+new_learner(model, TrainingConfig(), "padded", Device(torch.device("cpu"), torch.float32, "CPU"), Ranks())
+assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") is None
+"""
+
+
+def test_a_run_that_compiles_nothing_makes_no_cache(home, tmp_path):
+    """And is not stopped by what a stranger put where PyTorch makes it."""
+    (tmp_path / "tmp").mkdir()
+    stranger = tmp_path / "tmp" / "torchinductor_root"
+    stranger.write_text("no directory", encoding="utf-8")
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "USER": "root", "LOGNAME": "root"}
+    del environment[TORCH], environment[TRITON]
+    subprocess.run([sys.executable, "-c", BEGIN_TRAINING], env=environment, check=True)
+    assert list((tmp_path / "tmp").iterdir()) == [stranger]
+    assert not home.exists()
+
+
 TRAIN = """
 import torch
 from transformer_mt.compiler_files import use_own_cache
@@ -128,3 +174,72 @@ def test_a_cache_in_the_temporary_directory_is_not_looked_at(home, tmp_path):
     assert (stranger.stat().st_mtime_ns, stranger.stat().st_atime_ns) == old
     assert not any(stranger.iterdir())
     assert any((home / "transformer_mt" / "torch").rglob("*.so")), "it was compiled into ours"
+
+
+def translate(model_dir, environment):
+    """Exit status, what is written, and what is said, of a process that translates with compiled steps."""
+    command = [sys.executable, "-m", "transformer_mt.translate", str(model_dir), "--device", "cpu", "--workers", "1"]
+    done = subprocess.run(
+        [*command, "--compile", "beam_size=1"],
+        input="a b c\n",
+        text=True,
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@as_root
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
+@pytest.mark.slow
+def test_damaged_or_strange_packages_are_never_run(model_dir, home, tmp_path):
+    """Flipped bits and cut ends: compiled anew, said in a line. Of others, open to them, a link: refused."""
+    temporary = tmp_path / "tmp"
+    stranger = temporary / "torchinductor_root"
+    stranger.mkdir(parents=True)
+    temporary.chmod(0o1777)
+    marker = stranger / "marker.py"
+    marker.write_text("raise SystemExit('a stranger is run')", encoding="utf-8")
+    for place in (stranger, marker):
+        os.chown(place, STRANGER, STRANGER)
+        os.utime(place, (1, 1))  # as old as this, reading would change it, even with relatime
+    environment = os.environ | {"TMPDIR": str(temporary), "USER": "root", "LOGNAME": "root"}
+    del environment[TORCH], environment[TRITON]
+    status, expected, said = translate(model_dir, environment)
+    assert status == 0, said
+    (path,) = (home / "transformer_mt").glob("*.pt2")
+    whole, random = path.read_bytes(), Random(18)
+    damaged = [whole[: random.randrange(len(whole))] for _ in range(2)]
+    for _ in range(5):
+        flipped = bytearray(whole)
+        flipped[random.randrange(len(whole))] ^= 1 << random.randrange(8)
+        damaged.append(bytes(flipped))
+    for content in damaged:
+        path.write_bytes(content)
+        status, found, said = translate(model_dir, environment)
+        assert (status, found) == (0, expected), said
+        assert said.count(f"{path} is damaged, and compiled anew\n") == 1
+        (path,) = (home / "transformer_mt").glob("*.pt2")
+
+    assert translate(model_dir, environment)[:2] == (0, expected)
+    path.chmod(0o602)
+    assert_refused(translate(model_dir, environment), f"{path}: other users may write to it")
+    path.chmod(0o600)
+    os.chown(path, STRANGER, STRANGER)
+    assert_refused(translate(model_dir, environment), f"{path}: belongs to another user")
+    os.chown(path, 0, 0)
+    real = path.rename(tmp_path / "elsewhere")
+    path.symlink_to(real)
+    assert_refused(translate(model_dir, environment), f"{path}: is a link")
+    assert [*temporary.iterdir(), *stranger.iterdir()] == [stranger, marker]
+    for place in (stranger, marker):
+        assert place.stat().st_mtime == 1
+    assert marker.stat().st_atime == 1, "it was not read"
+
+
+def assert_refused(done, message):
+    status, found, said = done
+    assert (status, found) == (2, "")
+    assert message in said
+    assert "Traceback" not in said

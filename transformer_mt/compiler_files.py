@@ -5,6 +5,7 @@ a file may write its digest, too.
 """
 
 import hashlib
+import importlib
 import os
 import stat
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from transformer_mt.errors import CompilerFilesError
 
 OTHERS_WRITE = 0o022
+OTHERS_ENTER = 0o011
 MOST_LINKS = 40  # as Linux follows, at most
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # read by PyTorch and by its compiler for GPUs
 _HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # kept in the temporary directory, wherever the rest is
@@ -73,6 +75,12 @@ def fresh_torch_cache(directory: Path) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
+
+
+def make_no_cache() -> None:
+    """Import PyTorch's compiler, as its optimizers do, but keep it from making its directory; nothing is compiled."""
+    with tempfile.TemporaryDirectory() as empty, fresh_torch_cache(Path(empty)):
+        importlib.import_module("torch._dynamo")
 
 
 def refuse_strangers(path: Path, ours: bool = False) -> Path:
@@ -143,7 +151,12 @@ def _check_owner(path: Path, status: os.stat_result, ours: bool) -> None:
 
 
 def _check_content(directory: Path) -> None:
-    """Of PyTorch's cache: what another user has made there, or a link, was put there while it was open to others."""
+    """Of PyTorch's cache: no file may be another user's, a link, or, where others can reach it, open to their writing.
+
+    PyTorch gives its files the rights that the umask leaves, which often lets the group write. That does no harm in
+    a directory that nobody else can enter, as those are that we make.
+    """
+    entered = directory.stat().st_mode & OTHERS_ENTER
     for place, directories, files in os.walk(directory):
         for name in [*directories, *files]:
             path = Path(place, name)
@@ -154,3 +167,7 @@ def _check_content(directory: Path) -> None:
             if stat.S_ISLNK(status.st_mode):
                 raise CompilerFilesError(f"{path}: is a link, and what it leads to would be run: remove {directory}")
             _check_owner(path, status, ours=True)
+            if entered and status.st_mode & OTHERS_WRITE:
+                raise CompilerFilesError(
+                    f"{path}: other users may write to it, and it would be run: remove {directory} with all it holds"
+                )

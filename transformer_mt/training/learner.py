@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_mt.compiler_files import use_own_cache
+from transformer_mt.compiler_files import make_no_cache, use_own_cache
 from transformer_mt.data.loading import Layout
 from transformer_mt.device import Device
 from transformer_mt.errors import ConfigError
@@ -47,6 +47,8 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device
     compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
     if compiled or on_gpu:  # on a GPU the loss is compiled in any case
         use_own_cache()
+    else:
+        make_no_cache()
     loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
     if is_sharded:
         shard(loss, model.units, ranks, device.torch_device)
