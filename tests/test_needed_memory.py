@@ -1,5 +1,7 @@
 """What a machine cannot hold is refused before it is begun, and nothing else is."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from conftest import TINY, TINY_RNN
@@ -50,12 +52,23 @@ def test_a_beam_beyond_the_machine_is_refused(settings):
     [key] = settings.keys() & {"beam_size", "n_best"}
     wide = TransformerConfig(d_model=65_536, num_heads=64)
     with pytest.raises(ConfigError, match=rf"decoding\.{key}=10000 needs [\d,]+\.\d GB .* up to 1,024 pieces"):
-        check_search_memory(DecodingConfig(**settings), wide, 32_000, 1024)
+        check_search_memory(DecodingConfig(**settings), wide, 32_000, 1024, keeps_all_pasts=False)
 
 
 def test_what_researchers_do_is_not():
     check_model_memory(TransformerConfig(), 32_000, 32_000, copies=IN_TRAINING)
-    check_search_memory(DecodingConfig(beam_size=500, n_best=500), TransformerConfig(), 32_000, 256)
+    decoding = DecodingConfig(beam_size=500, n_best=500)
+    check_search_memory(decoding, TransformerConfig(), 32_000, 256, keeps_all_pasts=True)
+
+
+def test_memory_grows_with_the_square_of_the_beam_where_no_past_moves(monkeypatch):
+    monkeypatch.setattr(needed_memory, "machine_memory", lambda: 23 * 10**9)
+    small = TransformerConfig(d_model=128, ffn_dim=512, num_heads=4)
+    for width, is_refused in ((4000, False), (10_000, True)):
+        decoding = DecodingConfig(beam_size=width)
+        check_search_memory(decoding, small, 2000, 54, keeps_all_pasts=False)
+        with pytest.raises(ConfigError, match=r"beam_size=10000 needs \d\d\.\d GB") if is_refused else nullcontext():
+            check_search_memory(decoding, small, 2000, 54, keeps_all_pasts=True)
 
 
 def test_memory_of_a_machine_is_more_than_this_process_has():

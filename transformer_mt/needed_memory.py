@@ -1,6 +1,6 @@
 """Whether a machine can hold a model, and a search of it: known before either is begun. Imports no PyTorch.
 
-What is computed here is the least that can be needed, so nothing is refused that would fit.
+What is computed here is the least that is needed where a translation becomes as long as it may.
 """
 
 from transformer_mt.errors import ConfigError
@@ -25,12 +25,22 @@ def check_model_memory(model: ModelConfig, source_vocab_size: int, target_vocab_
         )
 
 
-def check_search_memory(decoding: DecodingConfig, model: ModelConfig, vocab_size: int, max_length: int) -> None:
-    """Raises ConfigError if a sentence alone, of so many target pieces, needs more than this machine's memory."""
+def check_search_memory(
+    decoding: DecodingConfig, model: ModelConfig, vocab_size: int, max_length: int, *, keeps_all_pasts: bool
+) -> None:
+    """Raises ConfigError if a sentence alone, of so many target pieces, needs more than this machine's memory.
+
+    Where a search keeps the pasts of all hypotheses together (`keeps_all_pasts`), each hypothesis has a score of
+    attention for each piece of each other one: then memory grows with the square of their number.
+    """
     width = decoding.n_best if decoding.sampling else decoding.beam_size
     of_words = vocab_size * _FP32
     # In each layer of a Transformer, a key and a value for each piece.
-    of_pieces = 0 if isinstance(model, RnnConfig) else max_length * model.decoder_layers * 2 * model.d_model * _FP32
+    of_pieces = 0
+    if not isinstance(model, RnnConfig):
+        of_pieces = max_length * model.decoder_layers * 2 * model.d_model * _FP32
+        if keeps_all_pasts:
+            of_pieces += max_length * width * model.num_heads * _FP32
     needed, memory = width * (of_words + of_pieces), machine_memory()
     if needed > memory:
         key = "n_best" if decoding.sampling else "beam_size"

@@ -49,6 +49,8 @@ class Engine(ABC):
 
     max_positions: int
     """No source may have more pieces, EOS included, and no translation will."""
+    keeps_all_pasts = False
+    """Whether a search keeps the pasts of all hypotheses of a sentence together, and none of them ever moves."""
 
     def __init__(self) -> None:
         self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False

@@ -38,6 +38,8 @@ NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # PyTorch's function that finds
 class TorchEngine(Engine):
     """A model of ours on a device; on a CPU in several processes of one thread each, which share its memory."""
 
+    keeps_all_pasts = True
+
     def __init__(
         self,
         model: Seq2Seq,

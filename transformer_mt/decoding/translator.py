@@ -202,7 +202,7 @@ class Translator:
         vocab_size, max_positions = self.tokenizer.target_vocab_size, self.engine.max_positions
         check_for_model(decoding, self.model, vocab_size)
         longest = max(sentence.max_length(decoding.max_extra_length, max_positions) for sentence in sentences)
-        check_search_memory(decoding, self.model, vocab_size, longest)
+        check_search_memory(decoding, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts)
 
     def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig) -> None:
         """Log once that lines of several sentences are not split, because nothing is known of those in training."""
