@@ -31,3 +31,14 @@ def test_a_terminal_gets_a_bar(monkeypatch, capsys):
         progress.more(2)
         progress.reached(4)
     assert "4/4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_moves_inside_a_long_line(terminal, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    with LineProgress(2, every=0.0) as progress:
+        for _ in range(6):
+            progress.more(0.1)
+        if progress._bar is not None:
+            progress._bar.refresh()
+    assert ("0.6/2" if terminal else "\n0.6 of 2 lines, ") in capsys.readouterr().err

@@ -226,6 +226,16 @@ def test_progress_is_told_of_every_sentence(echo):
     assert sum(told) == 2
 
 
+def test_progress_moves_while_a_long_line_is_translated(model_dir):
+    told = []
+    with Translator.load(model_dir, "cpu", workers=1) as translator:
+        settings = DecodingConfig(tokens_per_batch=100)
+        translator.translations(["donaudampfschiff" * 200, "A"], settings, beam_size=1, progress=told.append)
+    assert len(told) > 2
+    assert all(0 < count < 1.9 for count in told)
+    assert sum(told) == pytest.approx(2)
+
+
 @pytest.mark.parametrize("settings", [{"beam_size": 0}, {"n_best": 9}, {"length_penalty": -1.0}])
 def test_a_setting_that_is_not_allowed_is_an_error(echo, settings):
     with pytest.raises(ConfigError, match=f"decoding.*{next(iter(settings))}"):

@@ -15,7 +15,7 @@ class LineProgress:
 
     def __init__(self, num_lines: int | None, every: float = _EVERY) -> None:
         self._num_lines, self._every = num_lines, every
-        self._done = 0
+        self._done = 0.0
         self._begun = self._said = time.monotonic()
         self._bar = _bar(num_lines) if sys.stderr.isatty() else None
 
@@ -26,20 +26,23 @@ class LineProgress:
         if self._bar is not None:
             self._bar.close()
 
-    def more(self, count: int) -> None:
-        """So many lines more are done."""
+    def more(self, count: float) -> None:
+        """So many lines more are done: a fraction, if they are parts of a long line."""
         self.reached(self._done + count)
 
-    def reached(self, done: int) -> None:
+    def reached(self, done: float) -> None:
         """So many lines are done."""
         if self._bar is not None:
-            self._bar.update(done - self._done)
+            shown = round(done, 1)
+            self._bar.n = int(shown) if shown == int(shown) else shown
+            self._bar.update(0)  # shows it, where the last time was long enough ago
         self._done = done
         now = time.monotonic()
         if self._bar is None and now - self._said >= self._every:
             self._said = now
             of = "" if self._num_lines is None else f" of {self._num_lines:,}"
-            print(f"{done:,}{of} lines, {done / (now - self._begun):,.1f} a second", file=sys.stderr, flush=True)
+            shown_done = f"{done:,.1f}".removesuffix(".0")
+            print(f"{shown_done}{of} lines, {done / (now - self._begun):,.1f} a second", file=sys.stderr, flush=True)
 
 
 def _bar(num_lines: int | None) -> "tqdm[NoReturn]":

@@ -154,17 +154,18 @@ class Translator:
         alignment: bool = False,
         scores: bool = True,
         first_line: int = 1,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> list[list[Translation]]:
         """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
 
         `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
         translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
-        is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told of how many more
-        lines are done, as far as their parts tell. Raises TypeError if `lines` is one text, ConfigError for a setting
-        that is not allowed, NotFiniteError for the first line that the model computes no finite numbers for, and
-        TranslationError for a prefix that is too long, for a Translator that is closed, and in a process that was
-        forked after the engine began its own processes or threads: load the model there instead.
+        is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told how many more lines
+        are done: a fraction where lines are translated in parts, each of which counts the same. Raises TypeError if
+        `lines` is one text, ConfigError for a setting that is not allowed, NotFiniteError for the first line that the
+        model computes no finite numbers for, and TranslationError for a prefix that is too long, for a Translator that
+        is closed, and in a process that was forked after the engine began its own processes or threads: load the model
+        there instead.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
@@ -248,17 +249,9 @@ class Translator:
         return pairs
 
 
-def _by_lines(progress: Callable[[int], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
+def _by_lines(progress: Callable[[float], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
     """What is told of parts, and tells of as large a share of the lines."""
-    parts = lines = 0
-
-    def more(count: int) -> None:
-        nonlocal parts, lines
-        parts += count
-        progress(parts * num_lines // num_parts - lines)
-        lines = parts * num_lines // num_parts
-
-    return more
+    return lambda count: progress(count * num_lines / num_parts)
 
 
 def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
