@@ -22,8 +22,8 @@ SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
 
 # The run of CONFIG, as the shell's $$run.
-FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt import cli, config; \
-	sys.exit(cli.run(lambda a: print(config.load_config(a[0], a[1:]).run_dir), sys.argv[1:]))" $(CONFIG) $(SET))
+FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt.settings import reading; from transformer_mt.terminal import cli; \
+	sys.exit(cli.run(lambda a: print(reading.load_config(a[0], a[1:]).run_dir), sys.argv[1:]))" $(CONFIG) $(SET))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check-python check-imports train prepare translate evaluate \
@@ -90,7 +90,7 @@ types: $(READY)
 	$(PY) -m mypy
 
 schema: $(READY)  ## write configs/schema.json, by which editors complete and check configurations
-	$(PY) -c "from transformer_mt.config import json_schema; print(json_schema(), end='')" > configs/schema.json
+	$(PY) -c "from transformer_mt.settings.reading import json_schema; print(json_schema(), end='')" > configs/schema.json
 
 bench: $(READY)  ## measure the speed of training and decoding on this machine
 	$(PY) scripts/benchmark.py $(BENCH)

@@ -60,13 +60,13 @@ from benchmarks.process import Race
 from benchmarks.random_decode import Works, random_decoding
 from benchmarks.train import PEERS, measure_training
 
-from transformer_mt import cli
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import choose_device
-from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.scores import write_json
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.evaluation.scores import write_json
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.terminal import cli
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.
 SHAPES = {

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from transformer_mt import cli
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation import heat_map
-from transformer_mt.files import replacing
+from transformer_mt.storage.files import replacing
+from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from transformer_mt import cli
-from transformer_mt.config import load_config
 from transformer_mt.errors import UserError
 from transformer_mt.models.build import build_model
+from transformer_mt.settings.reading import load_config
+from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt import cli
-from transformer_mt.scores import print_scores, score_files, write_json
+from transformer_mt.evaluation.scores import print_scores, score_files, write_json
+from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt import cli
 from transformer_mt.demo_corpus.corpus import OUTPUT, write_corpus
+from transformer_mt.terminal import cli
 
 
 def positive(text: str) -> int:

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import demo_pairs, prepared_experiment, train_tiny
+from helpers.tiny import demo_pairs, prepared_experiment, train_tiny
 
-from transformer_mt import average, cli
+from transformer_mt import average
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.model_settings import RnnConfig, TransformerConfig
 from transformer_mt.models.build import build_model
-from transformer_mt.settings import TokenizerConfig
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.model import RnnConfig, TransformerConfig
+from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tiny import ROOT
+from helpers.tiny import ROOT
 
 from transformer_mt import plot
-from transformer_mt.config import load_config
+from transformer_mt.settings.reading import load_config
 
 PACKAGE = ROOT / "transformer_mt"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

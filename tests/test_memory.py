@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from tiny import ROOT
+from helpers.tiny import ROOT
 
 MEGABYTE = 2**20
 SCRIPT = f"""
-from transformer_mt.memory import peak_memory
+from transformer_mt.host_memory import peak_memory
 before = peak_memory()
 held = bytearray({100 * MEGABYTE})
 del held

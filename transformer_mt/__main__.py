@@ -4,7 +4,8 @@ import difflib
 import importlib
 import sys
 
-from transformer_mt import __version__, cli
+from transformer_mt import __version__
+from transformer_mt.terminal import cli
 
 STAGES = {
     "prepare": "text becomes token ids on disk",

@@ -8,22 +8,22 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from transformer_mt import cli
-from transformer_mt.checksums import SUMS, fault, has_sums, sums_of, write_sums
-from transformer_mt.config import dump_config, fingerprint, load_config
 from transformer_mt.data.prepared import VALIDATED_ON, check_data
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
-from transformer_mt.files import cure, own_name, write_whole
-from transformer_mt.own_directory import temporary_directory
-from transformer_mt.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
-from transformer_mt.settings import Config, TrainingConfig
+from transformer_mt.settings.experiment import Config, TrainingConfig
+from transformer_mt.settings.reading import dump_config, fingerprint, load_config
+from transformer_mt.storage.checksums import SUMS, fault, has_sums, sums_of, write_sums
+from transformer_mt.storage.files import cure, own_name, write_whole
+from transformer_mt.storage.own_directory import temporary_directory
+from transformer_mt.storage.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
+from transformer_mt.storage.weights import read_metadata, save_weights
+from transformer_mt.terminal import cli
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
 from transformer_mt.training.checkpoint import check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
-from transformer_mt.weights import read_metadata, save_weights
 from transformer_mt.wording import counted
 
 # Of training.metric, as they are printed.

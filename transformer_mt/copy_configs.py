@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt import cli
 from transformer_mt.errors import UserError
-from transformer_mt.files import write_whole
+from transformer_mt.storage.files import write_whole
+from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:

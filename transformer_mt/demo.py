@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from transformer_mt import cli
-from transformer_mt.config import load_config
 from transformer_mt.copy_configs import copy_config
 from transformer_mt.demo_corpus.corpus import write_corpus
+from transformer_mt.settings.reading import load_config
+from transformer_mt.terminal import cli
 
 CONFIG = Path("configs/demo_en_de.yaml")
 

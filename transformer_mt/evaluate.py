@@ -10,19 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transformer_mt import cli, model_arguments
-from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.prepared import check_data, files_of_test_set, read_prepared
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.opening import EngineName, check_files
+from transformer_mt.decoding.loading import EngineName, check_files
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.metrics import check_aligned
-from transformer_mt.files import write_whole
-from transformer_mt.model_arguments import EngineOptions, engine_options
-from transformer_mt.own_directory import Owner, check_own, hold
-from transformer_mt.scores import (
+from transformer_mt.evaluation.scores import (
     SCORES_ALONE,
     Details,
     Results,
@@ -33,8 +28,13 @@ from transformer_mt.scores import (
     score_lines,
     write_json,
 )
-from transformer_mt.settings import Config, DecodingConfig
-from transformer_mt.translation_summary import TranslationSummary
+from transformer_mt.settings.experiment import Config, DecodingConfig
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.own_directory import Owner, check_own, hold
+from transformer_mt.terminal import cli, model_arguments
+from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
+from transformer_mt.terminal.translation_summary import TranslationSummary
 
 DEFAULT_ENGINE = EngineOptions()
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
@@ -217,7 +217,7 @@ def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> di
     """What scores.json says of the models and the engine."""
     made_of = None
     if options.engine == "torch":  # an export does not know it
-        from transformer_mt.weights import read_metadata  # it imports PyTorch
+        from transformer_mt.storage.weights import read_metadata  # it imports PyTorch
 
         made_of = read_metadata(model / "model.safetensors").get("made_of")
     return {

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, assert_never
 
-from transformer_mt import cli
-from transformer_mt.checksums import SUMS, sums_of, write_sums
-from transformer_mt.config import dump_config
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
-from transformer_mt.export_trained import Trained, random_sources, read_trained
-from transformer_mt.files import write_whole
-from transformer_mt.json_text import read_json
-from transformer_mt.model_settings import ModelConfig
-from transformer_mt.own_directory import replacing_directory
+from transformer_mt.exporting.trained import Trained, random_sources, read_trained
+from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.reading import dump_config
+from transformer_mt.storage.checksums import SUMS, sums_of, write_sums
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.own_directory import replacing_directory
+from transformer_mt.terminal import cli
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
@@ -79,7 +79,7 @@ def export(
                 copy_training_lines(model_dir, directory)
                 compare(translator.engine, open_ctranslate2(trained, directory), trained, quantization)
             case "huggingface":
-                from transformer_mt import export_huggingface
+                from transformer_mt.exporting import huggingface as export_huggingface
 
                 export_huggingface.write(trained, directory)
             case _:
@@ -131,11 +131,11 @@ def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:
     match format:
         case "ctranslate2":
             import_ctranslate2()
-            from transformer_mt import export_ctranslate2
+            from transformer_mt.exporting import ctranslate2 as export_ctranslate2
 
             reason = export_ctranslate2.refusal(model)
         case "huggingface":
-            from transformer_mt import export_huggingface
+            from transformer_mt.exporting import huggingface as export_huggingface
 
             reason = export_huggingface.refusal(model)
         case _:
@@ -146,7 +146,7 @@ def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:
 
 def write_ctranslate2(trained: Trained, directory: Path, quantization: str) -> None:
     """What CTranslate2 reads, and what we do besides."""
-    from transformer_mt import export_ctranslate2  # it imports PyTorch
+    from transformer_mt.exporting import ctranslate2 as export_ctranslate2  # it imports PyTorch
 
     export_ctranslate2.write(trained, directory, quantization)
     trained.tokenizer.save(directory)

@@ -8,17 +8,17 @@ from typing import assert_never
 
 from torch import Tensor
 
-from transformer_mt import cli
-from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Sentence
-from transformer_mt.decoding.opening import open_model
+from transformer_mt.decoding.loading import open_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.evaluation import heat_map
 from transformer_mt.evaluation.heat_map import Side
 from transformer_mt.models.attention_weights import Attention
-from transformer_mt.settings import DecodingConfig
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.reading import load_config
+from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS
 
 _DESCRIPTION = """\

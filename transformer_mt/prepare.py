@@ -13,9 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from transformer_mt import __version__, cli
-from transformer_mt.checksums import has_sums
-from transformer_mt.config import differences, load_config
+from transformer_mt import __version__
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.encoded import write_encoded
@@ -36,8 +34,11 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.files import write_whole
-from transformer_mt.settings import Config, CorpusConfig, Split, TokenizerConfig
+from transformer_mt.settings.experiment import Config, CorpusConfig, Split, TokenizerConfig
+from transformer_mt.settings.reading import differences, load_config
+from transformer_mt.storage.checksums import has_sums
+from transformer_mt.storage.files import write_whole
+from transformer_mt.terminal import cli
 from transformer_mt.wording import counted
 
 _BLOCK = 10_000  # pairs that are encoded together

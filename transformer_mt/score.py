@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transformer_mt import cli, line_input, model_arguments
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.errors import CorpusError
-from transformer_mt.json_text import finite
+from transformer_mt.storage.json_text import finite
+from transformer_mt.terminal import cli, line_input, model_arguments
 
 _DESCRIPTION = """\
 Reads a model and pairs of sentences: two files aligned by line, or lines SOURCE<tab>TARGET of standard input.

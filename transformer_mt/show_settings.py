@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from transformer_mt import cli, synonyms
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings import Config
-from transformer_mt.suggestions import MODELS
+from transformer_mt.settings import synonyms
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.suggestions import MODELS
+from transformer_mt.terminal import cli
 
 _BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}

@@ -11,25 +11,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_mt import cli
-from transformer_mt.checksums import sums_of, write_sums
-from transformer_mt.config import differences, dump_config, load_config
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
-from transformer_mt.data.loading import Layout, Loader
+from transformer_mt.data.loader import Layout, Loader
 from transformer_mt.data.prepared import TRAINED_ON, check_data, data_digests, read_prepared
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
-from transformer_mt.files import write_whole
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.needed_memory import IN_TRAINING, check_model_memory
-from transformer_mt.own_directory import Owner, hold
-from transformer_mt.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
-from transformer_mt.settings import Config, TrainingConfig
+from transformer_mt.settings.experiment import Config, TrainingConfig
+from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
+from transformer_mt.settings.reading import differences, dump_config, load_config
+from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.own_directory import Owner, hold
+from transformer_mt.storage.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
+from transformer_mt.terminal import cli
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
     initialise_from,
@@ -119,7 +119,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                     data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
                 )
                 path = _take(run_dir, config, held) if ranks.is_first else None
-            path, data = ranks.from_first((path, data))
+            path, data = ranks.broadcast((path, data))
             return _train(config, corpus, validation, data, path, device, ranks)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

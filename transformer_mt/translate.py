@@ -9,16 +9,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer_mt import cli, line_input, model_arguments
-from transformer_mt.config import load_config
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
-from transformer_mt.files import replacing
-from transformer_mt.line_input import LineInput
-from transformer_mt.line_progress import LineProgress
-from transformer_mt.settings import DecodingConfig
-from transformer_mt.translation_output import OutputForm, output_lines
-from transformer_mt.translation_summary import TranslationSummary
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.files import replacing
+from transformer_mt.terminal import cli, line_input, model_arguments
+from transformer_mt.terminal.line_input import LineInput
+from transformer_mt.terminal.line_progress import LineProgress
+from transformer_mt.terminal.translation_output import OutputForm, output_lines
+from transformer_mt.terminal.translation_summary import TranslationSummary
 
 _DESCRIPTION = """\
 Reads lines of text and a model; writes one translation a line, in order. Of a pipe, what has arrived is

@@ -19,11 +19,11 @@ from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.corpus import open_pairs
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings import CorpusConfig, FilePair, TokenizerConfig
+from transformer_mt.settings.experiment import CorpusConfig, FilePair, TokenizerConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.vocabulary import BOS, EOS, PAD
-from transformer_mt.weights import model_weights, save_weights
 
 NUM_PAIRS = 50_000  # of random words
 LONGEST = 150  # pieces of a side, without its EOS

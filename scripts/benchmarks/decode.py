@@ -21,10 +21,10 @@ from benchmarks.decode_process import (
 )
 from benchmarks.decoders import Decoder, line_up
 from benchmarks.process import PeerError
-from transformer_mt.config import load_config
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import Score, check_aligned, score_corpus
+from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
 from transformer_mt.wording import counted
 

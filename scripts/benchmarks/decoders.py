@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.data import nn_transformer_weights
 from benchmarks.process import SCRIPTS, PeerError, own_path
-from transformer_mt.config import load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.weights import load_weights
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.weights import load_weights
 
 SENTENCES = (16, 32, 64, 128, 256)  # of a batch, to choose from
 POSITIONS = (1024, 2048, 4096, 8192, 16384)  # likewise: of ours, padding included, times the width of the beam

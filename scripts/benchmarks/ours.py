@@ -12,16 +12,16 @@ import torch
 
 from benchmarks.pace import Pace
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loading import Loader, Position
+from transformer_mt.data.loader import Loader, Position
 from transformer_mt.device import choose_device
-from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.storage.weights import load_weights
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import choose_layout, new_learner
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.update import batch_loss, one_update
-from transformer_mt.weights import load_weights
 
 
 def train(directory: Path, precision: str) -> None:

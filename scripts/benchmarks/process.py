@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from transformer_mt.errors import UserError
-from transformer_mt.model_settings import TransformerConfig
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
 
 SCRIPTS = str(Path(__file__).resolve().parent.parent)
 # Else glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.

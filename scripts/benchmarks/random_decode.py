@@ -16,9 +16,9 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import Device
-from transformer_mt.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings import DecodingConfig
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done

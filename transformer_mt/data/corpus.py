@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer_mt.config import fingerprint
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings import CorpusConfig, Split
+from transformer_mt.settings.experiment import CorpusConfig, Split
+from transformer_mt.settings.reading import fingerprint
 from transformer_mt.wording import counted
 
 _BOM = b"\xef\xbb\xbf"

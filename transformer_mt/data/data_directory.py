@@ -7,8 +7,8 @@ from pathlib import Path
 
 from transformer_mt.data.corpus import corpus_files
 from transformer_mt.errors import ConfigError, CorpusError
-from transformer_mt.own_directory import Owner, hold
-from transformer_mt.settings import CorpusConfig, Split
+from transformer_mt.settings.experiment import CorpusConfig, Split
+from transformer_mt.storage.own_directory import Owner, hold
 
 OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 

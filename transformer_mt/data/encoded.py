@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import CorpusError
-from transformer_mt.json_text import read_json
+from transformer_mt.storage.json_text import read_json
 
 _SIZES = "sizes.json"
 FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", _SIZES)

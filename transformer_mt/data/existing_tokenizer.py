@@ -4,11 +4,11 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.checksums import fault, has_sums
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.errors import TokenizerError
-from transformer_mt.run_directory import TOKENIZERS
-from transformer_mt.settings import TokenizerConfig
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.storage.checksums import fault, has_sums
+from transformer_mt.storage.run_directory import TOKENIZERS
 
 # Numbers of fields and of values in sentencepiece_model.proto. sentencepiece has no function that tells them, and
 # its own reader of this format needs the package protobuf.

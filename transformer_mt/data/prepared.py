@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
 from transformer_mt.data.encoded import FILES, EncodedCorpus
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CorpusError, UserError
-from transformer_mt.json_text import read_json
-from transformer_mt.run_directory import TOKENIZERS
-from transformer_mt.settings import CorpusConfig, TokenizerConfig
+from transformer_mt.settings.experiment import CorpusConfig, TokenizerConfig
+from transformer_mt.storage.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
+from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.run_directory import TOKENIZERS
 
 SUMMARY = "prepare.json"
 # What the stages read of a data_dir.

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from transformer_mt.checksums import read_regular
 from transformer_mt.errors import TokenizerError
-from transformer_mt.files import write_whole
-from transformer_mt.run_directory import TOKENIZERS
-from transformer_mt.settings import TokenizerConfig
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.storage.checksums import read_regular
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.run_directory import TOKENIZERS
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]

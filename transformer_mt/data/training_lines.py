@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Po
 
 from transformer_mt.data.sentences import first_word, later_words, split_sentences
 from transformer_mt.errors import CheckpointError
-from transformer_mt.files import write_whole
-from transformer_mt.json_text import read_json
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import counted
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model

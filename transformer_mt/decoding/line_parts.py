@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from transformer_mt.data.sentences import split_at_openers, split_sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.decoding.cutting import segments, together
 from transformer_mt.decoding.engine import Sentence
-from transformer_mt.decoding.segments import segments, together
 from transformer_mt.decoding.words import units_of
 from transformer_mt.errors import TranslationError
 from transformer_mt.languages import has_spaces, short_code
-from transformer_mt.settings import SplitSentences
+from transformer_mt.settings.experiment import SplitSentences
 from transformer_mt.vocabulary import EOS
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.vocabulary import EOS
 

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from transformer_mt.compiler_files import use_own_cache
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.decoding.lengths import coverage_penalty
@@ -23,12 +22,13 @@ from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
+from transformer_mt.inference.cuda_graphs import CudaCapture, with_cuda_graphs
+from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import AttentionWeights
-from transformer_mt.models.captured import CudaCapture, captured
-from transformer_mt.models.frozen import frozen
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.products import Products, Quantization
-from transformer_mt.settings import DecodingConfig
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 SCORED_TOGETHER = 4096  # positions of a batch of pairs, padding included
@@ -58,9 +58,9 @@ class TorchEngine(Engine):
         super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
-        self.products = Products(None if device.dtype == torch.float32 else device.dtype, quantization)
+        self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.compile = compile
-        if self.products != Products():
+        if self.matmul != Matmul():
             self.searched  # noqa: B018  which may be refused
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or num_cores()) if on_cpu else 1
@@ -80,19 +80,19 @@ class TorchEngine(Engine):
         if self.compile:
             assert self.device.torch_device.type == "cpu"
             use_own_cache()
-            from transformer_mt.models.compiled import compiled  # imports a compiler, which takes seconds
+            from transformer_mt.inference.compiled import compiled  # imports a compiler, which takes seconds
 
-            return compiled(self.model, self.products)
-        model, device = frozen(self.model, self.products), self.device.torch_device
+            return compiled(self.model, self.matmul)
+        model, device = frozen(self.model, self.matmul), self.device.torch_device
         if device.type != "cuda":
             return model
-        return captured(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
+        return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def _make_ready(self, alone: bool, width: int) -> None:
         """The model for searches with so many hypotheses, made before there are workers, so that they share it."""
         searched = self.searched
         if self.compile:
-            from transformer_mt.models.compiled import compile_steps
+            from transformer_mt.inference.compiled import compile_steps
 
             if compile_steps(searched, alone, width):
                 self.translators.close()
@@ -161,7 +161,7 @@ class TorchEngine(Engine):
     def _score_batch(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         source_BS, decoder_input_BT, target_BT = self._forced(pairs)
         with torch.inference_mode(), self._one_thread():
-            if self.products == Products():
+            if self.matmul == Matmul():
                 logits_BTV = self.model(source_BS, decoder_input_BT)
             else:  # as they are searched
                 logits_BTV = stepped(self.searched, source_BS, decoder_input_BT)

@@ -13,14 +13,14 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
-from transformer_mt.decoding.opening import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, open_model
 from transformer_mt.decoding.words import units_of, written_together
-from transformer_mt.decoding_limits import check_for_model
 from transformer_mt.errors import ConfigError, NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.model_settings import ModelConfig
-from transformer_mt.needed_memory import check_search_memory
-from transformer_mt.settings import DecodingConfig
+from transformer_mt.settings.decoding_limits import check_for_model
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.needed_memory import check_search_memory
 from transformer_mt.wording import cut
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 from transformer_mt.demo_corpus.dice import Dice
 from transformer_mt.demo_corpus.sentences import SENTENCES, joined
 from transformer_mt.errors import UserError
-from transformer_mt.files import write_whole
+from transformer_mt.storage.files import write_whole
 
 OUTPUT = Path("data/demo_corpus")  # where configs/demo_en_de.yaml looks for it
 

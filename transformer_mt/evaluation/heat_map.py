@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from transformer_mt.errors import PictureError
-from transformer_mt.files import replacing
+from transformer_mt.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.model_settings import Score as ScoreName
-from transformer_mt.models.dropout import Dropout
-from transformer_mt.models.linear import Linear, linear
+from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.linear import Linear, linear
+from transformer_mt.settings.model import Score as ScoreName
 from transformer_mt.vocabulary import PAD
 
 

@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
-from transformer_mt.model_settings import ModelConfig, RnnConfig, TransformerConfig
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.needed_memory import check_model_memory
+from transformer_mt.settings.model import ModelConfig, RnnConfig, TransformerConfig
+from transformer_mt.settings.needed_memory import check_model_memory
 
 
 def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:

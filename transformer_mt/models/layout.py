@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from transformer_mt.models import rows
+from transformer_mt.kernels.packed_attention import Segments
+from transformer_mt.kernels.row_attention import RowMask, Rows
 from transformer_mt.models.attention import causal_mask, padding_mask, window_mask
-from transformer_mt.models.packed_attention import Segments
 from transformer_mt.models.positions import Positions
-from transformer_mt.models.rows import RowMask, Rows
 from transformer_mt.vocabulary import PAD
 
 
@@ -94,16 +93,20 @@ class Unpadded:
 
     def everywhere(self, window: int = 0) -> RowMask:
         """Each word may see all of its sentence, or so many positions on each side."""
-        return rows.nearby(self.rows, window) if window else rows.everywhere(self.rows, self.rows)
+        if not window:
+            return self.across(self)
+        mask_B1TT = window_mask(~self.rows.padding_BT[:, None, None], window)
+        return RowMask.of(self.rows, self.rows, mask_B1TT[:, 0])
 
     def backwards(self, window: int = 0) -> RowMask:
         """Each word may see itself and what is before it, or so many positions of that."""
-        return rows.backwards(self.rows, window)
+        length, device = self.rows.padding_BT.shape[1], self.rows.padding_BT.device
+        return RowMask.of(self.rows, self.rows, causal_mask(length, device, window))
 
     def across(self, source: "Layout") -> RowMask:
         """Each word may see all of the source sentence."""
         assert isinstance(source, Unpadded), "source and target lie in one way"
-        return rows.everywhere(self.rows, source.rows)
+        return RowMask.of(self.rows, source.rows, ~source.rows.padding_BT[:, None])
 
 
 def unpadded(tokens_BT: Tensor) -> Unpadded:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.model_settings import Score as ScoreName
+from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.linear import Linear, linear
+from transformer_mt.kernels.packed_attention import Segments, variable_length_attention
+from transformer_mt.kernels.row_attention import RowMask, attention_over_rows
 from transformer_mt.models.attention import ScaledDot, build_score, mix
-from transformer_mt.models.dropout import Dropout
-from transformer_mt.models.linear import Linear, linear
-from transformer_mt.models.packed_attention import Segments, variable_length_attention
-from transformer_mt.models.rows import RowMask, attention_over_rows
+from transformer_mt.settings.model import Score as ScoreName
 
 
 class MultiHeadAttention(nn.Module):

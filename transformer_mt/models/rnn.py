@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.errors import TranslationError
-from transformer_mt.model_settings import RnnConfig
-from transformer_mt.models.dropout import Dropout
+from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Packed, Unpadded
-from transformer_mt.models.linear import Linear
 from transformer_mt.models.recurrence import BidirectionalEncoder
 from transformer_mt.models.rnn_decoder import (
     BahdanauDecoder,
@@ -26,6 +25,7 @@ from transformer_mt.models.rnn_decoder import (
     RecurrentDecoder,
     SourceAttention,
 )
+from transformer_mt.settings.model import RnnConfig
 from transformer_mt.vocabulary import PAD
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.model_settings import RnnConfig
+from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.attention import FixedConcat, Score, build_score, mix, padding_mask
-from transformer_mt.models.linear import Linear
 from transformer_mt.models.recurrence import Recurrence
+from transformer_mt.settings.model import RnnConfig
 
 
 @dataclass(frozen=True)

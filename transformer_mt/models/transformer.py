@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.model_settings import TransformerConfig
+from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.linear import Linear
+from transformer_mt.kernels.packed_attention import Segments
+from transformer_mt.kernels.row_attention import RowMask
 from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import Cache, TransformerState
-from transformer_mt.models.dropout import Dropout
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
-from transformer_mt.models.linear import Linear
 from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
-from transformer_mt.models.packed_attention import Segments
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
-from transformer_mt.models.rows import RowMask
+from transformer_mt.settings.model import TransformerConfig
 
 
 class Residual(nn.Module):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.data.loading import Loader
+from transformer_mt.data.loader import Loader
 from transformer_mt.errors import RankError, TrainingError
-from transformer_mt.memory import peak_memory
+from transformer_mt.host_memory import peak_memory
 from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
 from transformer_mt.training.update import OUT_OF_MEMORY_SHARDED, BatchLoss, is_out_of_memory
 
@@ -26,9 +26,9 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
     # Adam keeps two numbers a weight, from the first update on.
     states = 2 * sum(shard_of(weight).numel() * weight.element_size() for weight in loss.parameters())
     # Ranks agree after each try, for each of them has to make as many.
-    room = -ranks.largest(-int(SHARE * _memory(loss.device.torch_device, ranks) - states))
+    room = -ranks.max(-int(SHARE * _memory(loss.device.torch_device, ranks) - states))
     smallest = budget = loader.smallest_budget
-    before = peak = ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    before = peak = ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
     if peak > room:
         raise TrainingError(
             f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
@@ -36,7 +36,7 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
         )
     while budget < loader.tokens_per_update and peak + 2 * (peak - before) <= room:
         budget *= 2
-        before, peak = peak, ranks.largest(_peak(loss, replace(loader, tokens_per_batch=budget)))
+        before, peak = peak, ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
     if peak > room:
         budget //= 2
     elif peak > before:

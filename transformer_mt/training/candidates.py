@@ -11,14 +11,14 @@ from torch import Tensor
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.model_settings import ModelConfig
 from transformer_mt.models.build import build_model
-from transformer_mt.run_directory import checkpoint_path, saved_steps
-from transformer_mt.settings import AveragingConfig, TrainingConfig
+from transformer_mt.settings.experiment import AveragingConfig, TrainingConfig
+from transformer_mt.settings.model import ModelConfig
+from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
+from transformer_mt.storage.weights import model_weights
 from transformer_mt.training.checkpoint import average_weights, damage, load_progress, moving_average, scheduled_steps
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.validation import ValidationScores, ValidationSet, validate_model
-from transformer_mt.weights import model_weights
 
 LISTED = 5  # updates in a sentence; of more, the first and the last
 

@@ -14,16 +14,13 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from transformer_mt import __version__
-from transformer_mt.checksums import fault, sums_of, write_sums
-from transformer_mt.data.loading import Position
+from transformer_mt.data.loader import Position
 from transformer_mt.errors import CheckpointError
-from transformer_mt.files import cure
-from transformer_mt.run_directory import MODEL, check_model, checkpoint_path, saved_steps
-from transformer_mt.settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks, sharded_like, whole
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner
-from transformer_mt.weights import (
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.storage.checksums import fault, sums_of, write_sums
+from transformer_mt.storage.files import cure
+from transformer_mt.storage.run_directory import MODEL, check_model, checkpoint_path, saved_steps
+from transformer_mt.storage.weights import (
     check_weights,
     load_weights,
     model_weights,
@@ -32,6 +29,9 @@ from transformer_mt.weights import (
     read_weights,
     save_weights,
 )
+from transformer_mt.training.distributed import Ranks, sharded_like, whole
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import Learner
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)
@@ -80,7 +80,7 @@ def save(
             prune(run_dir, progress, settings)
         except (CheckpointError, OSError) as error:
             failure = str(error)
-    failure = ranks.from_first(failure)
+    failure = ranks.broadcast(failure)
     if failure and may_fail and settings.on_failed_save == "go_on":
         if ranks.is_first:
             print(f"warning: {failure}", file=sys.stderr)

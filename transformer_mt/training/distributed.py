@@ -55,7 +55,7 @@ class Ranks:
             dist.all_reduce(numbers)
         return numbers
 
-    def largest(self, number: int) -> int:
+    def max(self, number: int) -> int:
         """The largest of all ranks' numbers."""
         if self.size == 1:
             return number
@@ -79,7 +79,7 @@ class Ranks:
         for parameter, part in zip(whole, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
-    def from_first(self, thing: T) -> T:
+    def broadcast(self, thing: T) -> T:
         """What the first rank has."""
         if self.size == 1:
             return thing
@@ -87,7 +87,7 @@ class Ranks:
         dist.broadcast_object_list(things, device=torch.device("cpu"))
         return things[0]
 
-    def all(self, thing: T) -> list[T]:
+    def gather(self, thing: T) -> list[T]:
         """What each rank has, by rank."""
         if self.size == 1:
             return [thing]
@@ -109,7 +109,7 @@ class Ranks:
             yield
         except (UserError, OSError) as error:
             failure = str(error)
-        failures = [each for each in self.all(failure) if each]
+        failures = [each for each in self.gather(failure) if each]
         if failures:
             raise TrainingError("\n".join(dict.fromkeys(failures)))
 

@@ -40,7 +40,7 @@ def finish_the_update_first(ranks: Ranks) -> Iterator[Callable[[], int]]:
 
     before = {number: signal.signal(number, ask) for number in STOPPING}
     try:
-        yield lambda: ranks.largest(received[0] if received else 0)
+        yield lambda: ranks.max(received[0] if received else 0)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -2,13 +2,13 @@
 
 import torch
 
-from transformer_mt.compiler_files import make_no_cache, use_own_cache
-from transformer_mt.data.loading import Layout
+from transformer_mt.data.loader import Layout
 from transformer_mt.device import Device
 from transformer_mt.errors import ConfigError
-from transformer_mt.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.storage.compiler_files import make_no_cache, use_own_cache
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, shard
 from transformer_mt.training.optimization import build_optimizer

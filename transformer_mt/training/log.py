@@ -11,10 +11,10 @@ import torch
 from tqdm import tqdm
 
 from transformer_mt.errors import TrainingError
-from transformer_mt.files import cure, write_whole
-from transformer_mt.json_text import parse_json
-from transformer_mt.memory import peak_memory
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.host_memory import peak_memory
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.storage.files import cure, write_whole
+from transformer_mt.storage.json_text import parse_json
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update

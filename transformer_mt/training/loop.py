@@ -8,15 +8,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from transformer_mt.data.loading import Loader, split_evenly
-from transformer_mt.settings import TrainingConfig
+from transformer_mt.data.loader import Loader, split_evenly
+from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.checkpoint import save
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.interrupt import finish_the_update_first
 from transformer_mt.training.log import RunLog
-from transformer_mt.training.mishaps import Mishaps
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.skipped_updates import SkippedUpdates
 from transformer_mt.training.update import Learner, one_update
 from transformer_mt.training.validation import ValidationScores, ValidationSet, validate
 
@@ -38,7 +38,7 @@ def train(
     """
     learner.loss.train()
     updates, digest = loader.updates(progress.position), validation.tokenizer.digest
-    mishaps = Mishaps(settings.max_bad_updates, lines_of, ranks)
+    skipped_updates = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
     with finish_the_update_first(ranks) as stop_signal, RunLog(run_dir, settings, progress, ranks) as log:
         while not is_trained(progress, settings):
             began = time.perf_counter()
@@ -56,7 +56,8 @@ def train(
             signum = stop_signal()
             to_validate = step % settings.validate_every == 0 or step == settings.max_steps
             to_save = step % settings.save_every == 0 or step == settings.max_steps or signum > 0
-            progress = mishaps.counted(progress, update, now=to_validate or to_save or step % settings.log_every == 0)
+            to_read = to_validate or to_save or step % settings.log_every == 0
+            progress = skipped_updates.counted(progress, update, now=to_read)
             log.update(progress, update)
 
             former = progress

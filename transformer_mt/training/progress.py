@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transformer_mt.data.loading import Layout, Position
+from transformer_mt.data.loader import Layout, Position
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tqdm import tqdm
 from transformer_mt import __version__
 from transformer_mt.device import Device
 from transformer_mt.errors import UserError
-from transformer_mt.files import write_whole
-from transformer_mt.json_text import read_json
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 

@@ -17,9 +17,9 @@ from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
-from transformer_mt.model_settings import ModelConfig
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings import CorpusConfig, DecodingConfig, TrainingConfig
+from transformer_mt.settings.experiment import CorpusConfig, DecodingConfig, TrainingConfig
+from transformer_mt.settings.model import ModelConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.update import Learner, batch_loss
 
@@ -98,7 +98,7 @@ def validate_model(
     began = time.perf_counter()
     num_decoded = min(valid_sentences or len(validation.references), len(validation.references))
     mine = _validate_share(model, device, validation, num_decoded, ranks)
-    shares = ranks.all(mine)
+    shares = ranks.gather(mine)
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
     return ValidationScores(

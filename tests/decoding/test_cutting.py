@@ -1,0 +1,73 @@
+"""The laws of cutting a line that is too long."""
+
+import random
+
+import pytest
+
+from transformer_mt.decoding.cutting import segments
+from transformer_mt.decoding.words import WORD, words_of
+
+
+def cut(text: str, longest: int, width: int = 1) -> list[str]:
+    """The segments of a text whose pieces are `width` characters of a word."""
+    pieces = []
+    for word in text.split(" "):
+        marked = WORD + word
+        pieces += [marked[start : start + width] for start in range(0, len(marked), width)]
+    found = list(segments(pieces, longest))
+    assert all(0 < stop - start <= longest for start, stop in found)
+    assert [0, *(stop for _, stop in found)] == [*(start for start, _ in found), len(pieces)]
+    return ["".join(pieces[start:stop]).replace(WORD, " ").strip() for start, stop in found]
+
+
+def test_a_line_that_fits_is_whole():
+    assert cut("One two. Three.", 16) == ["One two. Three."]
+    assert list(segments([], 5)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("mark", [".", "!", "?", "…", ".”", '."', ".)", "?!"])
+def test_sentences_are_cut_apart_and_as_many_kept_together_as_fit(mark):
+    first, second, third = f"One{mark}", f"two a{mark}", f"Three so{mark}"
+    text = f"{first} {second} {third}"
+    together = len(f" {first} {second}")
+    assert cut(text, together) == [f"{first} {second}", third]
+    assert cut(text, together - 1) == [first, second, third]
+    assert cut(text, len(text)) == [f"{first} {second}", third]  # one too many: the first piece's sign is one
+
+
+def test_a_mark_inside_a_word_or_a_quote_ends_no_sentence():
+    assert cut("a 3.5 it", 5) == ["a", "3.5", "it"]
+    assert cut('"Go." he', 6) == ['"Go."', "he"]
+    assert cut("a ) b", 4) == ["a )", "b"]
+
+
+def test_wide_marks_end_a_sentence_before_any_character_but_a_closing_one():
+    assert cut("一二。三四五六", 6) == ["一二。", "三四五六"]
+    assert cut("一二。」三四五六", 7) == ["一二。」", "三四五六"]
+    assert cut("一。二。」三", 5) == ["一。", "二。」三"]
+    assert cut("一!二三四五六", 6) == ["一!二三四", "五六"]
+
+
+def test_without_sentences_words_are_cut_apart_and_without_words_characters():
+    assert cut("aa bb cc dd", 7) == ["aa bb", "cc dd"]
+    assert cut("abcdefgh", 4) == ["abc", "defg", "h"]
+
+
+def test_no_character_is_cut_in_bytes_unless_there_is_no_other_way():
+    pieces = [WORD, *(f"<0x{byte:02X}>" for byte in "日本語".encode())]
+    assert list(segments(pieces, 5)) == [(0, 4), (4, 7), (7, 10)]
+    assert list(segments(pieces, 2)) == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7), (7, 9), (9, 10)]
+
+
+def test_any_text_is_cut_into_all_of_itself():
+    draw = random.Random(1)
+    for _ in range(300):
+        text = " ".join("".join(draw.choices("ab.!?。」)", k=draw.randint(1, 6))) for _ in range(draw.randint(1, 12)))
+        longest = draw.randint(2, 20)
+        assert "".join(cut(text, longest, draw.randint(1, 3))).replace(" ", "") == text.replace(" ", "")
+
+
+def test_each_piece_belongs_to_the_word_that_it_is_in():
+    assert words_of([f"{WORD}One", "s", f"{WORD}two", ".", WORD, "<0x41>"]) == [0, 0, 1, 1, 2, 2]
+    assert words_of(["s", f"{WORD}two"]) == [0, 1]
+    assert words_of([]) == []

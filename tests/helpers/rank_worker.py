@@ -1,0 +1,88 @@
+"""A few updates of several experiments and their validation, on however many ranks; the first writes what came out.
+
+As a script, of which each rank runs one: CONFIG JOBS OUT, the jobs as JSON.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from transformer_mt import train
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loader import Position, split_evenly
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.device import choose_device
+from transformer_mt.settings.reading import load_config
+from transformer_mt.training.checkpoint import Tensors
+from transformer_mt.training.distributed import Ranks, all_ranks
+from transformer_mt.training.learner import choose_layout
+from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import one_update
+from transformer_mt.training.validation import load_validation, validate
+
+NUM_UPDATES = 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do, in words that JSON knows."""
+
+    overrides: list[str] = field(default_factory=list)
+    multiple: int = 1
+    """Of each update, only a multiple of so many micro-batches: what is over is left out."""
+    pairs_per_batch: int = 1000
+    """At most; what is over is left out."""
+    only_validate: bool = False
+
+
+def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
+    """What the updates or the validation saw, and all tensors afterwards: the same on every rank."""
+    config = load_config(experiment, job.overrides)
+    settings, data_dir = config.training, Path(config.data_dir)
+    device = choose_device("cpu", "fp32", 1)
+    layout = choose_layout(settings, config.model, device)
+    progress = Progress(layout=layout, tokens_per_batch=settings.tokens_per_batch)
+    tokenizer = Tokenizer.load(data_dir)
+    learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
+    if job.only_validate:
+        validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
+        validation = replace(validation, tokens_per_batch=60)
+        scores = validate(learner, validation, settings, ranks)
+        return {"nll": scores.nll, "bleu": scores.bleu, "chrf": scores.chrf}
+    learner.loss.train()
+    loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, progress)
+    updates = []
+    for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
+        chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
+        numbered = ranks.share(list(enumerate(split_evenly(chosen, ranks.size))))
+        batches = [loader.batch(part, step, number) for number, part in numbered]
+        update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
+        updates.append(
+            {
+                "loss": update.smoothed.item() / update.num_labels,
+                "nll": update.nll.item() / update.num_labels,
+                "gradient_norm": update.gradient_norm.item(),
+                "num_labels": update.num_labels,
+                "num_batches": len(chosen),
+                "pairs": sorted(pair for share in ranks.gather(update.pairs.tolist()) for pair in share),
+                "empty": sum(ranks.gather(sum(len(part) == 0 for _, part in numbered))),
+            }
+        )
+    tensors = Tensors.of(learner)
+    return {"updates": updates, "tensors": tensors.model | tensors.training}
+
+
+def main(experiment: str, jobs: str, out: str) -> None:
+    with all_ranks() as ranks:
+        found = {name: results(Path(experiment), Job(**job), ranks) for name, job in json.loads(jobs).items()}
+        if ranks.is_first:
+            torch.save(found, out)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""A corpus and a configuration so small that a run takes a second."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from transformer_mt import prepare, train
+from transformer_mt.demo_corpus.corpus import corpus
+from transformer_mt.device import choose_device
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.experiment import Config
+from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
+from transformer_mt.terminal import cli
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.checkpoint import checkpoint_path
+from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.update import BatchLoss, Learner
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
+    return corpus(num_pairs, seed=5)
+
+
+def write_experiment(directory: Path) -> Path:
+    """Parallel text and a configuration that names it; the path of the configuration."""
+    pairs = demo_pairs(340)
+    for name, part in {"train": pairs[:300], "valid": pairs[300:320], "test": pairs[320:]}.items():
+        for language, side in (("en", 0), ("de", 1)):
+            text = "".join(f"{pair[side]}\n" for pair in part)
+            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    config = {
+        "data_dir": str(directory / "data"),
+        "run_dir": str(directory / "run"),
+        "corpus": {
+            "source_language": "en",
+            "target_language": "de",
+            "train": str(directory / "train"),
+            "valid": str(directory / "valid"),
+            "test": {"tiny": str(directory / "test")},
+        },
+        "tokenizer": {"vocab_size": 500},
+        "model": {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "ffn_dim": 32, "num_heads": 2},
+        "training": {
+            "precision": "fp32",
+            "num_threads": 1,
+            "device": "cpu",
+            "max_steps": 12,
+            "tokens_per_batch": 400,
+            "tokens_per_update": 700,
+            "peak_lr": 0.005,
+            "warmup_steps": 4,
+            "log_every": 2,
+            "validate_every": 4,
+            "save_every": 2,
+            "keep_last": 3,
+        },
+        "averaging": {"checkpoints": 2},
+        "decoding": {"beam_size": 2, "max_extra_length": 10},
+    }
+    path = directory / "tiny.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+def prepared_experiment(directory: Path) -> Path:
+    path = write_experiment(directory)
+    assert prepare.main([str(path)]) == 0
+    return path
+
+
+def train_tiny(config: Path, run_dir: Path, *overrides: str) -> Path:
+    assert train.main([str(config), f"run_dir={run_dir}", *overrides]) == 0
+    return run_dir
+
+
+def status_and_error(
+    main: Callable[..., int], *arguments: object, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    capsys.readouterr()
+    status = cli.run(main, [str(argument) for argument in arguments])
+    return status, capsys.readouterr().err
+
+
+def renew_sums(directory: Path) -> None:
+    """Write the checksums of the files as they are now: of those that were named, as far as they are there."""
+    names = [name for name in read_sums(directory) if (directory / name).exists()]
+    write_sums(directory, sums_of(directory, names))
+
+
+def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint_path(run_dir, step) / "model.safetensors")
+
+
+def log_records(run_dir: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
+
+
+def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, weight in one.items():
+        assert torch.equal(weight, other[name]), name
+
+
+def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner:
+    """What training begins with, in fp32 on the CPU."""
+    torch.manual_seed(seed)
+    model = Transformer(config.model, vocab_size, vocab_size)
+    loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
+    optimizer = build_optimizer(model, config.training)
+    return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))

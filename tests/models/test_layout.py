@@ -1,0 +1,264 @@
+"""Packed is padded: the same sentences end to end give the same numbers, and their neighbours nothing."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from helpers.packing import pack
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses import FakeTensorMode
+from torch.nn import functional as F
+
+from transformer_mt.kernels.packed_attention import Segments, variable_length_attention
+from transformer_mt.models.layout import Packed
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.vocabulary import PAD
+
+both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
+
+
+def real(packed, num_sentences):
+    """The rows of the first sentences."""
+    return slice(int(packed.offsets[num_sentences]))
+
+
+def rows_of(packed, sentence):
+    return slice(int(packed.offsets[sentence]), int(packed.offsets[sentence + 1]))
+
+
+def other_words(tokens, where):
+    """Other ids there, none of them special."""
+    return torch.where(where, torch.where(tokens == 4, 5, 4), tokens)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same sentences, packed and padded."""
+
+    source_BS: torch.Tensor
+    decoder_input_BT: torch.Tensor
+    source: Packed
+    decoder_input: Packed
+
+
+@pytest.fixture
+def pairs(sources, decoder_inputs):
+    source_BS, decoder_input_BT = sources(6, 9), decoder_inputs(6, 7)
+    return Pair(source_BS, decoder_input_BT, pack(source_BS), pack(decoder_input_BT, dummies=(1, 5)))
+
+
+def assert_close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def gradients(model, features, weights):
+    """Of a sum in which each feature has a weight of its own, for every parameter."""
+    model.zero_grad()
+    (features * weights).sum().backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+@both_norms
+@all_ties
+def test_packed_is_padded_forward_and_backward(norm, ties, tiny_model, pairs):
+    assert_packed_is_padded(tiny_model(norm=norm, tied_embeddings=ties), pairs)
+
+
+@both_norms
+@pytest.mark.parametrize("window", [1, 2, 5, 40])
+def test_also_with_a_window(norm, window, tiny_model, pairs):
+    assert_packed_is_padded(tiny_model(norm=norm, attention_window=window), pairs)
+
+
+def assert_packed_is_padded(model, pairs):
+    is_real_BT = pairs.decoder_input_BT != PAD
+    padded_ND = model.features(pairs.source_BS, pairs.decoder_input_BT)[is_real_BT]
+    packed_ND = model.features(pairs.source, pairs.decoder_input)[real(pairs.decoder_input, 6)]
+    assert_close(packed_ND, padded_ND)
+    weights_ND = torch.randn(padded_ND.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    ours, theirs = gradients(model, packed_ND, weights_ND), gradients(model, padded_ND, weights_ND)
+    trained = {name for name, _ in model.named_parameters() if name != "output_embedding.weight"}
+    assert ours.keys() == theirs.keys() == trained
+    for name in trained:
+        assert theirs[name].abs().sum() > 0
+        assert_close(ours[name], theirs[name])
+
+
+@both_norms
+def test_neighbours_are_invisible(norm, tiny_model, pairs):
+    model = tiny_model(norm=norm)
+    features_ND = model.features(pairs.source, pairs.decoder_input)
+    for sentence in range(6):
+        others = []
+        for packed in (pairs.source, pairs.decoder_input):
+            is_other_N = torch.ones(len(packed.tokens), dtype=torch.bool)
+            is_other_N[rows_of(packed, sentence)] = False
+            others.append(replace(packed, tokens=other_words(packed.tokens, is_other_N)))
+        changed_ND = model.features(*others)
+        here = rows_of(pairs.decoder_input, sentence)
+        assert_close(changed_ND[here], features_ND[here])
+        changes_N = (changed_ND - features_ND).abs().amax(dim=1)
+        changes_N[here] = 1.0
+        assert changes_N[real(pairs.decoder_input, 6)].min() > 1e-6
+
+
+@both_norms
+def test_the_future_is_invisible_and_the_past_is_not(norm, tiny_model, pairs):
+    model, target = tiny_model(norm=norm), pairs.decoder_input
+    features_ND = model.features(pairs.source, target)
+    for position in range(1, 7):
+        is_it_N = target.positions_N == position
+        others = replace(target, tokens=other_words(target.tokens, is_it_N))
+        changes_N = (model.features(pairs.source, others) - features_ND).abs().amax(dim=1)
+        long_N = torch.repeat_interleave(target.offsets.diff() > position, target.offsets.diff())
+        assert_close(
+            changes_N[target.positions_N < position], torch.zeros_like(changes_N[target.positions_N < position])
+        )
+        seen_N = changes_N[long_N & (target.positions_N >= position)]
+        assert len(seen_N) > 0
+        assert seen_N.min() > 1e-6
+
+
+@both_norms
+def test_dummies_are_invisible_and_finite(norm, tiny_model, pairs):
+    """Whatever ids they have; and their gradients reach nothing."""
+    model, rows = tiny_model(norm=norm), real(pairs.decoder_input, 6)
+    garbage = []
+    for packed in (pairs.source, pairs.decoder_input):
+        tokens = packed.tokens.clone()
+        tokens[real(packed, 6).stop :] = torch.arange(len(tokens) - real(packed, 6).stop) % 10 + 1
+        garbage.append(replace(packed, tokens=tokens))
+    features_ND, garbage_ND = model.features(pairs.source, pairs.decoder_input), model.features(*garbage)
+    assert garbage_ND.isfinite().all()
+    assert_close(garbage_ND[rows], features_ND[rows])
+    assert (garbage_ND[rows.stop :] - features_ND[rows.stop :]).abs().amax(dim=1).min() > 1e-6
+
+    weights_ND = torch.ones_like(features_ND)
+    weights_ND[rows.stop :] = 0.0
+    ours, theirs = gradients(model, garbage_ND, weights_ND), gradients(model, features_ND, weights_ND)
+    for name in theirs:
+        assert_close(ours[name], theirs[name])
+
+
+def test_a_pack_of_dummies_alone_is_finite(tiny_model):
+    model, nothing = tiny_model(), torch.empty(0, 1, dtype=torch.int64)
+    features_ND = model.features(pack(nothing, dummies=(5, 4)), pack(nothing, dummies=(2, 5)))
+    found = gradients(model, features_ND, torch.zeros_like(features_ND))
+    assert features_ND.isfinite().all()
+    assert len(found) > 0
+    assert not any(gradient.any() for gradient in found.values())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [0, 1, 3, 10])
+def test_attention_of_variable_length_equals_a_loop_over_sentences(causal, window):
+    generator = torch.Generator().manual_seed(1)
+    query_lengths = [5, 1, 8, 3]
+    key_lengths = query_lengths if causal or window else [2, 7, 1, 4]
+    offsets = [torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (query_lengths, key_lengths)]
+    offsets = [F.pad(ends, (0, 3), value=int(ends[-1])) for ends in offsets]
+    query_NHK = torch.randn(17, 3, 4, dtype=torch.float64, generator=generator)
+    key_MHK, value_MHK = torch.randn(2, sum(key_lengths), 3, 4, dtype=torch.float64, generator=generator)
+    ours_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal, window))
+    theirs = []
+    for query_THK, *memory in zip(
+        query_NHK.split(query_lengths), key_MHK.split(key_lengths), value_MHK.split(key_lengths), strict=True
+    ):
+        query_HTK, key_HSK, value_HSK = (x.transpose(0, 1) for x in (query_THK, *memory))
+        after_TS = torch.arange(key_HSK.shape[1]) - torch.arange(query_HTK.shape[1])[:, None]
+        mask_TS = (after_TS.abs() <= (window or 99)) & (after_TS <= (0 if causal else 99))
+        mixed_HTK = F.scaled_dot_product_attention(query_HTK, key_HSK, value_HSK, attn_mask=mask_TS)
+        theirs.append(mixed_HTK.transpose(0, 1))
+    torch.testing.assert_close(ours_NHK, torch.cat(theirs))
+
+
+# What is refused
+
+
+def test_dropout_of_attention_weights_needs_padded_rows(tiny_model, pairs):
+    model, without = tiny_model(attention_dropout=0.1), tiny_model()
+    assert_close(model.features(pairs.source, pairs.decoder_input), without.features(pairs.source, pairs.decoder_input))
+    with pytest.raises(AssertionError, match="padded"):
+        model.train().features(pairs.source, pairs.decoder_input)
+
+
+def test_source_and_target_lie_in_one_way(tiny_model, pairs):
+    model = tiny_model()
+    with pytest.raises(AssertionError, match="one way"):
+        model.features(pairs.source, pairs.decoder_input_BT)
+    with pytest.raises(AssertionError, match="one way"):
+        model.features(pairs.source_BS, pairs.decoder_input)
+
+
+# Compiled, and on CUDA
+
+
+def repacked(packed, lengths):
+    """The same number of rows and of offsets, but other sentences."""
+    ends = torch.tensor([0, *lengths]).cumsum(0).int()
+    ends = F.pad(ends, (0, len(packed.offsets) - len(ends)), value=len(packed.tokens))
+    starts_N = ends[:-1].repeat_interleave(ends.diff())
+    return replace(packed, offsets=ends, positions_N=torch.arange(len(packed.tokens)) - starts_N)
+
+
+@both_norms
+def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
+    """`fullgraph` refuses a break; the counter counts what was compiled."""
+    model, counter = tiny_model(norm=norm, dropout=0.0).train(), CompileCounter()
+    torch._dynamo.reset()
+    features = torch.compile(model.features, backend=counter, fullgraph=True, dynamic=False)
+    num_sources, num_targets = len(pairs.source.tokens), len(pairs.decoder_input.tokens)
+    batches = [(pairs.source, pairs.decoder_input)]
+    for first in (1, 2, 5):
+        source_lengths = [first, 4, num_sources - first - 4]
+        target_lengths = [3, first, num_targets - first - 3]
+        batches.append((repacked(pairs.source, source_lengths), repacked(pairs.decoder_input, target_lengths)))
+    for batch in batches:
+        assert_close(features(*batch), model.features(*batch))
+    assert counter.frame_count == 1
+
+
+def base_shaped(device, window):
+    torch.manual_seed(1)
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "ffn_dim": 256, "num_heads": 4, "dropout": 0.0}
+    return Transformer(TransformerConfig(**sizes, attention_window=window), 11, 11).to(device)
+
+
+def on(packed, device):
+    moved = (x.to(device) for x in (packed.tokens, packed.offsets, packed.positions_N))
+    return Packed(*moved, packed.max_length)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [0, 5])
+def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window):
+    """Tensors without numbers, of CUDA in name alone: PyTorch checks the arguments without a GPU."""
+    with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
+        query_NHK, key_NHK, value_NHK = torch.empty(48, 3, 4, 32, dtype=torch.bfloat16).unbind(1)
+        offsets = torch.empty(9, dtype=torch.int32)
+        segments = Segments(offsets, offsets, 40, 40, causal, window)
+        mixed_NHK = variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
+    assert mixed_NHK.device.type == "cuda"
+    assert (mixed_NHK.shape, mixed_NHK.dtype) == ((48, 4, 32), torch.bfloat16)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("window", [0, 2])
+def test_packed_on_cuda_is_padded_on_cpu(window, pairs):
+    """In bf16, forward and backward."""
+    model = base_shaped("cpu", window)
+    padded_ND = model.features(pairs.source_BS, pairs.decoder_input_BT)[pairs.decoder_input_BT != PAD]
+    weights_ND = torch.randn(padded_ND.shape, generator=torch.Generator().manual_seed(1))
+    theirs = gradients(model, padded_ND, weights_ND)
+    model.cuda()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        features_ND = model.features(on(pairs.source, "cuda"), on(pairs.decoder_input, "cuda"))
+    assert features_ND.isfinite().all()
+    rows = real(pairs.decoder_input, 6)
+    torch.testing.assert_close(features_ND[rows].float().cpu(), padded_ND, rtol=0, atol=0.1)
+    ours = gradients(model, features_ND[rows].float(), weights_ND.cuda())
+    for name, expected in theirs.items():
+        error = (ours[name].cpu() - expected).norm() / expected.norm()
+        assert error < 0.1, name

@@ -1,0 +1,112 @@
+"""The settings as text: all of them, from the one source."""
+
+import re
+
+import pytest
+import yaml
+
+from transformer_mt import show_settings
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings.experiment import Config, CorpusConfig
+from transformer_mt.settings.model import RnnConfig
+from transformer_mt.settings.reading import MODELS, dump_config
+from transformer_mt.show_settings import settings_text
+
+CORPUS = {"source_language": "en", "target_language": "de", "train": "a", "valid": "b", "test": {}}
+
+
+def entries(text):
+    """Key -> (default, allowed, meaning) of each entry."""
+    found = {}
+    for entry in re.split(r"\n(?=  \S)", text):
+        if match := re.match(r"  (\S+) (\S.*?)\s+\[(.*?)\]\n      (\S.*)", entry, re.DOTALL):
+            key, default, allowed, meaning = (" ".join(part.split()) for part in match.groups())
+            found[key] = (default, allowed, meaning)
+    return found
+
+
+def flat(values, prefix=""):
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
+    model = RnnConfig(kind="rnn") if kind == "rnn" else MODELS[kind]()
+    config = Config(data_dir="d", run_dir="r", corpus=CorpusConfig(**CORPUS), model=model)
+    shown = entries("\n".join(settings_text(name) for name in ["corpus", "tokenizer", "training", "averaging"]))
+    shown |= entries(settings_text("decoding")) | entries(settings_text().partition("\n\n")[2])
+    of_kind = entries(settings_text("model").split("\n\nmodel, with ")[list(MODELS).index(kind)])
+    shown = {key: entry for key, entry in shown.items() if not key.startswith("model.")} | of_kind
+    expected = dict(flat(yaml.safe_load(dump_config(config))))
+    assert shown.keys() == expected.keys()
+    for key, value in expected.items():
+        default = shown[key][0]
+        if default != "(required)":
+            assert yaml.safe_load(default.removeprefix("= ")) == value or float(default.removeprefix("= ")) == value
+        else:
+            assert key in ("data_dir", "run_dir", "model.kind") or key.startswith("corpus.")
+
+
+def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
+    for part in show_settings._parts():
+        assert [key for key, schema in part.keys.items() if len(schema.get("description", "")) < 8] == []
+    assert max(map(len, settings_text().splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("key", "default", "allowed"),
+    [
+        ("training.peak_lr", "= 0.0007", "number > 0, <= 100"),
+        ("training.tokens_per_batch", "= 25000", "integer > 0, <= 1000000000, or auto"),
+        ("training.compile", "= auto", "true or false, or auto"),
+        ("training.initialise_from", "= null", "text, or null"),
+        ("training.num_threads", "= 0", "integer >= 0, <= 1024"),
+        ("training.metric", "= bleu", "bleu, chrf or nll"),
+        ("tokenizer.character_coverage", "= 0.9999", "number > 0.9, <= 1"),
+        ("corpus.train", "(required)", "text, or {source: text, target: text}"),
+        ("corpus.test", "(required)", "{name: text, or {source: text, target: text}}"),
+        ("data_dir", "(required)", "text"),
+    ],
+)
+def test_one_key_is_shown_alone_with_what_is_allowed(key, default, allowed):
+    shown = entries(settings_text(key))
+    assert shown.keys() == {key}
+    assert shown[key][:2] == (default, allowed)
+
+
+def test_a_key_of_both_models_is_shown_for_each():
+    text = settings_text("model.dropout")
+    assert text.count("  model.dropout = ") == 2
+    assert "With model.kind=transformer: On the output" in text
+    assert "With model.kind=rnn: On embeddings" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("trainin", "training"),
+        ("peak_lr", "training.peak_lr"),
+        ("decoding.peak_lr", "training.peak_lr"),
+        ("model.droput", "model.dropout"),
+        ("warmup", "training.warmup_steps"),
+        ("lr", "training.peak_lr"),
+        ("beam", "decoding.beam_size"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
+    with pytest.raises(ConfigError, match=f"^{name}: no such section or key. Did you mean '{nearest}'\\?$"):
+        settings_text(name)
+
+
+def test_without_any_near_name_the_sections_are_listed():
+    with pytest.raises(ConfigError, match=r"^zzzz: .* Sections: corpus, tokenizer, model, training, "):
+        settings_text("zzzz")
+
+
+def test_the_command_prints_a_section(capsys):
+    assert show_settings.main(["averaging"]) == 0
+    assert capsys.readouterr().out == settings_text("averaging") + "\n"

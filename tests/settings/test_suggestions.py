@@ -1,0 +1,88 @@
+"""A key that does not exist is answered with the one that was meant."""
+
+import re
+
+import pytest
+
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model import keys_of
+from transformer_mt.settings.suggestions import MODELS, _sections, suggestion
+from transformer_mt.settings.synonyms import ADVICE, KEYS
+
+
+def keys(kind: str) -> set[str]:
+    """Every key there is, as training.peak_lr, and the sections."""
+    sections = _sections(kind)
+    return {f"{name}.{key}" if name else key for name, section in sections.items() for key in section.model_fields}
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("training.lr", "Did you mean 'peak_lr'?"),
+        ("lr", "Did you mean 'training.peak_lr'?"),
+        ("training.Learning-Rate", "Did you mean 'peak_lr'?"),
+        ("decoding.max-len-b", "Did you mean 'max_extra_length'?"),
+        ("training.update-freq", ADVICE["update_freq"]),
+        ("training.epochs", ADVICE["epochs"]),
+        ("training.weight_decay", ADVICE["weight_decay"]),
+        ("training.optimizer", ADVICE["optimizer"]),
+        ("data", "Did you mean 'corpus'?"),
+        # The same name elsewhere goes before what others call so, and before what is spelled alike.
+        ("training.dropout", "Did you mean 'model.dropout'?"),
+        ("model.max_steps", "Did you mean 'training.max_steps'?"),
+        ("model.patience", "Did you mean 'training.patience' or 'decoding.patience'?"),
+        ("training.max_length", "Did you mean 'corpus.max_length'?"),
+        # What others mean by it in that section goes before both.
+        ("decoding.max_length", "Did you mean 'max_extra_length'?"),
+        ("training.batch_size", ADVICE["batch_size"]),
+        ("decoding.batch_size", "Did you mean 'tokens_per_batch'?"),
+        ("training.warmup_stpes", "Did you mean 'warmup_steps'?"),
+        ("corpus.train.src", "Did you mean 'source'?"),
+        ("corpus.train.zzz", "The keys there are: source, target."),
+        ("averaging.zzz", "The keys there are: checkpoints, choose."),
+        ("training.zzz", "`python -m transformer_mt settings training` lists the keys of training."),
+    ],
+)
+def test_the_key_that_was_meant_is_named(path, answer):
+    assert suggestion(tuple(path.split(".")), "transformer") == answer
+
+
+def test_no_answer_lists_many_keys():
+    for name, section in _sections("transformer").items():
+        path = (name, "zzz") if name else ("zzz",)
+        said = suggestion(path, "transformer")
+        keys = keys_of(section)
+        named = [key for key in keys if re.search(rf"\b{key}\b", said)]
+        assert len(said) < 120 and (len(named) <= 1 or named == keys)
+
+
+def test_every_synonym_stands_for_a_key_that_exists():
+    known = keys("transformer") | set(Config.model_fields)
+    assert {key for key in KEYS.values() if key not in known} == set()
+    said = " ".join(ADVICE.values())
+    named = re.findall(rf"\b(?:{'|'.join(name for name in _sections('transformer') if name)})\.\w+", said)
+    assert len(named) > 20
+    assert set(named) - known == set()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_synonym_is_a_key_itself_or_never_looked_up(kind):
+    names = {key.partition(".")[2] or key for key in keys(kind)}
+    for name in [*KEYS, *ADVICE]:
+        section, _, plain = name.rpartition(".")
+        assert plain == plain.lower().replace("-", "_")
+        assert f"{section}.{plain}" not in keys(kind) if section else plain not in names
+    assert not KEYS.keys() & ADVICE.keys()
+
+
+def test_the_names_of_other_trainers_are_known():
+    asked = """
+        lr learning_rate batch_size batch_type max_tokens update_freq batch_multiplier gradient_accumulation_steps
+        epochs max_epoch num_train_epochs max_update weight_decay max_grad_norm hidden_size embedding_dim
+        encoder_embed_dim ff_size encoder_ffn_embed_dim num_layers attention_heads nheads beam beam_alpha lenpen
+        num_beams early_stopping warmup warmup_updates num_warmup_steps fp16 bf16 save_interval logging_steps
+        eval_steps keep_best_ckpts save_total_limit optimizer share_decoder_input_output_embed vocab voc_limit src
+        tgt source_lang lowercase
+    """
+    assert [name for name in asked.split() if name not in KEYS and name not in ADVICE] == []

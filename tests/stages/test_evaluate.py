@@ -1,0 +1,389 @@
+"""The stage `evaluate` and the script evaluate_bleu.py: files in, scores out, mistakes named."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from helpers.directories import place, tree
+from helpers.tiny import renew_sums
+
+from transformer_mt import evaluate
+from transformer_mt.data.prepared import files_of_test_set
+from transformer_mt.decoding.translator import Translation
+from transformer_mt.errors import NotFiniteError
+from transformer_mt.evaluate import main
+from transformer_mt.evaluation.scores import score_files, write_json
+from transformer_mt.settings.reading import dump_config, load_config
+from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.files import own_name
+from transformer_mt.terminal import cli
+
+ROOT = Path(__file__).parent.parent.parent
+HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
+REFERENCES = ["Der Hund schläft dort.", "Sie sieht das große Haus.", "Er kommt heute nicht."]
+OTHERS = ["Dort schläft der Hund.", "Sie sieht ein großes Haus an.", "Heute kommt er nicht."]
+
+
+def write(path: Path, lines: list[str], end: str = "\n") -> str:
+    path.write_bytes("".join(line + end for line in lines).encode())
+    return str(path)
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    return write(tmp_path / "hyp.txt", HYPOTHESES), write(tmp_path / "ref.txt", REFERENCES)
+
+
+class TestFiles:
+    def test_prints_and_writes_sacrebleus_scores(self, tmp_path, files, capsys):
+        other = write(tmp_path / "other.txt", OTHERS)
+        target = tmp_path / "new" / "scores.json"
+        arguments = ["--hypothesis", files[0], "--reference", files[1], "--reference", other]
+        assert cli.run(main, [*arguments, "--language", "de", "--json", str(target)]) == 0
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [REFERENCES, OTHERS])
+        result = json.loads(target.read_text(encoding="utf-8"))[files[0]]
+        assert result["scores"]["BLEU"]["value"] == expected.score
+        assert result["scores"].keys() == {"BLEU", "chrF2", "TER"}
+        assert (result["num_lines"], result["references"]) == (3, [files[1], other])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 3
+        assert f"BLEU  {expected.score:5.1f}  nrefs:2|case:mixed|" in lines[0]
+        assert sorted(path.name for path in target.parent.iterdir()) == ["scores.json"]
+
+    def test_intervals_are_printed_where_asked_for(self, files, capsys):
+        expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=1000)
+        main(["--hypothesis", files[0], "--reference", files[1], "--confidence"])
+        line = capsys.readouterr().out.splitlines()[0]
+        assert f"{expected.score:.1f} ± " in line and "|bs:1000|seed:12345|" in line
+
+    def test_script_prints_and_writes_the_same(self, tmp_path, files, capsys):
+        main(["--hypothesis", files[0], "--reference", files[1], "--json", str(tmp_path / "stage.json")])
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
+        assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
+        assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
+
+    def test_script_writes_over_nothing_but_scores(self, tmp_path, files):
+        target = tmp_path / "x.json"
+        target.write_text("")
+        results = score_files(Path(files[0]), [Path(files[1])])
+        for _ in range(2):
+            write_json(target, results)
+        target.write_text('["mine"]')
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", target)
+        assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
+        assert target.read_text() == '["mine"]'
+
+    def test_script_takes_references_and_a_language(self, tmp_path, files):
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
+        assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
+
+    def test_only_newline_ends_a_line(self, tmp_path):
+        lines = ["one\u2028two three four", "five\x0bsix\x85seven eight", ""]
+        hypothesis = write(tmp_path / "hyp.txt", lines, end="\r\n")
+        assert main(["--hypothesis", hypothesis, "--reference", write(tmp_path / "ref.txt", lines)]) == 0
+        target = tmp_path / "scores.json"
+        main(["--hypothesis", hypothesis, "--reference", hypothesis, "--json", str(target)])
+        assert json.loads(target.read_text())[hypothesis]["num_lines"] == 3
+
+    def test_tokenised_text_is_warned_of(self, tmp_path, files, capsys):
+        tokenised = write(tmp_path / "tokenised.txt", [line.replace(".", " .") for line in HYPOTHESES])
+        assert main(["--hypothesis", tokenised, "--reference", files[1]]) == 0
+        error = capsys.readouterr().err
+        assert "warning: 3 of 3 lines of the" in error and tokenised in error and files[1] not in error
+
+    def test_ter_that_would_take_hours_is_left_out_and_that_is_said(self, tmp_path, capsys):
+        write(tmp_path / "hypothesis", ["Ein Satz."])
+        write(tmp_path / "reference", ["sehr " * 600])
+        files = ["--hypothesis", str(tmp_path / "hypothesis"), "--reference", str(tmp_path / "reference")]
+        assert main([*files, "--json", str(tmp_path / "found.json")]) == 0
+        said = capsys.readouterr()
+        assert "warning: TER is left out: " in said.err
+        assert "line 1, has 600 words" in said.err
+        assert "TER" not in said.out
+        [found] = json.loads((tmp_path / "found.json").read_text(encoding="utf-8")).values()
+        assert list(found["scores"]) == ["BLEU", "chrF2"]
+
+    def test_chinese_without_its_language_is_warned_of(self, tmp_path, capsys):
+        hypothesis = write(tmp_path / "hyp.txt", ["我喜欢大的房子。"])
+        reference = write(tmp_path / "ref.txt", ["我喜欢小的房子。"])
+        assert main(["--hypothesis", hypothesis, "--reference", reference]) == 0
+        captured = capsys.readouterr()
+        assert f"warning: {reference} looks like Chinese" in captured.err and "|tok:13a|" in captured.out
+        assert main(["--hypothesis", hypothesis, "--reference", reference, "--language", "zh"]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == "" and "|tok:zh|" in captured.out and "|asian:yes|" in captured.out
+
+    def test_does_not_wait_for_pytorch(self, files):
+        code = "import sys; from transformer_mt.evaluate import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+        found = run("-c", code, "--hypothesis", files[0], "--reference", files[1])
+        assert found.stdout.splitlines()[-1] == "False"
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "name a run or a model"),
+            (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
+            (["--reference", "{ref}"], "belong to --hypothesis"),
+            (["{run}", "--language", "de"], "belong to --hypothesis"),
+            (["{run}", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
+            (["--test", "x", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
+            (["--hypothesis", "{hyp}", "--reference", "{short}"], "hyp.txt has 3 lines, {short} has 2"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "{short}"], "{short} has 2"),
+            (["--hypothesis", "{hyp}", "--reference", "{latin}"], "{latin}:2"),
+            (["--hypothesis", "{hyp}", "--reference", "{run}/none.txt"], "none.txt"),
+            (["--hypothesis", "{empty}", "--reference", "{empty}"], "no lines"),
+            (["--hypothesis", "{pieces}", "--reference", "{ref}"], "{pieces}, line 3"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
+            (
+                ["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"],
+                "--by-length needs source sentences",
+            ),
+            (["{run}", "--by-length", "0"], "it must be 1 word or more"),
+            (["{run}"], "{run} holds no config.yaml: name the directory of a model"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--quantize", "int8"], "cannot be combined with"),
+            (["--hypothesis", "{hyp}", "--reference", "{ref}", "--ensemble", "{run}"], "cannot be combined with"),
+        ],
+    )
+    def test_each_is_named(self, tmp_path, files, capsys, arguments, message):
+        names = {"hyp": files[0], "ref": files[1], "run": str(tmp_path)}
+        names["short"] = write(tmp_path / "short.txt", REFERENCES[:2])
+        names["empty"] = write(tmp_path / "empty.txt", [])
+        names["pieces"] = write(tmp_path / "pieces.txt", [*HYPOTHESES[:2], "\u2581Er \u2581kommt"])
+        (tmp_path / "latin.txt").write_bytes("eins\nschläft\ndrei\n".encode("latin-1"))
+        names["latin"] = str(tmp_path / "latin.txt")
+        assert cli.run(main, [argument.format(**names) for argument in arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("error: ") and message.format(**names) in captured.err
+
+    @pytest.mark.parametrize("command", [["-m", "transformer_mt.evaluate"], ["-m", "transformer_mt", "evaluate"]])
+    def test_end_with_status_2_and_no_traceback(self, files, command):
+        found = run(*command, "--hypothesis", files[0], "--reference", "none.txt")
+        assert (found.returncode, found.stdout) == (2, "")
+        assert "none.txt" in found.stderr and "Traceback" not in found.stderr
+
+    def test_of_the_script_end_likewise(self, files):
+        found = run(ROOT / "scripts/evaluate_bleu.py", files[0], "none.txt")
+        assert found.returncode == 2 and "none.txt" in found.stderr and "Traceback" not in found.stderr
+
+
+class Dictionary:
+    """A stand-in for a trained translator."""
+
+    calls: list[tuple[list[Path], str, int]] = []  # noqa: RUF012 - it is emptied before each test
+    marks: dict[str, dict[str, object]] = {}  # noqa: RUF012 - likewise
+
+    def __init__(self, models: list[Path], device: str) -> None:
+        self.models, self.device = [model.absolute() for model in models], device
+
+    @classmethod
+    def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
+        return cls(models, device)
+
+    def translations(self, lines, decoding, scores):
+        self.calls.append((self.models, self.device, decoding.beam_size))
+        texts = dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))
+        return [[Translation(texts[line], -1.0, -1.0, **self.marks.get(line, {}))] for line in lines]
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A run as `prepare`, `train` and `average` leave it, with two test sets."""
+    monkeypatch.setattr(evaluate, "Translator", Dictionary)
+    monkeypatch.chdir(tmp_path)
+    Dictionary.calls.clear()
+    Dictionary.marks.clear()
+    overrides = ["data_dir=data", "run_dir=runs/x", "corpus.test={news: a, talks: b}"]
+    config = dump_config(load_config(ROOT / "configs/demo_en_de.yaml", overrides))
+    model = tmp_path / "runs/x/model"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").touch()
+    for directory in (model, model.parent):
+        (directory / "config.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "data/test").mkdir(parents=True)
+    for name in ("news", "talks"):
+        write(tmp_path / f"data/test/{name}.source.txt", ["dog", "house", "he"])
+    write(tmp_path / "data/test/news.target.txt", REFERENCES)
+    write(tmp_path / "data/test/talks.target.txt", OTHERS)
+    data, names = tmp_path / "data", [file for name in ("news", "talks") for file in files_of_test_set(name)]
+    write_sums(data, sums_of(data, names))
+    return model.parent
+
+
+class TestModel:
+    def test_scores_every_test_set(self, trained, capsys):
+        assert main(["runs/x"]) == 0
+        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))
+        assert list(scores) == ["news", "talks"]
+        for name, references in (("news", REFERENCES), ("talks", OTHERS)):
+            expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [references]).score
+            assert scores[name]["scores"]["BLEU"]["value"] == expected
+            text = (trained / f"evaluation/{name}.hypotheses.txt").read_bytes().decode()
+            assert text == "".join(line + "\n" for line in HYPOTHESES)
+        assert scores["news"]["num_lines"] == 3
+        assert scores["news"]["decoding"]["beam_size"] == 4
+        assert scores["news"]["model"] == "runs/x/model"
+        assert scores["news"]["seconds"] >= 0 and scores["news"]["sentences_per_second"] > 0
+        printed = capsys.readouterr().out
+        for said in ("news   BLEU ", "talks  TER ", "runs/x/evaluation/scores.json", "echo dog | "):
+            assert said in printed
+        assert printed.index("evaluation") > printed.index("nrefs:1|")
+
+    def test_lines_that_were_split_or_should_be_looked_at_are_told(self, trained, capsys):
+        Dictionary.marks |= {"dog": {"num_parts": 2}, "he": {"is_short": True, "at_limit": True}}
+        assert main(["runs/x", "--test", "news"]) == 0
+        said = capsys.readouterr()
+        assert "beam_size 4, 1 line split at ends of sentences" in said.out
+        assert [line.rpartition(": ")[2] for line in said.err.splitlines()] == ["look at line 3"] * 2
+        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))["news"]
+        assert [scores[f"num_{kind}"] for kind in ("split", "short", "at_limit")] == [1, 1, 1]
+
+    def test_a_line_that_cannot_be_translated_is_named_with_its_test_set(self, trained, capsys, monkeypatch):
+        def broken(*_, **__):
+            raise NotFiniteError.of_line(2)
+
+        monkeypatch.setattr(Dictionary, "translations", broken)
+        assert cli.run(main, ["runs/x", "--test", "news"]) == 2
+        assert "error: test set news: line 2: " in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        "order", [["RUN", "beam_size=7", "--test", "talks"], ["--test", "talks", "RUN", "beam_size=7"]]
+    )
+    def test_one_test_set_with_other_settings(self, trained, order):
+        json_file = trained / "copy.json"
+        arguments = [str(trained) if argument == "RUN" else argument for argument in order]
+        assert main([*arguments, "--device", "cpu", "--json", str(json_file)]) == 0
+        assert Dictionary.calls == [([trained / "model"], "cpu", 7)]
+        assert json_file.read_bytes() == (trained / "evaluation/scores.json").read_bytes()
+        scores = json.loads(json_file.read_text())
+        assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
+
+    def test_one_test_set_leaves_the_scores_of_the_others(self, trained):
+        main([str(trained)])
+        scores_file = trained / "evaluation" / "scores.json"
+        main([str(trained), "--test", "talks", "beam_size=7"])
+        scores = json.loads(scores_file.read_text())
+        assert scores["talks"]["decoding"]["beam_size"] == 7
+        assert "news" in scores
+
+    @pytest.mark.parametrize("kind", ["file", "link", "directory"])
+    def test_translations_of_the_user_stay(self, trained, tmp_path, capsys, kind):
+        (tmp_path / "victim").write_text("mine")
+        for name in ("news.hypotheses.txt", own_name("news.hypotheses.txt"), "scores.json", "notes.txt"):
+            place(trained / "evaluation" / name, kind, tmp_path / "victim")
+            before = tree(tmp_path), tree(trained)
+            assert cli.run(main, [str(trained)]) == 2
+            assert name in capsys.readouterr().err and not Dictionary.calls
+            assert (tree(tmp_path), tree(trained)) == before
+            shutil.rmtree(trained / "evaluation")
+
+    @pytest.mark.parametrize("content", ["mine", "[]", '{"a": {"b": 1}}'])
+    def test_other_content_in_place_of_the_scores_stays_and_is_refused_before_translating(
+        self, trained, tmp_path, capsys, content
+    ):
+        main([str(trained)])
+        Dictionary.calls.clear()
+        for path in (trained / "evaluation" / "scores.json", tmp_path / "mine.json"):
+            path.write_text(content)
+            assert cli.run(main, [str(trained), "--json", str(path)]) == 2
+            assert f"{path}: is there already, and holds something else than scores" in capsys.readouterr().err
+            assert path.read_text() == content and not Dictionary.calls
+            path.unlink()
+
+    def test_results_lie_in_the_run_or_with_a_model_that_left_it(self, trained, tmp_path):
+        main([str(trained / "model")])
+        assert (trained / "evaluation/scores.json").is_file() and not (trained / "model/evaluation").exists()
+        elsewhere = (trained / "model").rename(tmp_path / "mine")
+        main([str(elsewhere)])
+        assert (elsewhere / "evaluation/scores.json").is_file()
+
+    def test_intervals_and_lengths_are_told_where_asked_for(self, trained, capsys):
+        main([str(trained), "--test", "news", "--confidence", "--by-length", "2"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert result["scores"]["BLEU"]["interval"] > 0 and "|bs:1000|" in result["scores"]["TER"]["signature"]
+        value = result["scores"]["BLEU"]["value"]
+        assert result["by_length"] == [{"shortest": 1, "longest": 2, "unit": "word", "num_sentences": 3, "bleu": value}]
+        printed = capsys.readouterr().out
+        assert f"news  BLEU   {value:.1f} ± {result['scores']['BLEU']['interval']:.1f}  nrefs:1|bs:1000|" in printed
+        assert f"news  BLEU   {value:.1f}  3 sources of 1 to 2 words" in printed
+        main([str(trained), "--test", "news"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
+
+    def test_lengths_are_in_characters_where_the_source_has_no_spaces(self, trained, capsys):
+        for config in (trained / "config.yaml", trained / "model/config.yaml"):
+            text = config.read_text(encoding="utf-8")
+            config.write_text(text.replace("source_language: en", "source_language: zh"), encoding="utf-8")
+        main([str(trained), "--test", "news", "--by-length", "2"])
+        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert [bucket["unit"] for bucket in result["by_length"]] == ["character"] * 3
+        assert "1 source of 5 to 6 characters" in capsys.readouterr().out
+
+    def test_unknown_test_set_names_the_known(self, trained, capsys):
+        assert cli.run(main, [str(trained), "--test", "demo"]) == 2
+        assert "--test demo: no such test set. The configuration has: news, talks" in capsys.readouterr().err
+
+    def test_what_made_the_model_cannot_change(self, trained, capsys):
+        assert cli.run(main, [str(trained), "model.d_model=64"]) == 2
+        assert "only settings of decoding can be given" in capsys.readouterr().err
+
+    def test_missing_texts_are_refused_before_translating(self, trained, tmp_path, capsys):
+        (tmp_path / "data/test/talks.target.txt").unlink()
+        assert cli.run(main, [str(trained)]) == 2
+        error = capsys.readouterr().err
+        assert "talks.target.txt" in error and "transformer_mt.prepare" in error and not Dictionary.calls
+
+    @pytest.mark.parametrize("where", ["run", "run/model"])
+    def test_data_prepared_anew_with_another_tokenizer_are_refused_unless_named(
+        self, trained, tmp_path, capsys, joint_tokenizer, where
+    ):
+        joint_tokenizer.save(trained / "model")
+        config = load_config(trained / "config.yaml")
+        summary = {"corpus": config.corpus.model_dump(), "tokenizer": config.tokenizer.model_dump(), "digests": {}}
+        path = str(trained.parent / where.replace("run", "x"))
+        for digest, status in ((joint_tokenizer.digest, 0), ("0" * 64, 2)):
+            (tmp_path / "data/prepare.json").write_text(json.dumps(summary | {"tokenizer_digest": digest}))
+            assert cli.run(main, [path]) == status
+        error = capsys.readouterr().err
+        assert "data is prepared with another tokenizer (digest 00000000) than" in error
+        assert f"model was trained with ({joint_tokenizer.digest[:8]})" in error and "give data_dir=data;" in error
+        assert len(Dictionary.calls) == 2, "nothing was translated of the second"
+        assert cli.run(main, [path, "data_dir=data"]) == 0
+
+    def test_texts_of_unequal_length_are_refused_before_translating(self, trained, tmp_path, capsys):
+        write(tmp_path / "data/test/talks.target.txt", OTHERS[:2])
+        renew_sums(tmp_path / "data")
+        assert cli.run(main, [str(trained)]) == 2
+        assert "talks.source.txt has 3 lines" in capsys.readouterr().err and not Dictionary.calls
+
+    def test_a_failed_evaluation_leaves_the_scores_of_the_last(self, trained):
+        main([str(trained)])
+        before = (trained / "evaluation/scores.json").read_bytes()
+        write(Path("data/test/talks.target.txt"), ["\u2581a", "b", "c"])
+        assert cli.run(main, [str(trained)]) == 2
+        assert (trained / "evaluation/scores.json").read_bytes() == before
+        assert not list((trained / "evaluation").glob(".*"))
+
+
+def test_help_says_what_it_reads_and_writes():
+    found = run("-m", "transformer_mt.evaluate", "--help")
+    assert found.returncode == 0
+    for said in ("Reads", "writes evaluation/", "example:", "--hypothesis"):
+        assert said in found.stdout

@@ -1,0 +1,375 @@
+"""The stage from text to ids: what stays, what is counted, what a rerun does, and that it may be killed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from helpers.tiny import renew_sums
+from sacrebleu.tokenizers import tokenizer_ja_mecab
+
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.prepared import TRAINED_ON
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
+from transformer_mt.prepare import main
+from transformer_mt.storage.checksums import SUMS, fault
+from transformer_mt.storage.files import own_name
+
+WORDS = [
+    *("red", "blue", "green", "big", "small", "old", "new", "fast", "slow", "quiet"),
+    *("dog", "cat", "horse", "bird", "fish", "runs", "sleeps", "eats", "sees"),
+]
+
+
+def sentence(number: int) -> str:
+    return " ".join(WORDS[(number * step + step) % len(WORDS)] for step in range(3, 6 + number % 7))
+
+
+TRAIN = [(sentence(i), sentence(i).upper()) for i in range(400)]
+VALID = [(sentence(i), sentence(i).upper()) for i in range(500, 540)]
+TEST = [("A dog .", "EIN HUND ."), ("", "nothing"), ("two\u2028lines", " spaces  kept ")]
+
+
+class Experiment:
+    """A small corpus with its configuration; `prepare` runs the stage on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.write("train", TRAIN)
+        self.write("valid", VALID)
+        self.write("test", TEST)
+        corpus = {name: str(directory / name) for name in ("train", "valid")}
+        content = {
+            "data_dir": str(self.data_dir),
+            "run_dir": str(directory / "run"),
+            "corpus": {
+                "source_language": "en",
+                "target_language": "de",
+                **corpus,
+                "test": {"small": str(directory / "test")},
+            },
+            "tokenizer": {"vocab_size": 360},
+        }
+        (directory / "config.yaml").write_text(yaml.safe_dump(content))
+
+    def write(self, name: str, pairs: list[tuple[str, str]]) -> None:
+        for language, side in (("en", 0), ("de", 1)):
+            text = "".join(pair[side] + "\n" for pair in pairs)
+            (self.directory / f"{name}.{language}").write_bytes(text.encode())
+
+    def prepare(self, *overrides: str) -> int:
+        return main([str(self.directory / "config.yaml"), *overrides])
+
+    def summary(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.data_dir / "prepare.json").read_text())
+        return content
+
+    def ids(self, split: str) -> list[tuple[list[int], list[int]]]:
+        corpus = EncodedCorpus.load(self.data_dir / split)
+        return list(zip(sentences(corpus.source), sentences(corpus.target), strict=True))
+
+    def encoded(self, pairs: list[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        tokenizer = Tokenizer.load(self.data_dir)
+        sources = tokenizer.encode_source([source for source, _ in pairs])
+        return list(zip(sources, tokenizer.encode_target([target for _, target in pairs]), strict=True))
+
+
+def sentences(text: EncodedText) -> list[list[int]]:
+    bounds = zip(text.offsets[:-1], text.offsets[1:], strict=True)
+    return [text.ids[start:end].tolist() for start, end in bounds]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    return Experiment(tmp_path)
+
+
+def test_a_word_segmenter_that_bleu_lacks_is_said_first(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    with pytest.raises(EvaluationError, match=r'BLEU for ja needs .*: pip install "sacrebleu\[ja\]"$'):
+        experiment.prepare("corpus.target_language=ja", "corpus.train=no/such/text")
+    assert not experiment.data_dir.exists()
+
+
+def test_a_warm_up_that_never_ends_is_told(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.prepare("training.max_steps=6", "training.warmup_steps=2000")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: training.warmup_steps=2000 is not less than training.max_steps=6: ")
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_what_is_written(experiment: Experiment, joint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment.prepare(f"tokenizer.joint={joint}", "model.tied_embeddings=target") == 0
+    assert experiment.ids("train") == experiment.encoded(TRAIN)
+    assert experiment.ids("valid") == experiment.encoded(VALID)
+    for name, pairs in (("valid", VALID), ("test/small", TEST)):
+        for side, suffix in enumerate(("source", "target")):
+            text = (experiment.data_dir / f"{name}.{suffix}.txt").read_bytes().decode()
+            assert text == "".join(pair[side] + "\n" for pair in pairs)
+    counts = experiment.summary()["counts"]["train"]
+    assert counts["read"] == counts["kept"] == 400
+    assert counts["target_tokens"] == sum(len(target) for _, target in experiment.encoded(TRAIN))
+    assert experiment.summary()["tokenizer_digest"] == Tokenizer.load(experiment.data_dir).digest
+    printed = capsys.readouterr().out
+    for word in ("train: 400 pairs of 400", "valid: 40 pairs", "test/small: 3 pairs", "vocabulary: 360"):
+        assert word in printed
+    assert str(experiment.data_dir) in printed
+
+
+def test_what_is_left_out_of_training_is_counted_by_reason(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = " ".join(WORDS * 4)
+    odd = [("", "blank"), ("blank", " \t"), ("dog", long), (long, long), ("dog cat", " ".join(WORDS))]
+    experiment.write("train", [*TRAIN, *odd])
+    assert experiment.prepare("corpus.max_length=60") == 0
+    counts = experiment.summary()["counts"]["train"]
+    lengths = [(len(source), len(target)) for source, target in experiment.encoded(odd)]
+    assert lengths[3][0] > 60 and lengths[2][1] > 60 >= lengths[4][1] > 4 * lengths[4][0]
+    assert [counts[key] for key in ("read", "kept", "blank", "too_long", "bad_ratio")] == [405, 400, 2, 2, 1]
+    assert experiment.ids("train") == experiment.encoded(TRAIN)
+    assert "2 with a blank side, 2 too long, 1 of a bad ratio" in capsys.readouterr().out
+
+
+def test_a_ratio_is_bad_above_the_bound_and_ten_pieces(experiment: Experiment) -> None:
+    pairs = [(" ".join(["dog"] * m), " ".join(["cat"] * n)) for m in range(1, 5) for n in range(1, 18)]
+    experiment.write("train", TRAIN + pairs)
+    assert experiment.prepare() == 0
+    encoded = experiment.encoded(pairs)
+    pieces = [(len(source) - 1, len(target) - 1) for source, target in encoded]
+    assert {(2, 8), (2, 9), (1, 10), (1, 11), (3, 12), (3, 13), (4, 16), (4, 17)} <= set(pieces)
+    expected = [pair for pair, (s, t) in zip(encoded, pieces, strict=True) if t <= 10 or t <= 4 * s]
+    assert experiment.ids("train")[400:] == expected
+
+
+def test_of_each_training_pair_its_line_in_the_text_is_known(experiment: Experiment) -> None:
+    long = " ".join(WORDS * 4)
+    odd = [("", "blank"), *TRAIN[:200], (long, long), (" ", ""), *TRAIN[200:], ("blank", "")]
+    experiment.write("train", odd)
+    assert experiment.prepare("corpus.max_length=60") == 0
+    lines = np.fromfile(experiment.data_dir / "train.lines", "<i8").tolist()
+    text = (experiment.directory / "train.en").read_text().splitlines()
+    assert [text[line - 1] for line in lines] == [source for source, _ in TRAIN]
+    assert lines == [*range(2, 202), *range(204, 404)]
+
+
+def test_the_longest_pair_that_may_stay_stays(experiment: Experiment) -> None:
+    assert experiment.prepare() == 0
+    longest = max(len(side) for pair in experiment.encoded(TRAIN) for side in pair)
+    for limit, too_long in ((longest, False), (longest - 1, True)):
+        (experiment.data_dir / "prepare.json").unlink()
+        assert experiment.prepare(f"corpus.max_length={limit}") == 0
+        assert (experiment.summary()["counts"]["train"]["too_long"] > 0) == too_long
+
+
+def test_validation_text_and_ids_are_of_the_same_pairs(experiment: Experiment) -> None:
+    long = " ".join(WORDS * 4)
+    uneven = ("dog", " ".join(WORDS))
+    experiment.write("valid", [VALID[0], ("", "blank"), uneven, (long, long), VALID[1]])
+    assert experiment.prepare("corpus.max_length=60") == 0
+    kept = [VALID[0], uneven, VALID[1]]
+    assert experiment.ids("valid") == experiment.encoded(kept)
+    sources = (experiment.data_dir / "valid.source.txt").read_text().splitlines()
+    targets = (experiment.data_dir / "valid.target.txt").read_text().splitlines()
+    assert list(zip(sources, targets, strict=True)) == kept
+    counts = experiment.summary()["counts"]["valid"]
+    assert (counts["blank"], counts["too_long"], counts["bad_ratio"]) == (1, 1, 0)
+
+
+def test_two_runs_write_the_same_bytes(experiment: Experiment) -> None:
+    experiment.prepare()
+    experiment.prepare(f"data_dir={experiment.directory / 'again'}")
+    assert files(experiment.data_dir) == files(experiment.directory / "again")
+
+
+def test_a_rerun_does_nothing(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.prepare()
+    before = {path: path.stat().st_mtime_ns for path in experiment.data_dir.rglob("*")}
+    capsys.readouterr()
+    # Settings of other stages make no difference to the data.
+    assert experiment.prepare("training.max_steps=7") == 0
+    assert capsys.readouterr().out == f"already prepared: {experiment.data_dir}\n"
+    assert {path: path.stat().st_mtime_ns for path in experiment.data_dir.rglob("*")} == before
+
+
+def test_data_of_an_older_version_are_used_where_their_checksums_cannot_be_written(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.prepare()
+    (experiment.data_dir / SUMS).unlink()
+    before = files(experiment.data_dir)
+    in_the_way = experiment.data_dir / own_name(SUMS)
+    in_the_way.mkdir()  # as good as a place that is only read, and root may write anywhere
+    capsys.readouterr()
+    assert experiment.prepare() == 0
+    said = capsys.readouterr()
+    assert said.out == f"already prepared: {experiment.data_dir}\n"
+    assert said.err.startswith(f"warning: {in_the_way}: ")
+    assert files(experiment.data_dir) == before
+    in_the_way.rmdir()
+    assert experiment.prepare() == 0
+    assert fault(experiment.data_dir, TRAINED_ON) is None
+
+
+@pytest.mark.parametrize("name", ["train/source.ids", "valid/target.offsets", "valid/sizes.json"])
+def test_damaged_data_of_an_older_version_are_given_no_checksums(experiment: Experiment, name: str) -> None:
+    experiment.prepare()
+    (experiment.data_dir / SUMS).unlink()
+    os.truncate(experiment.data_dir / name, 10)
+    with pytest.raises(CorpusError, match=r"is missing, or not as it was written"):
+        experiment.prepare()
+    assert not (experiment.data_dir / SUMS).exists()
+
+
+def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
+    experiment.prepare()
+    before = files(experiment.data_dir)
+    with pytest.raises(CorpusError, match=r"tokenizer\.vocab_size: 360, now 350\. Choose another data_dir"):
+        experiment.prepare("tokenizer.vocab_size=350")
+    with pytest.raises(CorpusError, match=r"corpus\.max_length: 256, now 99"):
+        experiment.prepare("corpus.max_length=99")
+    experiment.write("valid", VALID[:-1])
+    with pytest.raises(CorpusError, match=r"this experiment: the text of valid has changed\. .*or delete"):
+        experiment.prepare()
+    (experiment.data_dir / "prepare.json").write_text("{}")
+    with pytest.raises(CorpusError, match=r"prepare.json is not as it was written: its checksum"):
+        experiment.prepare()
+    renew_sums(experiment.data_dir)
+    with pytest.raises(CorpusError, match=r"prepare.json cannot be read"):
+        experiment.prepare()
+    (experiment.data_dir / "prepare.json").write_bytes(before["prepare.json"])
+    renew_sums(experiment.data_dir)
+    assert files(experiment.data_dir) == before
+
+
+def test_killed_at_any_instant_a_rerun_ends_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops before every rename, removal and encoding in turn, each time with what the stops before left."""
+    experiment.prepare(f"data_dir={experiment.directory / 'whole'}")
+    calls = {"left": 0}
+
+    def dying(function: Any) -> Any:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            calls["left"] -= 1
+            if calls["left"] < 0:
+                raise KeyboardInterrupt
+            return function(*arguments, **keywords)
+
+        return wrapper
+
+    monkeypatch.setattr(os, "replace", dying(os.replace))
+    monkeypatch.setattr(os, "unlink", dying(os.unlink))
+    monkeypatch.setattr(shutil, "rmtree", dying(shutil.rmtree))
+    monkeypatch.setattr(Tokenizer, "encode_target", dying(Tokenizer.encode_target))
+    stops = 0
+    while not (experiment.data_dir / "prepare.json").exists():
+        calls["left"] = stops
+        try:
+            experiment.prepare()
+        except KeyboardInterrupt:
+            stops += 1
+    assert stops > 8
+    assert files(experiment.data_dir) == files(experiment.directory / "whole")
+
+
+def test_a_corpus_of_nothing_is_refused(experiment: Experiment) -> None:
+    with pytest.raises(CorpusError, match=r"none of 400 pairs is left .*400 too long.*max_length"):
+        experiment.prepare("corpus.max_length=2")
+    experiment.write("valid", [("", "a")])
+    with pytest.raises(CorpusError, match=r"none of 1 pairs is left .*1 with a blank side"):
+        experiment.prepare()
+    assert not (experiment.data_dir / "prepare.json").exists()
+    experiment.write("valid", VALID)
+    assert experiment.prepare() == 0
+
+
+def test_all_files_are_looked_for_before_anything_is_done(experiment: Experiment) -> None:
+    (experiment.directory / "test.de").write_text("one line\n")
+    with pytest.raises(CorpusError, match=r"test\.en has 3 lines, but .*test\.de has 1"):
+        experiment.prepare()
+    assert not experiment.data_dir.exists()
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", ".hidden", "", "é"])
+def test_names_of_test_sets_are_file_names(experiment: Experiment, name: str) -> None:
+    path = experiment.directory / "config.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["corpus"]["test"] = {name: str(experiment.directory / "test")}
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match=r"corpus\.test: '.*' cannot be a name; .*pattern"):
+        experiment.prepare()
+
+
+def test_what_stands_in_training_too_is_told_of_validation_and_test_sets(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A pair of the test set, then its source and its target alone, spelled with other spaces; the same of validation,
+    # whose second pair is there twice. What is left out of training, such as the blank one, does not count.
+    same = ("the same", "dasselbe")
+    both = [TEST[0], ("A  dog .", "again"), ("A cat .", f" {TEST[0][1]}"), TEST[1]]
+    experiment.write("train", [*TRAIN, *both, ("e\u0301", "new"), same, same])
+    experiment.write("valid", [("\u00e9", "old"), same, ("never", "nie"), ("never again", same[1])])
+    assert experiment.prepare() == 0
+    assert experiment.summary()["also_in_training"] == {
+        "valid": {"sources": 2, "targets": 2, "pairs": 1},
+        "test/small": {"sources": 1, "targets": 1, "pairs": 1},
+    }
+    printed = capsys.readouterr().out
+    assert "valid: of 4 pairs, these also stand in training, and they stay there: 2 sources, 2 targets, 1" in printed
+    assert "by their pair: line 2 is line 406 of the training text\n" in printed
+    assert "by their pair: line 1 is line 401 of the training text\n" in printed
+
+
+def test_of_what_stands_in_training_too_three_lines_are_shown(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.write("train", [*TRAIN, *((source, "other") for source, _ in VALID[:5])])
+    experiment.write("valid", [(source, "another") for source, _ in VALID[:5]])
+    assert experiment.prepare() == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: valid: ")]
+    assert "5 sources, 0 targets, 0 whole pairs. The first by their source: line 1 is line " in line
+    assert line.count("of the training text") == 3
+
+
+def test_the_tokenizer_sees_all_parts_of_the_corpus(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    train = Tokenizer.train
+
+    def listening(sources: Any, targets: Any, settings: Any) -> Tokenizer:
+        seen.extend([list(sources), list(targets)])
+        return train(seen[0], seen[1], settings)
+
+    monkeypatch.setattr(Tokenizer, "train", listening)
+    experiment.prepare("tokenizer.sample_sentences=150")
+    assert seen == [[pair[side] for pair in TRAIN[::3]] for side in (0, 1)]
+
+
+def test_somebody_elses_directory_is_not_removed(experiment: Experiment) -> None:
+    (experiment.data_dir / "train").mkdir(parents=True)
+    (experiment.data_dir / "train" / "corpus.en").write_text("mine\n")
+    with pytest.raises(DirectoryError, match=r"data is not empty, and `prepare` did not make it: it holds train, and"):
+        experiment.prepare()
+    assert (experiment.data_dir / "train" / "corpus.en").read_text() == "mine\n"
+
+
+def test_a_data_dir_that_cannot_be_made_is_named(experiment: Experiment) -> None:
+    experiment.data_dir.write_text("a file\n")
+    with pytest.raises(ConfigError, match=r"data_dir=.*cannot be made \(File exists\)"):
+        experiment.prepare()
+
+
+def test_a_test_line_that_the_model_cannot_read_is_named(experiment: Experiment) -> None:
+    experiment.write("test", [("short", "kurz"), ("long " * 40, "lang")])
+    with pytest.raises(CorpusError, match=r"test set small: source line 2 has \d+ pieces.*model\.max_positions=32"):
+        experiment.prepare("model.max_positions=32", "corpus.max_length=32")

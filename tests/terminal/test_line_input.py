@@ -1,0 +1,130 @@
+"""Lines come from a file, a pipe or a terminal, and none is lost or doubled."""
+
+import os
+import pty
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.terminal.line_input import LineInput, beside, open_lines
+
+
+@pytest.fixture
+def standard_input(monkeypatch):
+    """A function that makes a file descriptor standard input."""
+    files = []
+
+    def put(descriptor):
+        files.append(os.fdopen(descriptor, encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdin", files[-1])
+
+    yield put
+    for file in files:
+        file.close()
+
+
+CONTENT = b"\xef\xbb\xbfone\r\ntwo\xe2\x80\xa8still two\n\n\x00\x01\xf0\x9f\x99\x82\nlast"
+LINES = ["one", "two\u2028still two", "", "\x00\x01🙂", "last"]
+
+
+def test_a_file_comes_in_full_blocks_and_is_counted(tmp_path, standard_input):
+    path = tmp_path / "lines"
+    path.write_bytes(CONTENT)
+    standard_input(os.open(path, os.O_RDONLY))
+    for lines in (open_lines(path, "strict", 2), open_lines(None, "strict", 2)):
+        assert (lines.is_file, lines.num_lines) == (True, 5)
+        assert list(lines.blocks) == [LINES[:2], LINES[2:4], LINES[4:]]
+
+
+def test_a_pipe_is_read_as_it_fills(standard_input):
+    read_end, write_end = os.pipe()
+    standard_input(read_end)
+    lines = open_lines(None, "strict", 100)
+    assert (lines.is_file, lines.num_lines) == (False, None)
+    os.write(write_end, b"one\n")
+    assert next(lines.blocks) == ["one"]
+    os.write(write_end, b"two")
+    os.close(write_end)
+    assert list(lines.blocks) == [["two"]]
+
+
+def test_a_named_pipe_is_read_as_it_fills(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    lines = open_lines(path, "strict", 100)
+    with path.open("wb", buffering=0) as file:
+        file.write(b"one\n")
+        assert next(lines.blocks) == ["one"]
+    assert list(lines.blocks) == []
+
+
+def test_a_terminal_has_a_prompt_for_each_line_and_ctrl_d_ends(standard_input, capsys):
+    keyboard, terminal = pty.openpty()
+    settings = termios.tcgetattr(terminal)
+    standard_input(terminal)
+    lines = open_lines(None, "strict", 100)
+    os.write(keyboard, b"one\n")
+    assert next(lines.blocks) == ["one"]
+    os.write(keyboard, "zwölf\n".encode())
+    assert next(lines.blocks) == ["zwölf"]
+    os.write(keyboard, settings[6][termios.VEOF])
+    assert list(lines.blocks) == []
+    assert capsys.readouterr() == ("", "> > > \n")
+    os.close(keyboard)
+
+
+def test_bytes_that_are_not_utf8_stop_or_are_replaced(tmp_path, caplog):
+    path = tmp_path / "lines"
+    path.write_bytes(b"fine\nbr\xf6ken\n\xff\xfe\n")
+    strict = open_lines(path, "strict", 1).blocks
+    assert next(strict) == ["fine"]
+    with pytest.raises(CorpusError, match=r"lines:2: is not UTF-8"):
+        next(strict)
+    assert list(open_lines(path, "replace", 9).blocks) == [["fine", "br\ufffdken", "\ufffd\ufffd"]]
+    assert [message.split("lines:")[1][:20] for message in caplog.messages] == ["2: is not UTF-8 (byt"]
+
+
+def test_no_standard_input_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="standard input is closed"):
+        open_lines(None, "strict", 1)
+
+
+def test_lines_beside_others_are_as_many(tmp_path):
+    path = tmp_path / "others"
+    path.write_text("A\nB\nC\n")
+    assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
+    with pytest.raises(CorpusError, match=r"others: line 4 is missing"):
+        list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
+    with pytest.raises(CorpusError, match=r"others: line 3 is too much: the input has 2 lines"):
+        list(beside(LineInput(iter([["a", "b"]])), path))
+
+
+@pytest.mark.parametrize(("others", "said"), [("A\n", "line 2 is missing"), ("A\nB\nC", "line 3 is too much")])
+def test_files_are_counted_before_a_line_is_taken(tmp_path, others, said):
+    (tmp_path / "lines").write_text("a\nb")
+    (tmp_path / "others").write_text(others)
+    with pytest.raises(CorpusError, match=said):
+        beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others")
+
+
+def test_a_pipe_beside_a_file_is_not_read_to_be_counted(tmp_path):
+    (tmp_path / "lines").write_text("a\nb\n")
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"A\nB\n")
+    os.close(write_end)
+    pairs = beside(open_lines(tmp_path / "lines", "strict", 2), Path(f"/dev/fd/{read_end}"))
+    assert list(pairs) == [(["a", "b"], ["A", "B"])]
+    os.close(read_end)
+
+
+def test_no_thread_is_needed_for_a_file(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(CONTENT)
+    before = threading.active_count()
+    assert list(open_lines(path, "strict", 9).blocks) == [LINES]
+    assert threading.active_count() == before

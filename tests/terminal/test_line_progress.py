@@ -1,0 +1,44 @@
+"""What a log says of a long translation."""
+
+import re
+
+import pytest
+
+from transformer_mt.terminal.line_progress import LineProgress
+
+
+@pytest.mark.parametrize(("num_lines", "of"), [(1200, r" of 1,200"), (None, "")])
+def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, capsys):
+    with LineProgress(num_lines, every=0.0) as progress:
+        progress.more(3)
+        progress.more(997)
+        progress.reached(1001)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    for line, done in zip(lines, ["3", "1,000", "1,001"], strict=True):
+        assert re.fullmatch(rf"{done}{of} lines, [\d,]+\.\d a second", line)
+
+
+def test_a_short_translation_says_nothing_in_a_log(capsys):
+    with LineProgress(5) as progress:
+        progress.more(5)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with LineProgress(4) as progress:
+        progress.more(2)
+        progress.reached(4)
+    assert "4/4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_moves_inside_a_long_line(terminal, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    with LineProgress(2, every=0.0) as progress:
+        for _ in range(6):
+            progress.more(0.1)
+        if progress._bar is not None:
+            progress._bar.refresh()
+    assert ("0.6/2" if terminal else "\n0.6 of 2 lines, ") in capsys.readouterr().err

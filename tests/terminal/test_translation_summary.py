@@ -1,0 +1,39 @@
+"""What translate says when it has ended."""
+
+from transformer_mt import translate
+from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.terminal.translation_summary import TranslationSummary
+
+
+def translation(**marks):
+    return Translation("Ja.", -1.0, -2.0, ["▁Ja", "."], **marks)
+
+
+def test_all_kinds_of_lines_are_counted_and_those_to_look_at_named():
+    summary = TranslationSummary(seconds=2.0)
+    marks = [{}, {"num_parts": 3}, {"num_parts": 2, "is_short": True}, {"at_limit": True}, *[{"is_short": True}] * 5]
+    for line, mark in enumerate(marks, start=1):
+        summary.add(line, translation(**mark))
+    summary.add(10, BLANK)
+    numbers, short, limit = summary.text().split("\n")
+    assert numbers.startswith("10 lines in 2.0 s, 5.0 a second; 1 blank; 2 split into 5 parts; peak memory ")
+    assert short.startswith("warning: the translation of 6 lines is much shorter")
+    assert short.endswith(": look at lines 3, 5, 6, 7, 8, …")
+    assert limit.startswith("warning: the translation of 1 line was") and limit.endswith(": look at line 4")
+
+
+def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():
+    summary = TranslationSummary()
+    summary.add(1, translation())
+    assert summary.text().count("\n") == 0
+    assert summary.text().startswith("1 line in ")
+
+
+def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage, model_dir, capsys):
+    said = {}
+    for flags in ([], ["--quiet"]):
+        status, output = run_stage(translate.main, b"A dog.\n\nHe sleeps. So?\n", model_dir, "beam_size=1", *flags)
+        assert (status, output.count(b"\n")) == (0, 3)
+        said[len(flags)] = capsys.readouterr().err
+    assert "3 lines in" in said[0] and "; 1 blank; 1 split into 2 parts;" in said[0]
+    assert said[1] == ""

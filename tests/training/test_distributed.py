@@ -1,0 +1,267 @@
+"""Real processes, connected by gloo: as many ranks, the same training."""
+
+import fcntl
+import json
+import os
+import signal
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from helpers.processes import ended, kill, records, said, start_ranks, start_torchrun, training, wait_until
+from helpers.rank_worker import Job, results
+from helpers.tiny import ROOT, train_tiny
+from safetensors.torch import load_file
+
+from transformer_mt.errors import RankError
+from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
+from transformer_mt.training.distributed import Ranks, all_ranks
+
+# Adam makes steps of one size of gradients of any size above its epsilon. Those of the keys' biases are sums of
+# rounding errors, for a softmax does not see what they add: with the usual epsilon they walk as the errors do.
+EQUAL = ["model.dropout=0.0", "training.adam_epsilon=0.001"]
+
+JOBS = {
+    "one micro-batch": Job([*EQUAL, "training.tokens_per_update=0"]),
+    "three of them": Job([*EQUAL, "training.tokens_per_update=1300", "training.average_decay=0.9"]),
+    "clipped": Job([*EQUAL, "training.clip_norm=0.3"]),
+    "single pairs": Job([*EQUAL, "training.tokens_per_update=0"], pairs_per_batch=1),
+    "dropout": Job(["model.dropout=0.3", EQUAL[1], "training.tokens_per_update=2600"], multiple=6),
+    "packed": Job([*EQUAL, "training.layout=packed"]),
+}
+JOBS |= {
+    f"{name}, sharded": replace(job, overrides=[*job.overrides, "training.sharding=full"])
+    for name, job in JOBS.items()
+    if name != "packed"
+}
+
+
+RUN = [
+    *EQUAL,
+    "training.average_decay=0.9",
+    "training.max_steps=40",
+    "training.save_every=2",
+    "training.validate_every=20",
+    "training.keep_last=100",
+]
+
+
+@pytest.fixture(scope="module")
+def unbroken(experiment, tmp_path_factory):
+    """A run of one process."""
+    return train_tiny(experiment, tmp_path_factory.mktemp("unbroken"), *RUN)
+
+
+@pytest.fixture(scope="module")
+def validations(experiment, tmp_path_factory):
+    """Jobs that validate a model which has learnt to write something, whole and sharded."""
+    run = tmp_path_factory.mktemp("trained")
+    learning = ["training.peak_lr=0.02", "training.warmup_steps=20", "training.max_steps=200"]
+    rarely = [f"training.{key}_every=200" for key in ("validate", "save", "log")]
+    train_tiny(experiment, run, "model.norm=pre", "model.dropout=0.0", *learning, *rarely)
+    overrides = ["model.norm=pre", f"training.initialise_from={checkpoint_path(run, 200)}"]
+    return {
+        f"validation, {sharding}": Job([*overrides, f"training.sharding={sharding}"], only_validate=True)
+        for sharding in ("none", "full")
+    }
+
+
+def results_of_ranks(num_ranks, experiment, jobs, directory):
+    """What `results` gives there, by job; a rank needs seconds to start, so it does them all."""
+    out = directory / "results.pt"
+    descriptions = json.dumps({name: asdict(job) for name, job in jobs.items()})
+    ranks = start_ranks(
+        num_ranks, directory, ROOT / "tests" / "helpers" / "rank_worker.py", experiment, descriptions, out
+    )
+    assert ended(*ranks) == [0] * num_ranks, said(*ranks)
+    return torch.load(out)
+
+
+def assert_equal_updates(num_ranks, experiment, validations, directory):
+    torch.set_num_threads(1)
+    found = results_of_ranks(num_ranks, experiment, JOBS | validations, directory)
+    for name, job in JOBS.items():
+        unsharded = [setting for setting in job.overrides if setting != "training.sharding=full"]
+        expected = results(experiment, replace(job, overrides=unsharded), Ranks())
+        for update, single in zip(found[name]["updates"], expected["updates"], strict=True):
+            for key in ("num_labels", "num_batches", "pairs"):
+                assert update[key] == single[key], name
+            for key in ("loss", "nll", "gradient_norm"):
+                assert update[key] == pytest.approx(single[key], rel=1e-6), (name, key)
+        assert_close(found[name]["tensors"], expected["tensors"], name)
+    expected = results(experiment, validations["validation, none"], Ranks())
+    assert expected["chrf"] > 1.0, "translations that have something in common with the references"
+    for name in validations:
+        assert found[name] == expected | {"nll": pytest.approx(expected["nll"], rel=1e-12)}
+    return found
+
+
+def assert_close(found, expected, name):
+    assert found.keys() == expected.keys()
+    for tensor, value in expected.items():
+        message = f"{name}: {tensor} "
+        torch.testing.assert_close(
+            found[tensor], value, rtol=1e-5, atol=1e-5, msg=lambda text, message=message: message + text
+        )
+
+
+def test_two_ranks_make_the_updates_and_the_validation_of_one(experiment, validations, tmp_path):
+    found = assert_equal_updates(2, experiment, validations, tmp_path)
+    sizes = {name: [update["num_batches"] for update in found[name]["updates"]] for name in JOBS}
+    assert set(sizes["dropout"]) == {6}, "none is to be split, for its parts would draw dropout anew"
+    assert {size % 2 for size in sizes["three of them"]} == {0, 1}, "some are to be split, and some not"
+    assert [update["empty"] for update in found["single pairs"]["updates"]] == [1] * 4
+
+
+@pytest.mark.slow
+def test_three_ranks_make_the_updates_and_the_validation_of_one(experiment, validations, tmp_path):
+    found = assert_equal_updates(3, experiment, validations, tmp_path)
+    assert [update["empty"] for update in found["single pairs"]["updates"]] == [2] * 4
+
+
+def assert_same_run(run_dir, expected):
+    """The weights, the optimizer, the moving average and the order of the data of another run, to rounding."""
+    for file in ("model.safetensors", "training.safetensors"):
+        assert_close(
+            load_file(checkpoint_path(run_dir, 40) / file), load_file(checkpoint_path(expected, 40) / file), file
+        )
+    for key in ("step", "epoch", "tokens"):
+        assert [record[key] for record in records(run_dir)] == [record[key] for record in records(expected)]
+
+
+def run_ranks(num_ranks, experiment, run_dir, *overrides):
+    """Ranks that train, and end well; the first alone has spoken, and nothing twice."""
+    ranks = start_ranks(num_ranks, run_dir / "output", *training(experiment, run_dir, *RUN, *overrides))
+    assert ended(*ranks) == [0] * num_ranks, said(*ranks)
+    assert said(*ranks[1:]) == ""
+    lines = said(ranks[0]).splitlines()
+    assert len(set(lines)) == len(lines) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp_path, sharding):
+    ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *RUN, f"training.sharding={sharding}"))
+    wait_until(lambda: saved_steps(tmp_path / "run"), *ranks)
+    kill(*ranks)
+    assert 0 < saved_steps(tmp_path / "run")[-1] < 40
+    assert_same_run(train_tiny(experiment, tmp_path / "run", *RUN), unbroken)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unbroken, tmp_path):
+    train_tiny(experiment, tmp_path, *RUN, "training.max_steps=6")
+    run_ranks(2, experiment, tmp_path, "training.max_steps=16", "training.sharding=full")
+    run_ranks(3, experiment, tmp_path, "training.max_steps=24", "training.sharding=full")
+    run_ranks(2, experiment, tmp_path, "training.max_steps=32", "training.sharding=none")
+    train_tiny(experiment, tmp_path, *RUN)
+    assert_same_run(tmp_path, unbroken)
+    starts = json.loads((tmp_path / "run.json").read_text())
+    found = [(start["from_update"], start["num_ranks"]) for start in starts]
+    assert found == [(0, 1), (6, 2), (16, 3), (24, 2), (32, 1)]
+
+
+@pytest.mark.slow
+def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
+    def errors(*overrides):
+        ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *overrides))
+        assert ended(*ranks) == [2, 2], said(*ranks)
+        assert said(ranks[1]) == ""
+        return said(ranks[0])
+
+    assert errors("training.max_stps=3").splitlines() == [
+        "error: override training.max_stps=3: training.max_stps: no such key. Did you mean 'max_steps'?"
+    ]
+    assert errors(f"data_dir={tmp_path}").count(f"{tmp_path} is not prepared") == 1
+    bad = errors("training.peak_lr=1e30", "training.warmup_steps=1", "training.max_bad_updates=2")
+    assert bad.count("error: loss or gradient of 2 updates in a row was not finite") == 1
+
+    descriptor = os.open(tmp_path / "run" / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    locked = errors()
+    os.close(descriptor)
+    assert locked == f"error: {tmp_path / 'run'}: another process trains here; wait, or choose another run_dir"
+
+
+@pytest.mark.slow
+def test_what_only_the_second_rank_meets_with_is_said_by_the_first(experiment, tmp_path):
+    missing = tmp_path / "missing"  # as on a machine where a disk is not mounted
+    arguments = training(experiment, tmp_path / "run", "training.max_steps=2")
+    ranks = start_ranks(2, tmp_path, *arguments, only_second=[f"data_dir={missing}"])
+    assert ended(*ranks) == [2, 2], said(*ranks)
+    assert said(ranks[0]).startswith(f"error: {missing} is not prepared")
+    assert said(ranks[1]) == ""
+
+
+SIGNALLED = ["training.max_steps=3000", "training.validate_every=3000", "training.keep_last=3000"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "who"),
+    [(signal.SIGTERM, [1]), (signal.SIGINT, [0]), (signal.SIGINT, [0, 1]), (signal.SIGTERM, [0, 1])],
+)
+def test_a_signal_to_any_rank_finishes_the_update_and_saves(experiment, unbroken, tmp_path, number, who):
+    run = tmp_path / "run"
+    ranks = start_ranks(2, tmp_path, *training(experiment, run, *RUN, *SIGNALLED))
+    wait_until(lambda: saved_steps(run), *ranks)
+    for rank in who:
+        ranks[rank].process.send_signal(number)
+    assert ended(*ranks, within=30) == [128 + number] * 2, said(*ranks)
+    assert_saved_and_goes_on(experiment, run, ranks[0], unbroken)
+    assert said(ranks[1]) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_ranks", "number"), [(2, signal.SIGTERM), (2, signal.SIGINT), (1, signal.SIGINT)])
+def test_a_signal_to_torchrun_finishes_the_update_and_saves(experiment, unbroken, tmp_path, num_ranks, number):
+    run = tmp_path / "run"
+    agent = start_torchrun(num_ranks, tmp_path, *training(experiment, run, *RUN, *SIGNALLED))
+    wait_until(lambda: saved_steps(run), agent)
+    agent.process.send_signal(number)
+    ended(agent, within=30)  # its status is its own: it tells of the signal, with a traceback
+    assert_saved_and_goes_on(experiment, run, agent, unbroken)
+
+
+def assert_saved_and_goes_on(experiment, run, speaker, unbroken):
+    stopped = saved_steps(run)[-1]
+    assert stopped < 40, "with that many updates since the signal it was not heeded"
+    assert damage(checkpoint_path(run, stopped)) == ""
+    assert f": {stopped} updates, " in speaker.out.read_text()
+    assert "\nTo go on: " in speaker.out.read_text() and f" run_dir={run} " in speaker.out.read_text()
+    assert_same_run(train_tiny(experiment, run, *RUN), unbroken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_with_an_error(experiment, unbroken, tmp_path, victim):
+    run = tmp_path / "run"
+    ranks = start_ranks(3, tmp_path, *training(experiment, run, *RUN, *SIGNALLED))
+    wait_until(lambda: saved_steps(run), *ranks)
+    kill(ranks[victim])
+    assert saved_steps(run)[-1] < 40
+    others = [rank for rank in ranks if rank is not ranks[victim]]
+    assert ended(*others, within=60) == [2, 2], said(*others)
+    for number, rank in enumerate(ranks):
+        if rank in others:
+            assert f"error: rank {number}: another rank is gone" in rank.err.read_text()
+            assert "Traceback" not in rank.err.read_text()
+    assert_same_run(train_tiny(experiment, run, *RUN), unbroken)
+
+
+@pytest.mark.slow
+def test_torchrun_itself(experiment, unbroken, tmp_path):
+    agent = start_torchrun(2, tmp_path, *training(experiment, tmp_path / "run", *RUN))
+    assert ended(agent) == [0], said(agent)
+    assert agent.out.read_text().count("parameters, 300 pairs") == 1
+    assert_same_run(tmp_path / "run", unbroken)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
+@pytest.mark.parametrize("value", ["", "x", "-1", "1" * 30])
+def test_an_environment_that_torchrun_did_not_make_is_named(monkeypatch, name, value):
+    for each in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(each, "1")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RankError, match=f"{name} is '{value}' instead of a number"), all_ranks():
+        pass

@@ -1,0 +1,79 @@
+"""What a run begins with, and what it may not begin with."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from transformer_mt.device import choose_device
+from transformer_mt.errors import ConfigError
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learner import check_layout, choose_layout, new_learner
+
+CPU = choose_device("cpu", "fp32", 1)
+TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=16, num_heads=2)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What is asked of a device here; no GPU is needed to choose for one."""
+
+    torch_device: torch.device = torch.device("cuda")  # noqa: RUF009  # a constant
+    dtype: torch.dtype = torch.bfloat16
+
+
+@pytest.fixture
+def capability(monkeypatch):
+    def set_to(*numbers):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: numbers)
+
+    set_to(9, 0)
+    return set_to
+
+
+def test_on_a_cpu_rows_are_padded_unless_packed_ones_are_asked_for():
+    assert choose_layout(TrainingConfig(), TINY, CPU) == "padded"
+    assert choose_layout(TrainingConfig(layout="packed"), TINY, CPU) == "packed"
+
+
+def test_on_a_gpu_that_can_do_it_sentences_are_packed_unless_padded_rows_are_asked_for(capability):
+    assert choose_layout(TrainingConfig(), TINY, Gpu()) == "packed"
+    assert choose_layout(TrainingConfig(layout="padded"), TINY, Gpu()) == "padded"
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "numbers", "fault"),
+    [
+        ({"attention_dropout": 0.1}, Gpu(), (9, 0), "attention_dropout"),
+        ({}, Gpu(dtype=torch.float32), (9, 0), "precision=bf16"),
+        ({}, Gpu(), (7, 5), "compute capability"),
+        ({"d_model": 12, "num_heads": 2}, Gpu(), (9, 0), "not 6"),
+        ({"d_model": 528, "num_heads": 2}, Gpu(), (9, 0), "not 264"),
+    ],
+)
+def test_what_cannot_be_packed_is_padded_and_refused_if_asked_for(capability, model, device, numbers, fault):
+    capability(*numbers)
+    model = TINY.model_copy(update=model)
+    assert choose_layout(TrainingConfig(), model, device) == "padded"
+    with pytest.raises(ConfigError, match=f"layout=packed .*{fault}"):
+        choose_layout(TrainingConfig(layout="packed"), model, device)
+    with pytest.raises(ConfigError, match=f"began with packed sentences.*{fault}"):
+        check_layout("packed", model, device)
+    check_layout("padded", model, device)
+
+
+def learner(layout="padded", **settings):
+    return new_learner(Transformer(TINY, 20, 20), TrainingConfig(**settings), layout, CPU, Ranks())
+
+
+def test_padded_rows_are_not_compiled():
+    assert learner().loss.compiled is None
+    with pytest.raises(ConfigError, match=r"compile=true needs training\.layout=packed"):
+        learner(compile=True)
+
+
+def test_a_run_of_one_process_is_not_sharded():
+    assert not [weight for weight in learner(sharding="full").model.parameters() if hasattr(weight, "device_mesh")]

@@ -1,0 +1,242 @@
+"""The course of a run: seeded, resumable at any instant, kept and stopped as the settings say."""
+
+import json
+import math
+import os
+import signal
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
+from safetensors.torch import load_file
+
+from transformer_mt import train as train_stage
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loader import Loader, Position
+from transformer_mt.settings.reading import load_config
+from transformer_mt.training import checkpoint, loop
+from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
+from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.validation import ValidationScores
+
+
+def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):
+    again = train_tiny(experiment, tmp_path / "again")
+    assert_same_weights(weights_at(again, 12), weights_at(trained, 12))
+    other = weights_at(train_tiny(experiment, tmp_path / "other", "training.seed=2"), 12)
+    assert any(not torch.equal(weight, other[name]) for name, weight in weights_at(trained, 12).items())
+
+
+def test_the_seed_alone_draws_the_first_weights(experiment, tmp_path):
+    def first_weights(name, seed):
+        torch.manual_seed(len(name))  # whatever the process has drawn before
+        arguments = ["training.max_steps=1", "training.peak_lr=1e-30", f"training.seed={seed}"]
+        return weights_at(train_tiny(experiment, tmp_path / name, *arguments), 1)
+
+    one = first_weights("one", 1)
+    assert_same_weights(one, first_weights("again", 1))
+    other = first_weights("other", 2)
+    assert any(not torch.allclose(weight, one[name], atol=1e-3) for name, weight in other.items())
+
+
+@pytest.mark.parametrize("stop", [1, 5, 11])
+def test_stopped_and_taken_up_is_unbroken_bit_for_bit(experiment, trained, tmp_path, stop):
+    train_tiny(experiment, tmp_path / "run", f"training.max_steps={stop}")
+    run = train_tiny(experiment, tmp_path / "run")
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
+    optimizers = (load_file(checkpoint_path(each, 12) / "training.safetensors") for each in (run, trained))
+    assert_same_weights(*optimizers)
+
+
+def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run(experiment, trained, tmp_path):
+    run = train_tiny(experiment, tmp_path / "run")
+    for step in saved_steps(run)[-2:]:
+        os.rename(checkpoint_path(run, step), tmp_path / f"lost-{step}")
+    with (run / "log.jsonl").open("a") as log:
+        log.write('{"step": 13, "lo')  # cut off by the crash
+    train_tiny(experiment, run)
+
+    def numbers(run_dir):
+        records = log_records(run_dir)
+        timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
+        return [{key: value for key, value in record.items() if key not in timed} for record in records]
+
+    assert numbers(run) == numbers(trained)
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
+    experiment, trained, tmp_path, monkeypatch, capsys, signum, status
+):
+    real_update, updates = loop.one_update, []
+
+    def update_during_which_a_signal_comes(*arguments):
+        updates.append(1)
+        if len(updates) == 5:
+            os.kill(os.getpid(), signum)
+        return real_update(*arguments)
+
+    arguments, handler = [str(experiment), f"run_dir={tmp_path / 'run'}"], signal.getsignal(signum)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "one_update", update_during_which_a_signal_comes)
+        assert train_stage.main(arguments) == status
+    assert len(updates) == 5
+    assert saved_steps(tmp_path / "run")[-1] == 5
+    assert f"-m transformer_mt.train {arguments[0]} {arguments[1]}" in capsys.readouterr().out
+    assert signal.getsignal(signum) == handler
+    assert train_stage.main(arguments) == 0
+    assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
+
+
+def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
+    real_update, updates = loop.one_update, []
+
+    def update_during_which_two_signals_come(*arguments):
+        updates.append(1)
+        if len(updates) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return real_update(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "one_update", update_during_which_two_signals_come)
+        train_tiny(experiment, tmp_path / "run")
+    assert saved_steps(tmp_path / "run")[-1] == 4
+    run = train_tiny(experiment, tmp_path / "run")
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
+
+
+@pytest.mark.parametrize(("metric", "keep_best", "keep_last"), [("nll", 1, 3), ("chrf", 3, 2), ("bleu", 2, 1)])
+def test_the_best_few_and_the_last_few_checkpoints_stay(experiment, tmp_path, metric, keep_best, keep_last):
+    # The rate is so high that it gets worse now and then; validations are not when checkpoints are due.
+    settings = ("training.max_steps=24", "training.save_every=5", "training.validate_every=2", "training.peak_lr=0.05")
+    kept = (f"training.keep_best={keep_best}", f"training.keep_last={keep_last}", "averaging.checkpoints=1")
+    run = train_tiny(experiment, tmp_path / "run", *settings, *kept, f"training.metric={metric}")
+    validations = [record for record in log_records(run) if "valid_nll" in record]
+    assert [record["step"] for record in validations] == list(range(2, 25, 2))
+    sign = -1 if metric == "nll" else 1
+    best = sorted(validations, key=lambda record: (-sign * record[f"valid_{metric}"], record["step"]))[:keep_best]
+    last = [5, 10, 15, 20, 24][-keep_last:]
+    assert saved_steps(run) == sorted({*last, *(record["step"] for record in best)})
+    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, best[0]["step"])
+    assert [record["step"] for record in validations if record["best"]][-1] == best[0]["step"]
+    progress = checkpoint.load_progress(checkpoint_path(run, 24))
+    assert progress.best_steps == [record["step"] for record in best]
+
+
+def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_validated(experiment, tmp_path):
+    # With a vanishing rate the first validation stays the best.
+    arguments = [
+        "training.max_steps=7",
+        "training.validate_every=3",
+        "training.save_every=100",
+        "training.peak_lr=1e-30",
+    ]
+    run = train_tiny(experiment, tmp_path / "run", *arguments, "training.metric=nll")
+    validations = {record["step"]: record["best"] for record in log_records(run) if "valid_nll" in record}
+    assert validations == {3: True, 6: False, 7: False}
+    assert saved_steps(run) == [3, 7]
+    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, 3)
+
+
+def test_training_lowers_the_loss(experiment, tmp_path):
+    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=60")
+    course = [record["perplexity"] for record in log_records(run) if "perplexity" in record]
+    assert course[-1] < 0.5 * course[0]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "nll"])
+def test_early_stopping_counts_validations_since_the_last_better_metric(experiment, metric):
+    settings = load_config(experiment, ["training.patience=2", f"training.metric={metric}"]).training
+    settings = settings.model_copy(update={"max_steps": 100})
+    progress, sign = Progress(), -1 if metric == "nll" else 1
+    course = [(4, 10.0), (8, 9.0), (12, 12.0), (16, 12.0), (20, 11.0)]
+    for step, value in course:
+        assert not loop.is_trained(progress, settings)
+        # The other metrics get worse with each.
+        scores = {"nll": step, "bleu": -step, "chrf": -step, "seconds": 0.0} | {metric: sign * value}
+        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+    assert progress.best == ((12.0, 12),)
+    assert loop.is_trained(progress, settings)
+
+
+def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment):
+    settings = load_config(experiment, ["training.keep_best=3", "training.metric=chrf"]).training
+    progress, ranks = Progress(), []
+    for step, value in enumerate([5.0, 7.0, 6.0, 7.0, 1.0, 9.0, 9.0, 7.5], start=1):
+        scores = ValidationScores(nll=1.0, bleu=0.0, chrf=value, seconds=0.0)
+        progress = loop.compare_with_best(replace(progress, step=step), scores, settings)
+        ranks.append(progress.best_steps)
+    assert ranks[:4] == [[1], [2, 1], [2, 3, 1], [2, 4, 3]]
+    assert ranks[4:] == [[2, 4, 3], [6, 2, 4], [6, 7, 2], [6, 7, 8]]
+    assert progress.validations_since_best == 2, "a second best is no better best"
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "nll"])
+def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
+    # With a vanishing rate nothing gets better after the first validation.
+    arguments = ("training.max_steps=40", "training.patience=2", f"training.metric={metric}", "training.peak_lr=1e-30")
+    run = train_tiny(experiment, tmp_path / "run", *arguments)
+    assert saved_steps(run)[-1] == 12
+    capsys.readouterr()
+    train_tiny(experiment, run, *arguments)
+    assert "already trained, 12 updates" in capsys.readouterr().out
+
+
+def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, tmp_path):
+    run = train_tiny(experiment, tmp_path / "run", "training.log_every=1", "training.max_steps=6")
+    settings = load_config(run / "config.yaml").training
+    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
+    loader = Loader(corpus, settings.tokens_per_batch, settings.tokens_per_update, settings.seed)
+    updates = [update for update, _ in islice(loader.updates(Position()), 6)]
+    assert len({len(update) for update in updates}) > 1
+    tokens, seconds = 0, 0.0
+    for record in log_records(run):
+        if "tokens" not in record:
+            continue
+        assert record["tokens_per_second"] > 0
+        assert record["seconds"] > seconds
+        seconds = record["seconds"]
+        tokens += sum(loader.batch(pairs, 1, 0).num_labels for pairs in updates[record["step"] - 1])
+        assert record["tokens"] == tokens
+        assert record["epoch"] == 0
+        assert record["learning_rate"] == learning_rate(record["step"], settings)
+        # From 1, and up to the peak at the last update of the warm-up.
+        assert record["learning_rate"] == pytest.approx(0.005 * min(record["step"] / 4, (4 / record["step"]) ** 0.5))
+    assert json.loads((checkpoint_path(run, 6) / "state.json").read_text())["progress"]["tokens"] == tokens > 0
+
+
+@pytest.mark.parametrize("max_steps", [8, 9])
+def test_killed_between_the_best_checkpoint_and_its_link_the_link_is_mended(
+    experiment, tmp_path, monkeypatch, max_steps
+):
+    real_link = checkpoint.point_best_at
+
+    def killed_at_8(run_dir, step):
+        if step == 8:
+            raise KeyboardInterrupt
+        real_link(run_dir, step)
+
+    arguments = ("training.max_steps=8", "training.metric=nll", "training.keep_last=2")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint, "point_best_at", killed_at_8)
+        train_tiny(experiment, tmp_path / "run", *arguments)
+    best = tmp_path / "run" / "checkpoints" / "best"
+    assert best.resolve() == checkpoint_path(tmp_path / "run", 4)
+    train_tiny(experiment, tmp_path / "run", *arguments, f"training.max_steps={max_steps}", "training.validate_every=8")
+    progress = json.loads((checkpoint_path(tmp_path / "run", max_steps) / "state.json").read_text())["progress"]
+    assert best.resolve() == checkpoint_path(tmp_path / "run", progress["best"][0][1])
+    assert best.resolve().is_dir()
+
+
+@pytest.mark.parametrize(("metric", "number"), [("nll", 9.0), ("bleu", 0.0)])
+def test_a_metric_that_is_no_number_is_the_worst(experiment, metric, number):
+    settings = load_config(experiment, [f"training.metric={metric}"]).training
+    progress = Progress()
+    for step, value in [(4, math.nan), (8, number), (12, math.nan)]:
+        scores = {"nll": 1.0, "bleu": 1.0, "chrf": 1.0, "seconds": 0.0} | {metric: value}
+        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        assert progress.best_steps == [min(step, 8)]

@@ -1,0 +1,99 @@
+"""A run and the data that it was trained on."""
+
+import json
+import shutil
+
+import pytest
+from helpers.tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
+
+from transformer_mt import average, prepare, train
+from transformer_mt.data.prepared import TRAINED_ON, data_digests
+from transformer_mt.storage.checksums import fault
+from transformer_mt.storage.own_directory import LOCK
+from transformer_mt.training.checkpoint import checkpoint_path
+
+HALF = "training.max_steps=6"
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A half run, whose text was changed since and prepared again with its tokenizer; how it goes on."""
+    config = prepared_experiment(tmp_path)
+    run = train_tiny(config, tmp_path / "run", HALF)
+    for side in ("en", "de"):
+        file = tmp_path / f"train.{side}"
+        first, *lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text("".join([*lines, first]), encoding="utf-8")
+    shutil.rmtree(tmp_path / "data")
+    tokenizer = f"tokenizer.from={run}"
+    assert prepare.main([str(config), tokenizer]) == 0
+    return run, [config, f"run_dir={run}", tokenizer]
+
+
+def start_of(run, number):
+    return json.loads((run / "run.json").read_text(encoding="utf-8"))[number]
+
+
+def test_text_that_was_changed_in_mid_run_is_refused_or_accepted_and_told(changed, capsys):
+    run, (config, _, tokenizer) = changed
+    status, error = status_and_error(train.main, *changed[1], capsys=capsys)
+    assert status == 2
+    assert "until update 6, this run had other training data than " in error
+    assert "training.accept_changed_data=true" in error
+    assert not checkpoint_path(run, 8).exists()
+    train_tiny(config, run, tokenizer, "training.accept_changed_data=true", "training.max_steps=8")
+    assert "warning: the training data are other ones from now on" in capsys.readouterr().err
+    before, after = start_of(run, 0), start_of(run, 1)
+    assert (before["changed_data"], after["changed_data"]) == ([], ["train"])
+    assert before["data"]["train"] != after["data"]["train"] and before["data"]["valid"] == after["data"]["valid"]
+    train_tiny(config, run, tokenizer)  # they are its own now
+    assert start_of(run, 2)["changed_data"] == []
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_data_that_were_moved_or_prepared_again_are_the_same(experiment, trained, tmp_path, capsys):
+    run = train_tiny(experiment, tmp_path / "run", HALF)
+    again = tmp_path / "again"
+    assert prepare.main([str(experiment), f"data_dir={again}"]) == 0
+    assert data_digests(again) == data_digests(experiment.parent / "data")
+    train_tiny(experiment, run, f"data_dir={again.rename(tmp_path / 'moved')}")
+    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
+    assert "data" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["train/source.ids", "train/target.offsets", "valid/target.ids", "valid.target.txt"])
+def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(experiment, tmp_path, file):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    before = data_digests(data)
+    content = bytearray((data / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (data / file).write_bytes(content)
+    renew_sums(data)
+    found = data_digests(data)
+    assert [name for name in found if found[name] != before[name]] == [file[:5]]
+    (data / "SHA256SUMS").unlink()
+    assert data_digests(data) == found
+
+
+def test_an_older_run_in_its_own_data_dir_keeps_the_checksums_of_the_data(experiment, tmp_path):
+    both = train_tiny(experiment, tmp_path / "both", HALF)
+    shutil.copytree(experiment.parent / "data", both, dirs_exist_ok=True)
+    (both / LOCK).write_bytes(b"")
+    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=8")
+    assert fault(both, TRAINED_ON) is None
+    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=10")
+    assert average.main([str(both)]) == 0
+
+
+def test_a_checkpoint_of_an_older_version_goes_on_and_that_is_said_once(experiment, tmp_path, capsys):
+    run = train_tiny(experiment, tmp_path, HALF)
+    state = checkpoint_path(run, 6) / "state.json"
+    values = json.loads(state.read_text())
+    del values["progress"]["data"]
+    state.write_text(json.dumps(values))
+    renew_sums(state.parent)
+    capsys.readouterr()
+    train_tiny(experiment, run, "training.max_steps=8")
+    assert capsys.readouterr().err.startswith("note: an older version wrote the checkpoint, without a digest")
+    train_tiny(experiment, run)
+    assert "note: " not in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""Validation, against the sums and the translations that it stands for."""
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers.tiny import new_learner, prepared_experiment
+from torch.nn import functional as F
+
+from transformer_mt.data.corpus import read_lines
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.torch_engine import TorchEngine
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.device import choose_device
+from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.reading import load_config
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.update import BatchLoss, Learner
+from transformer_mt.training.validation import ValidationScores, ValidationSet, validate
+from transformer_mt.vocabulary import BOS, EOS
+
+DEVICE = choose_device("cpu", "fp32")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return load_config(prepared_experiment(tmp_path_factory.mktemp("experiment")), ["model.dropout=0.5"])
+
+
+@pytest.fixture(scope="module")
+def directory(config, tmp_path_factory):
+    return tmp_path_factory.getbasetemp() / config.data_dir
+
+
+@pytest.fixture(scope="module")
+def validation(config, directory):
+    return ValidationSet(
+        EncodedCorpus.load(directory / "valid"),
+        list(read_lines(directory / "valid.target.txt")),
+        Tokenizer.load(directory),
+        "de",
+        config.decoding.max_extra_length,
+        config.model.max_positions,
+        config.training.tokens_per_batch,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(config, validation):
+    """Untrained, but with opinions: its translations are long, and none is like another."""
+    torch.manual_seed(4)
+    vocab_size = validation.tokenizer.target_vocab_size
+    model = Transformer(config.model, vocab_size, vocab_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0).add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def our_translator(model, validation, config):
+    engine = TorchEngine(model, config.model.max_positions, DEVICE)
+    return Translator(engine, validation.tokenizer, config.decoding)
+
+
+@pytest.fixture(scope="module")
+def translations(model, config, validation, directory):
+    """What the model's greedy translator makes of the sources' text."""
+    sources = list(read_lines(directory.parent / "valid.en"))
+    translations = our_translator(model, validation, config).translate(sources, beam_size=1)
+    assert len(set(translations)) == len(sources) == len(validation.references)
+    return translations
+
+
+def scores(model, validation, config, **settings):
+    settings = config.training.model_copy(update=settings)
+    loss = BatchLoss(model, settings, DEVICE).train()
+    learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, 0))
+    return validate(learner, validation, settings, Ranks())
+
+
+@pytest.mark.parametrize("tokens_per_batch", [60, 400, 100_000])
+def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, validation, config, tokens_per_batch):
+    corpus, total, tokens = validation.corpus, 0.0, 0
+    model.eval()
+    for pair in range(len(corpus)):
+        source, target = (
+            torch.from_numpy(text.ids[text.offsets[pair] : text.offsets[pair + 1]].astype("int64"))
+            for text in (corpus.source, corpus.target)
+        )
+        assert target[-1] == EOS
+        decoder_input = torch.cat([torch.tensor([BOS]), target[:-1]])
+        with torch.no_grad():
+            logits_TV = model.project(model.features(source[None], decoder_input[None]))[0]
+        total += F.cross_entropy(logits_TV.double(), target, reduction="sum").item()
+        tokens += len(target)
+    validation = replace(validation, tokens_per_batch=tokens_per_batch)
+    found = scores(model.train(), validation, config, label_smoothing=0.3)
+    assert found.nll == pytest.approx(total / tokens, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    assert found.seconds > 0
+
+
+@pytest.mark.parametrize("tokens_per_batch", [60, 400])
+def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
+    half_right = [*translations[:10], *validation.references[10:]]
+    validation = replace(validation, tokens_per_batch=tokens_per_batch)
+    found = scores(model, replace(validation, references=half_right), config)
+    assert 10 < found.bleu == bleu(translations, half_right, "de") < 90
+    assert found.chrf == chrf(translations, half_right) not in (found.bleu, 100)
+    perfect = scores(model, replace(validation, references=translations), config)
+    assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
+
+
+@pytest.mark.parametrize(("wanted", "decoded"), [(0, 20), (1, 1), (7, 7), (20, 20), (5000, 20)])
+def test_only_the_first_sentences_are_translated_but_all_are_scored(
+    model, validation, config, translations, wanted, decoded
+):
+    references = [*translations[:decoded], *["ganz anders"] * (20 - decoded)]
+    found = scores(model, replace(validation, references=references), config, valid_sentences=wanted)
+    assert found.bleu == pytest.approx(100)
+    assert found.nll == pytest.approx(scores(model, validation, config, valid_sentences=0).nll)
+    if decoded < 20:
+        more = scores(model, replace(validation, references=references), config, valid_sentences=decoded + 1)
+        assert more.bleu < 99
+
+
+def test_translations_are_no_longer_than_the_settings_let_them_be(model, validation, config, directory):
+    sources = list(read_lines(directory.parent / "valid.en"))
+    tight = config.model_copy(update={"decoding": config.decoding.model_copy(update={"max_extra_length": 0})})
+    short = our_translator(model, validation, tight).translate(sources, beam_size=1)
+    found = scores(model, replace(validation, references=short, max_extra_length=0), config)
+    assert found.bleu == pytest.approx(100)
+    assert scores(model, replace(validation, references=short), config).bleu < 100
+
+
+def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
+    class Polyglot:
+        def decode_target(self, ids):
+            return "我今天喜欢吃苹果和香蕉"
+
+    # Of nine characters alike, and of no word.
+    strange = replace(validation, tokenizer=Polyglot(), references=["我今天喜欢吃苹果和梨子"] * 20)
+    assert scores(model, replace(strange, target_language="zh"), config).bleu > 50
+    assert scores(model, strange, config).bleu < 1
+
+
+def test_training_goes_on_as_if_there_had_been_no_validation(model, validation, config):
+    model.train()
+    before = torch.get_rng_state()
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    graphs = []
+    hook = model.decoder[0].register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
+    scores(model, validation, config)
+    hook.remove()
+    assert graphs and not any(graphs), "no graph is built"
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(module.training for module in model.modules())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert all(torch.equal(old, new) for old, new in zip(weights, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_back_afterwards(
+    model, validation, config, decay
+):
+    averaging = config.training.model_copy(update={"average_decay": decay})
+    learner = new_learner(config.model_copy(update={"training": averaging}))
+    for name, average in learner.average.averages.items():
+        average.copy_(model.get_parameter(name).detach())
+    ours, others = ([weight.detach().clone() for weight in each.parameters()] for each in (learner.model, model))
+    found = validate(learner, validation, config.training, Ranks())
+    of_the_model, of_the_weights = scores(model, validation, config), scores(learner.model, validation, config)
+    assert found.nll == (of_the_model if decay else of_the_weights).nll
+    assert of_the_model.nll != of_the_weights.nll
+    assert all(torch.equal(old, new) for old, new in zip(ours, learner.model.parameters(), strict=True))
+    averages = zip(others, learner.average.averages.values(), strict=bool(decay))
+    assert all(torch.equal(old, new) for old, new in averages)
+
+
+def test_perplexity_never_overflows():
+    assert math.isfinite(ValidationScores(nll=1e6, bleu=0.0, chrf=0.0, seconds=1.0).perplexity)
+
+
+def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, config):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        broken.target_embedding.weight.fill_(math.nan)
+    found = scores(broken, validation, config)
+    assert math.isnan(found.nll)
+    assert (found.bleu, found.chrf) == (0.0, 0.0)

@@ -1,0 +1,189 @@
+"""Opens model directories: their tokenizer, and an engine for their weights. Imports no PyTorch before it has to."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, assert_never
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.decoding.engine import Engine
+from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.run_directory import check_model, how_to_get_a_model, stale_warning
+
+_log = logging.getLogger(__name__)
+
+EngineName = Literal["torch", "ctranslate2"]
+Dtype = Literal["fp32", "bf16", "fp16"]
+Quantization = Literal["none", "int8"]
+# One model, or several of one vocabulary, an ensemble.
+ModelDirs = str | Path | Sequence[str | Path]
+
+_WEIGHTS: dict[EngineName, str] = {"torch": "model.safetensors", "ctranslate2": "model.bin"}
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """What translating and scoring need of a model, or of the models of an ensemble."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    config: Config
+    """Of the first model."""
+    training_lines: TrainingLines | None
+    """Of the first model; None if it has none."""
+
+
+def open_model(
+    model_dirs: ModelDirs,
+    device: str,
+    engine: EngineName,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+    *,
+    compile: bool = False,
+) -> OpenModel:
+    """Read what `average` wrote, or for CTranslate2 what `export` wrote.
+
+    Raises a UserError that names the file that is missing or damaged, the models that do not go together, or
+    what the engine cannot do.
+    """
+    directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
+    if not directories:
+        raise TranslationError("no model directory: name one, or several of one vocabulary")
+    if workers < 0:
+        raise TranslationError(f"--workers {workers}: name how many processes, or 0 to leave it to the engine")
+    if compile and (engine != "torch" or dtype != "fp32"):
+        raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
+    for directory in directories:
+        check_files(directory, engine)
+        if warning := check_model(directory):
+            _log.warning(warning)
+    configs = [load_config(directory / "config.yaml") for directory in directories]
+    tokenizer = _common_tokenizer(directories)
+    match engine:
+        case "torch":
+            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile=compile)
+        case "ctranslate2":
+            made = _ctranslate2_engine(directories, configs, tokenizer, device, dtype, quantize, workers)
+        case _:
+            assert_never(engine)
+    return OpenModel(made, tokenizer, configs[0], TrainingLines.load(directories[0]))
+
+
+def check_files(directory: Path, engine: EngineName) -> None:
+    """Raises CheckpointError, with what to name instead, unless the engine finds its weights and a config.yaml."""
+    if not directory.is_dir():
+        raise CheckpointError(f"{directory}: no such directory; {how_to_get_a_model(directory)}")
+    if not (directory / "config.yaml").is_file():
+        raise CheckpointError(f"{directory} holds no config.yaml: {how_to_get_a_model(directory)}")
+    if (directory / _WEIGHTS[engine]).is_file():
+        return
+    other: EngineName = "ctranslate2" if engine == "torch" else "torch"
+    if not (directory / _WEIGHTS[other]).is_file():
+        advice = how_to_get_a_model(directory)
+    elif engine == "torch":
+        advice = "it is an export, which the engine ctranslate2 runs (--engine ctranslate2)"
+    else:
+        advice = f"first `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
+    raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
+
+
+def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
+    first, *others = [Tokenizer.load(directory) for directory in directories]
+    for directory, other in zip(directories[1:], others, strict=True):
+        if other.digest != first.digest:
+            raise CheckpointError(
+                f"{directory} has another vocabulary than {directories[0]}: an ensemble's models are trained on "
+                "the same prepared data"
+            )
+    return first
+
+
+def _torch_engine(
+    directories: Sequence[Path],
+    configs: Sequence[Config],
+    tokenizer: Tokenizer,
+    device: str,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+    *,
+    compile: bool,
+) -> Engine:
+    # Here, because they import PyTorch, which takes longer than to translate a page.
+    from transformer_mt.decoding.torch_engine import TorchEngine
+    from transformer_mt.device import choose_device
+    from transformer_mt.inference.ensemble import Ensemble
+    from transformer_mt.models.build import build_model
+    from transformer_mt.models.interface import Seq2Seq
+    from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
+
+    models: list[Seq2Seq] = []
+    for directory, config in zip(directories, configs, strict=True):
+        file = directory / "model.safetensors"
+        metadata = read_metadata(file)
+        trained_with = metadata.get("tokenizer", "")
+        if not trained_with:
+            read_weights(file)  # says so if the file is damaged
+        if trained_with != tokenizer.digest:
+            raise CheckpointError(
+                f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
+                f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
+                "directory again"
+            )
+        model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        load_weights(model, file)
+        if warning := stale_warning(directory, metadata):
+            _log.warning(warning)
+        models.append(model)
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    max_positions = min(config.model.max_positions for config in configs)
+    chosen = choose_device(device, precision=dtype)
+    on_gpu = chosen.torch_device.type != "cpu"
+    if quantize == "int8" and (on_gpu or dtype != "fp32"):
+        raise TranslationError("--quantize int8 is for CPUs and has a precision of its own: leave --dtype out")
+    if dtype == "fp16" and not on_gpu:
+        raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
+    if workers > 1 and on_gpu:
+        raise TranslationError("--workers are processes on a CPU; a GPU has one")
+    if compile and on_gpu:
+        raise TranslationError("--compile is for CPUs; on a GPU steps are captured as graphs in any case")
+    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile)
+
+
+def _ctranslate2_engine(
+    directories: Sequence[Path],
+    configs: Sequence[Config],
+    tokenizer: Tokenizer,
+    device: str,
+    dtype: Dtype,
+    quantize: Quantization,
+    workers: int,
+) -> Engine:
+    if len(directories) > 1:
+        raise TranslationError("an ensemble needs the engine torch; name one export alone")
+    from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
+
+    engine = CTranslate2Engine(
+        directories[0],
+        configs[0].model.max_positions,
+        configs[0].decoding.alignment_layer,
+        device=device,
+        workers=workers,
+        compute_type=compute_type(dtype, quantize),
+    )
+    pieces = (
+        tokenizer.source_pieces(range(tokenizer.source_vocab_size)),
+        tokenizer.target_pieces(range(tokenizer.target_vocab_size)),
+    )
+    if pieces != (engine.vocabularies.source, engine.vocabularies.target):
+        raise CheckpointError(
+            f"{directories[0]} was exported with another tokenizer than the one there now: its vocabulary files have "
+            "other pieces. Export the model again, or copy the whole directory again"
+        )
+    return engine

@@ -1,0 +1,146 @@
+"""Scores of lines of text: what scores.json holds of them, and what is printed."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.data.corpus import read_lines
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import (
+    Score,
+    bleu_by_length,
+    language_warning,
+    score_corpus,
+    ter_warning,
+    tokenised_warning,
+)
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
+from transformer_mt.wording import counted
+
+# A test set's, or a file's, name: what scores.json says of it.
+Results = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Details:
+    """What is computed besides the scores."""
+
+    confidence: bool = False
+    """Their 95 % confidence intervals."""
+    by_length: int | None = None
+    """Width of the source lengths that get a BLEU of their own: words, or characters in a language without spaces."""
+    source_language: str = ""
+    """Code of the source language: it tells whether words or characters are counted."""
+
+
+SCORES_ALONE = Details()
+
+
+def score_files(
+    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = SCORES_ALONE
+) -> Results:
+    """Score a file of detokenised translations against files of references, aligned by line; not by length."""
+    files = [hypothesis, *references]
+    texts = [list(read_lines(file)) for file in files]
+    scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details)
+    return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
+
+
+def score_lines(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
+    names: Sequence[str],
+    details: Details,
+    sources: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """What scores.json says of these lines and their references.
+
+    Prints a warning if scores mean nothing, or if TER is left out.
+
+    `names` are what errors and warnings call the hypotheses and each set of references.
+    """
+    scores = score_corpus(hypotheses, references, language, names, confidence=details.confidence)
+    for name, lines in zip(names, [hypotheses, *references], strict=True):
+        warning = tokenised_warning(name, lines)
+        if warning is not None:
+            print(f"warning: {warning}", file=sys.stderr)
+    of_all = (
+        language_warning(names[1], references[0], language),
+        ter_warning([hypotheses, *references], names, language),
+    )
+    for warning in filter(None, of_all):
+        print(f"warning: {warning}", file=sys.stderr)
+    result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
+    if sources is None or details.by_length is None:
+        return result
+    buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language, details.source_language)
+    return result | {"by_length": [asdict(bucket) for bucket in buckets]}
+
+
+def _fields(score: Score) -> dict[str, float | str]:
+    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
+    return fields if score.interval is None else fields | {"interval": score.interval}
+
+
+def print_scores(results: Results) -> None:
+    """One line for each score: name, metric, value, signature; for each length; and for the speed, where known."""
+    width = max(len(name) for name in results)
+    for name, result in results.items():
+        for metric, score in result["scores"].items():
+            interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
+            print(f"{name:{width}}  {metric:5} {score['value']:5.1f}{interval}  {score['signature']}")
+        for bucket in result.get("by_length", []):
+            length = f"{bucket['shortest']} to {counted(bucket['longest'], bucket['unit'])}"
+            print(
+                f"{name:{width}}  BLEU  {bucket['bleu']:5.1f}  {counted(bucket['num_sentences'], 'source')} of {length}"
+            )
+        if "seconds" in result:
+            print(
+                f"{name:{width}}  {counted(result['num_lines'], 'sentence')} in {result['seconds']:.1f} s, "
+                f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
+                + (
+                    f", {counted(result['num_split'], 'line')} split at ends of sentences"
+                    if result["num_split"]
+                    else ""
+                )
+            )
+
+
+def write_json(path: Path, results: Results) -> None:
+    """Replace `path` by the results: by test set, scores with signatures and how they came about.
+
+    Raises EvaluationError if there is a file of something else.
+    """
+    check_scores_file(path)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+    write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+
+def earlier_scores(path: Path) -> Results:
+    """The scores that the file holds already; none if there is no such file. Raises EvaluationError as `write_json`."""
+    check_scores_file(path)
+    return _scores_in(path) or {}
+
+
+def check_scores_file(path: Path) -> None:
+    """Raises EvaluationError if there is a file, and it holds something else than scores."""
+    if path.is_file() and path.stat().st_size and _scores_in(path) is None:
+        raise EvaluationError(
+            f"{path}: is there already, and holds something else than scores of `evaluate`; it stays as it is. Move it "
+            "away, or delete it"
+        )
+
+
+def _scores_in(path: Path) -> Results | None:
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return None
+    is_ours = isinstance(found, dict) and all(isinstance(each, dict) and "scores" in each for each in found.values())
+    return found if is_ours else None

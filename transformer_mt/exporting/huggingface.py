@@ -1,0 +1,191 @@
+"""A model becomes a directory that transformers' MarianMTModel and MarianTokenizer load, written without them.
+
+Marian's architecture (Junczys-Dowmunt et al. 2018) is ours, post-norm, but for its position encodings: all sines
+before all cosines instead of one after the other. An order of the model's columns means nothing to it as long as
+every matrix has the same, so all of them are brought into Marian's, and not a number changes.
+
+D model width  V vocabulary
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from sentencepiece import SentencePieceProcessor
+
+from transformer_mt.decoding.ctranslate2_search import power_of_length
+from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
+from transformer_mt.settings.experiment import Config, DecodingConfig
+from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.storage.files import write_whole
+from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+
+HELD = {
+    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
+    *("activation", "norm", "tied_embeddings", "max_positions"),
+}
+
+
+def refusal(model: ModelConfig) -> str | None:
+    """Why MarianMTModel cannot compute this model; None if it can."""
+    if not isinstance(model, TransformerConfig):
+        return beyond(model, HELD)
+    if model.norm == "pre":
+        return "MarianMTModel has its layer norms after the residual sums alone, and this model before (model.norm=pre)"
+    if model.activation == "swiglu":
+        return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU three (model.activation=swiglu)"
+    return beyond(model, HELD)
+
+
+def write(trained: Trained, directory: Path) -> None:
+    """Weights, configurations and tokenizer, into a directory that exists."""
+    save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
+    config, tokenizer = trained.config, trained.tokenizer
+    sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
+    _write_json(directory / "config.json", _architecture(trained.model) | sizes)
+    _write_json(directory / "generation_config.json", _generation(config.decoding, config.model.max_positions))
+    _write_json(directory / "tokenizer_config.json", _tokenizer(config, tokenizer.joint, tokenizer.target))
+    _write_json(directory / "vocab.json", _ids(tokenizer.source))
+    if not tokenizer.joint:
+        _write_json(directory / "target_vocab.json", _ids(tokenizer.target))
+    write_whole(directory / "source.spm", tokenizer.source.serialized_model_proto())
+    write_whole(directory / "target.spm", tokenizer.target.serialized_model_proto())
+
+
+def marian_weights(trained: Trained) -> dict[str, Array]:
+    """The weights by Marian's names, in its order of columns."""
+    model = trained.model
+    columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
+    weights = _embeddings(trained)
+    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
+        for i in range(layers):
+            weights |= _layer(trained.weights, f"{side}.{i}", f"model.{side}.layers.{i}")
+    return {name: _reordered(name, weight, columns_D) for name, weight in weights.items()}
+
+
+def _embeddings(trained: Trained) -> dict[str, Array]:
+    match trained.model.tied_embeddings:
+        case "all":
+            return {"model.shared.weight": trained.target_embedding_VD}
+        case "target":
+            output = {}
+        case "none":
+            output = {"lm_head.weight": trained.output_VD}
+    return output | {
+        "model.encoder.embed_tokens.weight": trained.source_embedding_VD,
+        "model.decoder.embed_tokens.weight": trained.target_embedding_VD,
+    }
+
+
+def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
+    """One layer's weights; `here` and `there` are what its names begin with."""
+    names = {
+        "feed_forward.inner": "fc1",
+        "feed_forward.outer": "fc2",
+        "around_feed_forward.norm": "final_layer_norm",
+        "around_attention.norm": "self_attn_layer_norm",
+        "around_self_attention.norm": "self_attn_layer_norm",
+        "around_cross_attention.norm": "encoder_attn_layer_norm",
+        "attention.out_projection": "self_attn.out_proj",
+        "self_attention.out_projection": "self_attn.out_proj",
+        "cross_attention.out_projection": "encoder_attn.out_proj",
+    }
+    # One matrix, or bias, for queries, keys and values: it becomes three.
+    parts = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
+    weights = {}
+    for kind in ("weight", "bias"):
+        for name, theirs in names.items():
+            if f"{here}.{name}.{kind}" in ours:
+                weights[f"{there}.{theirs}.{kind}"] = ours[f"{here}.{name}.{kind}"]
+        for name, theirs in parts.items():
+            if f"{here}.{name}.in_projection.{kind}" in ours:
+                both = np.split(ours[f"{here}.{name}.in_projection.{kind}"], 3)
+                for letter, part in zip("qkv", both, strict=True):
+                    weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
+    return weights
+
+
+def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
+    """What reads the model's columns has them in its second axis, what writes them in its first."""
+    if any(part in name for part in ("out_proj", "fc2", "layer_norm")):
+        return weight.take(columns_D, axis=0)
+    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of what reads stays
+
+
+def _architecture(model: TransformerConfig) -> dict[str, Any]:
+    sides = {
+        f"{side}_{key}": value
+        for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers))
+        for key, value in (("layers", layers), ("ffn_dim", model.ffn_dim), ("attention_heads", model.num_heads))
+    }
+    return sides | {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "d_model": model.d_model,
+        "activation_function": model.activation,
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "activation_dropout": 0.0,
+        "max_position_embeddings": model.max_positions,
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": model.tied_embeddings == "all",
+        "tie_word_embeddings": model.tied_embeddings != "none",
+        "dtype": "float32",
+        **_special_ids(),
+        "forced_eos_token_id": None,  # Marian's own is 0; the one that serves is in generation_config.json
+    }
+
+
+def _special_ids() -> dict[str, int]:
+    return {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+
+
+def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
+    """Our defaults of decoding for `generate`. Its lengths count BOS, and are the same for all sentences."""
+    settings = {
+        "num_beams": decoding.beam_size,
+        "num_return_sequences": decoding.n_best,
+        "length_penalty": power_of_length(decoding),
+        "max_length": min(LONGEST_TRANSLATION, max_positions),
+        "min_length": decoding.min_length + 1,
+        "no_repeat_ngram_size": decoding.no_repeat_ngram,
+        "bad_words_ids": [[PAD], [BOS]],
+        "forced_eos_token_id": EOS,
+        **_special_ids(),
+    }
+    if not decoding.sampling:
+        return settings
+    return settings | {
+        "num_beams": 1,
+        "length_penalty": 1.0,
+        "do_sample": True,
+        "temperature": decoding.temperature,
+        "top_k": decoding.top_k,
+        "top_p": decoding.top_p,
+    }
+
+
+def _tokenizer(config: Config, joint: bool, target: SentencePieceProcessor) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": config.corpus.source_language,
+        "target_lang": config.corpus.target_language,
+        "model_max_length": config.model.max_positions,
+        "separate_vocabs": not joint,
+        "clean_up_tokenization_spaces": False,
+        "unk_token": target.id_to_piece(UNK),
+        "eos_token": target.id_to_piece(EOS),
+        "pad_token": target.id_to_piece(PAD),
+    }
+
+
+def _ids(processor: SentencePieceProcessor) -> dict[str, int]:
+    return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

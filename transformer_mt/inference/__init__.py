@@ -1,0 +1,1 @@
+"""A trained model becomes a faster one that computes the same."""

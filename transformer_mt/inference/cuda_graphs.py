@@ -1,0 +1,276 @@
+"""Steps of search as CUDA graphs: a GPU is told once what to compute, and then only to do it again.
+
+A step of a few rows is a hundred kernels of some microseconds each, which take a processor longer to launch one by
+one than a GPU to run. A graph launches them together; but it reads and writes where it did when it was captured, in
+the same shapes. So what a step needs lies in memory that stays, and shapes are rounded up, so that few graphs serve
+all steps.
+
+B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
+D model width  K width of a head  X sentences times heads  V vocabulary
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.inference.frozen import FrozenTransformer
+from transformer_mt.inference.frozen_state import FrozenState
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Packed, Unpadded
+
+LEAST = 64  # slots, and source positions
+MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do not pile up
+
+Step = Callable[[], Tensor]
+Capture = Callable[[Step], Step]
+"""Of what a step does, a function that does it again: the same kernels on the same memory, whatever lies there now."""
+
+
+def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
+    """The frozen model with its steps captured. One that is not frozen remains as it is.
+
+    `capturing` makes what captures, anew whenever graphs were thrown away: `CudaCapture` on a GPU.
+    """
+    match model:
+        case FrozenTransformer():
+            return CudaGraphTransformer(model, capturing).eval()
+        case Ensemble():
+            return Ensemble([with_cuda_graphs(member, capturing) for member in model.members()]).eval()
+        case _:
+            return model
+
+
+class CudaCapture:
+    """Captures steps, on a stream beside the one that they are replayed on.
+
+    The graphs share the memory of what lies between their inputs and results. Once they are all gone, PyTorch does
+    not let further ones use it: they need another CudaCapture.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
+
+    def __call__(self, step: Step) -> Step:
+        current = torch.cuda.current_stream(self.stream.device)
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            step()  # what is loaded and set up at a first call cannot be captured
+        current.wait_stream(self.stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            result = step()
+
+        def again() -> Tensor:
+            graph.replay()
+            return result
+
+        return again
+
+
+def rounded_up(number: int, least: int) -> int:
+    """To a power of two, or one and a half of one; at least `least`, which is one. Less than half is added."""
+    power = max(least, 1 << (number - 1).bit_length())
+    return power * 3 // 4 if max(number, least) <= power * 3 // 4 else power
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedState(FrozenState):
+    """Lies in the model's own memory, which the next step, or search, writes to."""
+
+    turn: int
+    """It may be stepped from while the model's is the same."""
+
+
+class _Sizes(NamedTuple):
+    """Of a graph."""
+
+    sentences: int
+    width: int
+    slots: int
+    source_positions: int
+
+
+class _Memory:
+    """Where a tensor lies from step to step: `held` in whole, `shown` without the rows that rounding up has added."""
+
+    def __init__(self, padding: float = 0.0) -> None:
+        self.padding = padding
+        self.all = self.held = self.shown = torch.empty(0)
+
+    def hold(self, x: Tensor, *shape: int) -> bool:
+        """Have x in the first corner of a tensor of that shape, and padding elsewhere; unless it is shown there.
+
+        Whether there was too little memory: then all lies elsewhere now.
+        """
+        if x is self.shown and self.held.shape == shape:
+            return False
+        size = math.prod(shape)
+        moves = size > len(self.all)
+        if moves:
+            with torch.inference_mode(False):  # so that it can be written to within, and without
+                self.all = x.new_empty(rounded_up(size, 1))
+        elif x is self.shown:
+            x = x.clone()  # it lies where it is going to be written
+        self.held = self.all[:size].view(shape)
+        if x.shape != shape:
+            self.held.fill_(self.padding)
+        self.held[tuple(map(slice, x.shape))].copy_(x)
+        self.shown = self.held[: len(x)]
+        return moves
+
+
+class _Memories:
+    """Of a tensor a layer."""
+
+    def __init__(self, num_layers: int) -> None:
+        self.of_layers = [_Memory() for _ in range(num_layers)]
+
+    def hold(self, layers: list[Tensor], *shape: int) -> bool:
+        moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
+        return any(moved)
+
+    @property
+    def held(self) -> list[Tensor]:
+        return [memory.held for memory in self.of_layers]
+
+    @property
+    def shown(self) -> list[Tensor]:
+        return [memory.shown for memory in self.of_layers]
+
+
+class CudaGraphTransformer(Seq2Seq):
+    """A FrozenTransformer whose steps are replayed, of one search at a time.
+
+    Sizes are stepped as ever when they are met first: to capture takes as long as some steps.
+    """
+
+    def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
+        super().__init__()
+        self.frozen, self.capturing, self.capture = frozen, capturing, capturing()
+        self.met: set[_Sizes] = set()
+        self.graphs: dict[_Sizes, Step] = {}
+        self.turn = 0
+        self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
+        self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
+            _Memories(len(frozen.decoder)) for _ in range(4)
+        )
+        self.past_B1WN = _Memory(-math.inf)
+        # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
+        self.memory_bias_B11M = _Memory()
+
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+        return self.frozen.features(source, decoder_input)
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        return self.frozen.attention_to_source(source_BS, decoder_input_BT, layer)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.frozen.output_VD
+
+    @torch.no_grad()
+    def start(self, source_BS: Tensor, width: int) -> CapturedState:
+        state = self.frozen.start(source_BS, width)
+        positions = state.memory_bias_B11M.shape[3]
+        room = rounded_up(positions, LEAST) - positions
+        self.turn += 1
+        return CapturedState(
+            keys_XKN=state.keys_XKN,
+            values_XNK=state.values_XNK,
+            past_B1WN=state.past_B1WN,
+            memory_keys_XKM=state.memory_keys_XKM,
+            memory_values_XMK=state.memory_values_XMK,
+            memory_bias_B11M=F.pad(state.memory_bias_B11M, (0, room), value=-math.inf),
+            position=0,
+            used=0,
+            turn=self.turn,
+        )
+
+    @torch.no_grad()
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, CapturedState]:
+        assert isinstance(state, CapturedState)
+        assert state.turn == self.turn, "a state is stepped from once, and before another search starts"
+        self.turn += 1
+        (B, W), now = token_BW.shape, state.used + token_BW.shape[1]
+        sizes = _Sizes(rounded_up(B, 1), W, rounded_up(now, LEAST), state.memory_bias_B11M.shape[3])
+        self._hold(token_BW, state, sizes)
+        logits_BWV = self._run(sizes)[:B].clone()
+        state = replace(
+            state,
+            keys_XKN=self.keys_XKN.shown,
+            values_XNK=self.values_XNK.shown,
+            past_B1WN=self.past_B1WN.shown,
+            memory_keys_XKM=self.memory_keys_XKM.shown,
+            memory_values_XMK=self.memory_values_XMK.shown,
+            memory_bias_B11M=self.memory_bias_B11M.shown,
+            position=state.position + 1,
+            used=now,
+            turn=self.turn,
+        )
+        return logits_BWV, state
+
+    def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
+        """Have all that a step of these sizes reads, or writes to, where its graph does that."""
+        B, W, N, M = sizes
+        X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
+        position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
+        slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
+        try:
+            moved = [
+                self.token_BW.hold(token_BW, B, W),
+                self.position_1D.hold(position_1D, *position_1D.shape),
+                self.slots_1W.hold(slots_1W, 1, W),
+                self.keys_XKN.hold(state.keys_XKN, X, K, N),
+                self.values_XNK.hold(state.values_XNK, X, N, K),
+                self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
+                self.memory_keys_XKM.hold(state.memory_keys_XKM, X, K, M),
+                self.memory_values_XMK.hold(state.memory_values_XMK, X, M, K),
+                self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
+            ]
+        except BaseException:  # such as too little memory, when some lies elsewhere already
+            self._throw_graphs_away()
+            raise
+        if any(moved):
+            self._throw_graphs_away()
+
+    def _run(self, sizes: _Sizes) -> Tensor:
+        """Logits BWV of what is held, until the next run."""
+        if sizes not in self.met:
+            logits_BWV = self._compute()
+            self.met.add(sizes)
+            return logits_BWV
+        if sizes not in self.graphs:
+            if len(self.graphs) == MOST_GRAPHS:
+                self._throw_graphs_away()
+            self.graphs[sizes] = self.capture(self._compute)
+        return self.graphs[sizes]()
+
+    def _compute(self) -> Tensor:
+        """What is captured: it may depend on shapes, and on no other number that the processor knows."""
+        slots_W, past_B1WN = self.slots_1W.held[0], self.past_B1WN.held
+        B, _, W, _ = past_B1WN.shape
+        past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
+        state = FrozenState(
+            keys_XKN=self.keys_XKN.held,
+            values_XNK=self.values_XNK.held,
+            past_B1WN=past_B1WN,
+            memory_keys_XKM=self.memory_keys_XKM.held,
+            memory_values_XMK=self.memory_values_XMK.held,
+            memory_bias_B11M=self.memory_bias_B11M.held,
+            position=0,
+            used=0,
+        )
+        logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
+        # Graphs leave them in one place, or in few if it had to grow: a result that each keeps for itself would add
+        # up to gigabytes. There is room for them when a graph is captured, as these sizes were stepped before.
+        self.logits_BWV.hold(logits_BWV, *logits_BWV.shape)
+        return self.logits_BWV.held
+
+    def _throw_graphs_away(self) -> None:
+        self.graphs, self.capture = {}, self.capturing()

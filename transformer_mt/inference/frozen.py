@@ -1,0 +1,290 @@
+"""A trained Transformer arranged for decoding: it computes what `Transformer.start` and `step` do, in half the time.
+
+Weights lie as products read them, and keys as their product with queries does; rows of scores are multiples of
+16; the layers are no modules, since calling one takes as long as a small product.
+
+B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
+R rows  D model width  H heads  K width of a head  X sentences times heads  F inner width  V vocabulary  L layers
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.errors import TranslationError
+from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Folding, attention_to_folded
+from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
+from transformer_mt.kernels.matmul import Matmul, best_matmul
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
+from transformer_mt.vocabulary import PAD
+
+FEW_HEADS = 100  # of all sentences
+
+
+def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
+    """The model for search, of its weights as they are now. One that has no other form remains as it is.
+
+    Raises TranslationError if products are to be made in another way, and the model has no form for that.
+    """
+    match model:
+        case Transformer() if has_frozen_form(model):
+            return FrozenTransformer(model, matmul).eval()
+        case Ensemble():
+            return Ensemble([frozen(member, matmul) for member in model.members()]).eval()
+        case _ if matmul != Matmul():
+            raise TranslationError(
+                "other precisions than fp32 are for Transformers with model.attention_score=scaled_dot and without "
+                "model.attention_window: leave --dtype and --quantize out"
+            )
+        case _:
+            return model
+
+
+def has_frozen_form(model: Transformer) -> bool:
+    return model.attention_score == "scaled_dot" and not model.attention_window
+
+
+class FrozenTransformer(Seq2Seq):
+    """For search. Forced decoding, and attention weights, are those of the Transformer itself."""
+
+    def __init__(self, model: Transformer, matmul: Matmul) -> None:
+        super().__init__()
+        self.model, self.num_heads = model, model.num_heads
+        self.encoder = [_Encoding(layer, matmul) for layer in model.encoder_layers()]
+        self.decoder = [_Decoding(layer, matmul) for layer in model.decoder_layers()]
+        weights, biases = zip(
+            *(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True
+        )
+        self.memories = matmul.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
+        self.output = matmul.of_weight(model.output_VD, None, many_rows=True)
+        on_cpu = model.output_VD.device.type == "cpu"
+        self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
+
+    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+        return self.model.features(source, decoder_input)
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        return self.model.attention_to_source(source_BS, decoder_input_BT, layer)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.model.output_VD
+
+    def start(self, source_BS: Tensor, width: int) -> FrozenState:
+        source_BS = self._of_usual_length(source_BS)
+        B, S = source_BS.shape
+        padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
+        x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions.first(S).repeat(B, 1))
+        bias_BM = torch.zeros_like(padding_BM, dtype=x_RD.dtype).masked_fill_(padding_BM, -math.inf)
+        bias_B11M = bias_BM[:, None, None]
+        for layer in self.encoder:
+            x_RD = layer(x_RD, bias_B11M, S)
+        memories_RF = self.memories(self.model.encoder_norm(x_RD))
+        key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(
+            3, 2, 0, 4, 1, 5
+        )
+        room = padding_BM.shape[1] - S
+        memory_key_LXKM = with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2)
+        memory_value_LXMK = with_zeros(value_LBHSK, 3, room).flatten(1, 2)
+        folded: tuple[FoldedMemory, ...] = ()
+        if self.folding is not None and B == 1 and padding_BM.shape[1] <= MOST_POSITIONS:
+            folded = self.folding(memory_key_LXKM.flatten(0, 1), memory_value_LXMK.flatten(0, 1), bias_BM[0])
+        no_slots_LXNK = value_LBHSK[..., :0, :].flatten(1, 2)
+        return FrozenState(
+            keys_XKN=list(no_slots_LXNK.transpose(2, 3).unbind()),
+            values_XNK=list(no_slots_LXNK.unbind()),
+            past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
+            memory_keys_XKM=list(memory_key_LXKM.unbind()),
+            memory_values_XMK=list(memory_value_LXMK.unbind()),
+            memory_bias_B11M=bias_B11M,
+            position=0,
+            used=0,
+            folded=folded,
+        )
+
+    def _of_usual_length(self, source_BS: Tensor) -> Tensor:
+        """One sentence alone padded to a multiple of 8 positions: for products of a new size oneDNN writes code first,
+        which takes two milliseconds or more."""
+        room = -source_BS.shape[1] % 8
+        if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
+            return source_BS
+        return F.pad(source_BS, (0, room), value=PAD)
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
+        assert isinstance(state, FrozenState)
+        state, now = state.with_slots(), state.used + token_BW.shape[1]
+        position_D = self.model.positions.first(state.position + 1)[-1]
+        logits_BWV = self.logits(token_BW, position_D, slice(state.used, now), state)
+        return logits_BWV, replace(state, position=state.position + 1, used=now)
+
+    def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
+        """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
+        B, W = token_BW.shape
+        with best_matmul(few_matmuls(B, W, self.num_heads)):
+            return self.traceable_logits(token_BW, position_D, slots, state)
+
+    def traceable_logits(
+        self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState
+    ) -> Tensor:
+        """The same by whatever products are set: nothing but tensors is read or changed."""
+        B, W = token_BW.shape
+        x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
+        pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
+        memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
+            state.memory_keys_XKM, state.memory_values_XMK, strict=True
+        )
+        for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
+            x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
+            if isinstance(memory, FoldedMemory):
+                x_RD = layer.attend_to_folded(x_RD, memory)
+            else:
+                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M, W)
+            x_RD = layer.feed_forward(x_RD)
+        logits_RV = self.output(self.model.decoder_norm(x_RD))
+        return logits_RV.view(B, W, -1)
+
+    def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:
+        return F.embedding(token_R, embedding.weight).mul_(math.sqrt(self.model.d_model)).add_(encodings)
+
+
+def few_matmuls(num_sentences: int, width: int, num_heads: int) -> bool:
+    """Whether the attentions of a step are few products, or of vectors."""
+    return width == 1 or num_sentences * num_heads < FEW_HEADS
+
+
+class _Residual:
+    """Residual without dropout."""
+
+    def __init__(self, residual: Residual) -> None:
+        norm = residual.norm
+        self.shape, self.gain, self.bias, self.eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        self.pre_norm = residual.pre_norm
+
+    def before(self, x_RD: Tensor) -> Tensor:
+        return self._norm(x_RD) if self.pre_norm else x_RD
+
+    def after(self, x_RD: Tensor, y_RD: Tensor) -> Tensor:
+        sum_RD = y_RD.add_(x_RD) if y_RD.dtype == x_RD.dtype else x_RD + y_RD
+        return sum_RD if self.pre_norm else self._norm(sum_RD)
+
+    def _norm(self, x_RD: Tensor) -> Tensor:
+        return torch.layer_norm(x_RD, self.shape, self.gain, self.bias, self.eps, False)
+
+
+class _FeedForward:
+    """FeedForward with its residual."""
+
+    def __init__(self, feed_forward: FeedForward, residual: Residual, matmul: Matmul, many_rows: bool) -> None:
+        relu = feed_forward.activation == "relu"  # with the product
+        self.inner = matmul.of(feed_forward.inner, many_rows, relu)
+        self.outer = matmul.of(feed_forward.outer, many_rows)
+        self.factor = matmul.of(feed_forward.factor, many_rows) if feed_forward.activation == "swiglu" else None
+        self.activation = _activation(feed_forward)
+        self.residual = _Residual(residual)
+
+    def __call__(self, x_RD: Tensor) -> Tensor:
+        input_RD = self.residual.before(x_RD)
+        inner_RF = self.activation(self.inner(input_RD))
+        if self.factor is not None:
+            inner_RF = inner_RF.mul_(self.factor(input_RD))
+        return self.residual.after(x_RD, self.outer(inner_RF))
+
+
+def _activation(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
+    match feed_forward.activation:
+        case "relu":
+            return lambda inner_RF: inner_RF
+        case "gelu":
+            return F.gelu
+        case "swiglu":
+            return F.silu
+        case _:
+            assert_never(feed_forward.activation)
+
+
+class _Encoding:
+    """EncoderLayer."""
+
+    def __init__(self, layer: EncoderLayer, matmul: Matmul) -> None:
+        self.num_heads = layer.attention.num_heads
+        self.in_projection = matmul.of(layer.attention.in_projection, many_rows=True)
+        self.out_projection = matmul.of(layer.attention.out_projection, many_rows=True)
+        self.residual = _Residual(layer.around_attention)
+        self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, matmul, many_rows=True)
+
+    def __call__(self, x_RD: Tensor, bias_B11M: Tensor, num_positions: int) -> Tensor:
+        projected_RF = self.in_projection(self.residual.before(x_RD))
+        query_BHSK, key_BHSK, value_BHSK = _split(projected_RF, len(bias_B11M), num_positions, 3, self.num_heads)
+        room = bias_B11M.shape[3] - num_positions
+        key_XKM = with_zeros(key_BHSK, 2, room).flatten(0, 1).transpose(1, 2)
+        value_XMK = with_zeros(value_BHSK, 2, room).flatten(0, 1)
+        with best_matmul(few=len(key_XKM) < FEW_HEADS):
+            mixed_RD = _attention(query_BHSK, key_XKM, value_XMK, bias_B11M)
+        return self.feed_forward(self.residual.after(x_RD, self.out_projection(mixed_RD)))
+
+
+class _Decoding:
+    """DecoderLayer."""
+
+    def __init__(self, layer: DecoderLayer, matmul: Matmul) -> None:
+        cross, D = layer.cross_attention, layer.cross_attention.d_model
+        self.num_heads = cross.num_heads
+        self.in_projection = matmul.of(layer.self_attention.in_projection)
+        self.out_projection = matmul.of(layer.self_attention.out_projection)
+        self.query_projection = matmul.of_weight(cross.in_projection.weight[:D], cross.in_projection.bias[:D])
+        self.cross_out_projection = matmul.of(cross.out_projection)
+        self.cross_out_bias_D = cross.out_projection.bias
+        self.around_itself = _Residual(layer.around_self_attention)
+        self.around_source = _Residual(layer.around_cross_attention)
+        self.feed_forward = _FeedForward(layer.feed_forward, layer.around_feed_forward, matmul, many_rows=False)
+
+    def attend_to_itself(
+        self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, slots: slice | Tensor
+    ) -> Tensor:
+        """Writes keys and values of the newest position into these slots, and reads all."""
+        B, _, W, N = past_B1WN.shape
+        projected_RF = self.in_projection(self.around_itself.before(x_RD))
+        query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, W, 3, self.num_heads)
+        key_XKN.view(B, self.num_heads, -1, N)[..., slots] = key_BHWK.transpose(2, 3)
+        value_XNK.view(B, self.num_heads, N, -1)[:, :, slots] = value_BHWK
+        mixed_RD = _attention(query_BHWK, key_XKN, value_XNK, past_B1WN)
+        return self.around_itself.after(x_RD, self.out_projection(mixed_RD))
+
+    def attend_to_source(
+        self, x_RD: Tensor, key_XKM: Tensor, value_XMK: Tensor, bias_B11M: Tensor, width: int
+    ) -> Tensor:
+        query_RD = self.query_projection(self.around_source.before(x_RD))
+        (query_BHWK,) = _split(query_RD, bias_B11M.shape[0], width, 1, self.num_heads)
+        mixed_RD = _attention(query_BHWK, key_XKM, value_XMK, bias_B11M)
+        return self.around_source.after(x_RD, self.cross_out_projection(mixed_RD))
+
+    def attend_to_folded(self, x_RD: Tensor, memory: FoldedMemory) -> Tensor:
+        input_RD = self.around_source.before(x_RD)
+        mixed_RD = attention_to_folded(input_RD, memory, self.cross_out_bias_D, self.num_heads)
+        return self.around_source.after(x_RD, mixed_RD)
+
+
+def _split(projected_RF: Tensor, num_sentences: int, width: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
+    """Queries, or queries, keys and values, which lie side by side, by sentence and head; each BHWK."""
+    size = projected_RF.shape[1] // num_parts // num_heads
+    parts = projected_RF.view(num_sentences, width, num_parts, num_heads, size)
+    return parts.permute(2, 0, 3, 1, 4).unbind()
+
+
+def _attention(query_BHWK: Tensor, key_XKN: Tensor, value_XNK: Tensor, bias_B1WN: Tensor) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD. The bias may be one for all hypotheses."""
+    B, H, W, K = query_BHWK.shape
+    scores_XWN = torch.bmm(query_BHWK.flatten(0, 1), key_XKN)
+    scores_BHWN = scores_XWN.view(B, H, W, -1)
+    torch.add(bias_B1WN, scores_BHWN, alpha=K**-0.5, out=scores_BHWN)
+    weights_XWN = torch.softmax(scores_XWN, dim=-1, out=scores_XWN)
+    mixed_XWK = torch.bmm(weights_XWN, value_XNK)
+    return mixed_XWK.view(B, H, W, K).transpose(1, 2).reshape(B * W, H * K)

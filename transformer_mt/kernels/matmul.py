@@ -1,0 +1,210 @@
+"""Products with weights that change no more: in the precision of the weights, in half of it, or in 8-bit integers.
+
+N rows  D input width  F output width
+"""
+
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Quantization = Literal["none", "int8"]
+INT8_MOST, LEAST_SCALE = 127, 1e-8
+INT8_MOST_OF_PAIRS = 64  # 2 x 255 x 64 < 2^15
+X86 = "x86_64", "AMD64"
+WIDE = 8  # times the input
+MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
+LinearMap = Callable[[Tensor], Tensor]
+"""x_ND -> x W^T + b, NF."""
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """How products are made."""
+
+    dtype: torch.dtype | None = None
+    """Of operands and results; None is that of the weights."""
+    quantization: Quantization = "none"
+    """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results.
+
+    Weights are rounded to `most_of_weights` steps on each side of zero, inputs to 255 in all.
+    """
+    prepared: bool = True
+    """Weights put in order for the product; False leaves that to a compiler, and int8 has a scale for each input."""
+
+    def of(self, linear: nn.Linear, many_rows: bool = False, relu: bool = False) -> LinearMap:
+        return self.of_weight(linear.weight, linear.bias, many_rows, relu)
+
+    def of_weight(
+        self, weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool = False, relu: bool = False
+    ) -> LinearMap:
+        """The product with a weight, which is copied; `relu`: max(0, product).
+
+        `many_rows`: x never has one row alone, or the weight is so large that this does not matter; saves memory.
+        The weight is on the device where it is to be used.
+        """
+        weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
+        if self.quantization == "int8":
+            return (_int8_product if self.prepared else _traceable_int8_product)(weight_FD, bias_F, relu)
+        dtype = self.dtype or weight_FD.dtype
+        if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32:
+            if mkl_is_quicker():
+                return _transposed_product(weight_FD, bias_F, relu)
+            if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:  # type: ignore[no-untyped-call]
+                return _packed_product(weight_FD, bias_F, many_rows, relu)
+        return _plain_product(weight_FD.to(dtype), None if bias_F is None else bias_F.to(dtype), relu)
+
+
+def mkl_is_quicker() -> bool:
+    """Than oneDNN, for products in fp32: on x86 without AVX-512."""
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return has_mkl and torch.backends.cpu.get_cpu_capability() == "AVX2"
+
+
+def most_of_weights() -> int:
+    """The largest weight in int8, for this processor.
+
+    x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and what the two sum up to has 16 bits:
+    more is cut off. FBGEMM has no use for VNNI of 256 bits.
+    """
+    if platform.machine() in X86 and not torch.cpu.get_capabilities().get("avx512_vnni"):
+        return INT8_MOST_OF_PAIRS
+    return INT8_MOST
+
+
+def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
+    dtype, weight_FD, bias_F = weight_FD.dtype, _constant(weight_FD), None if bias_F is None else _constant(bias_F)
+
+    def product(x_ND: Tensor) -> Tensor:
+        y_NF = F.linear(x_ND.to(dtype), weight_FD, bias_F)
+        return torch.relu_(y_NF) if relu else y_NF
+
+    return product
+
+
+def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
+    """By MKL, which reads a weight the quicker that is transposed."""
+    weight_DF = weight_FD.t().contiguous()
+
+    def product(x_ND: Tensor) -> Tensor:
+        y_NF = torch.mm(x_ND, weight_DF) if bias_F is None else torch.addmm(bias_F, x_ND, weight_DF)
+        return torch.relu_(y_NF) if relu else y_NF
+
+    return product
+
+
+def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> LinearMap:
+    """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time.
+
+    A single row of x is left to MKL, which reads the weight at nearly twice the speed: see best_matmul.
+    """
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
+    linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
+    of_one_row = None if many_rows or bias_F is None else _transposed_product(weight_FD, bias_F, relu)
+
+    def product(x_ND: Tensor) -> Tensor:
+        if of_one_row is not None and x_ND.shape[0] == 1:
+            return of_one_row(x_ND)
+        y_NF: Tensor = linear(x_ND, packed, bias_F, then, [], "")
+        return y_NF
+
+    return product
+
+
+def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
+    """By oneDNN where there are many numbers to write, else by FBGEMM, which takes half of the time to begin."""
+    scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
+    zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
+    with warnings.catch_warnings():
+        # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
+        # packing of the weight goes through one.
+        warnings.simplefilter("ignore")
+        quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
+    quantized = torch.ops.quantized
+    linear = quantized.linear_relu_dynamic.default if relu else quantized.linear_dynamic.default
+    F, D = weight_FD.shape
+    few = many = _packed_int8(quantized_FD, bias_F, "x86")
+    many_rows = MANY_NUMBERS // F
+    if F >= D:
+        many = _packed_int8(quantized_FD, bias_F, "onednn")
+
+    def product(x_ND: Tensor) -> Tensor:
+        y_NF: Tensor = linear(x_ND, few if x_ND.shape[0] < many_rows else many)
+        return y_NF
+
+    return product
+
+
+def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
+    """By oneDNN, or by what a compiler has for its operation; each row of x is scaled by its own largest number.
+
+    A compiler joins the scaling, which alone takes longer than a small product, with what was computed before. Where
+    y is much wider than x, all rows have one scale: else y would have to be multiplied by those of the rows.
+    """
+    scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE)
+    quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
+    packed = _constant(torch.ops.onednn.qlinear_prepack(quantized_FD, None))
+    linear, zero_F = torch.ops.onednn.qlinear_pointwise, _constant(torch.zeros(len(scale_F), dtype=torch.long))
+    scale_F, bias_F = _constant(scale_F), None if bias_F is None else _constant(bias_F)
+    zero_1 = _constant(torch.tensor([128], dtype=torch.int32))
+
+    def quantized(x_ND: Tensor, largest: Tensor) -> Tensor:
+        """Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds."""
+        return (x_ND * (INT8_MOST / largest) + (128 + 0.5)).to(torch.uint8)
+
+    def product_by_one_scale(x_ND: Tensor) -> Tensor:
+        largest_1 = x_ND.abs().amax().view(1).clamp_min(LEAST_SCALE)
+        scale_1, then = largest_1 * (1 / INT8_MOST), "relu" if relu else "none"
+        quantized_ND = quantized(x_ND, largest_1)
+        y_NF: Tensor = linear.tensor(
+            quantized_ND, scale_1, zero_1, packed, scale_F, zero_F, bias_F, 1.0, 0, torch.float32, then, [], ""
+        )
+        return y_NF
+
+    def product(x_ND: Tensor) -> Tensor:
+        largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp_min(LEAST_SCALE)
+        y_NF: Tensor = linear.default(
+            quantized(x_ND, largest_N1), 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        y_NF = y_NF * (largest_N1 * (1 / INT8_MOST))
+        y_NF = y_NF if bias_F is None else y_NF + bias_F
+        return torch.relu(y_NF) if relu else y_NF
+
+    F, D = weight_FD.shape
+    return product_by_one_scale if F >= WIDE * D else product
+
+
+def _constant(x: Tensor) -> nn.Parameter:
+    """As a compiler takes it."""
+    return nn.Parameter(x, requires_grad=False)
+
+
+def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> torch.ScriptObject:
+    before = torch.backends.quantized.engine
+    bias_F = None if bias_F is None else bias_F.float()
+    try:
+        if engine in torch.backends.quantized.supported_engines:
+            torch.backends.quantized.engine = engine
+        packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(quantized_FD, bias_F)
+    finally:
+        torch.backends.quantized.engine = before
+    return packed
+
+
+@contextmanager
+def best_matmul(few: bool) -> Iterator[None]:
+    """Leaves products of matrices with vectors, and few products, to MKL on a CPU: half of oneDNN's time there."""
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
+    before = matmul.fp32_precision
+    if few:
+        matmul.fp32_precision = "none"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before

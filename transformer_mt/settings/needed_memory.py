@@ -1,0 +1,73 @@
+"""Whether a machine can hold a model, and a search of it: known before either is begun. Imports no PyTorch.
+
+What is computed here is the least that is needed where a translation becomes as long as it may.
+"""
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.host_memory import machine_memory
+from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.model import ModelConfig, RnnConfig
+
+_FP32 = 4  # bytes
+IN_TRAINING = 4  # numbers a weight: itself, its gradient and Adam's two moving averages
+
+
+def check_model_memory(model: ModelConfig, source_vocab_size: int, target_vocab_size: int, copies: int = 1) -> None:
+    """Raises ConfigError if `copies` fp32 numbers for each weight are more than this machine's memory."""
+    weights = least_weights(model, source_vocab_size, target_vocab_size)
+    needed, memory = weights * copies * _FP32, machine_memory()
+    if needed > memory:
+        purpose = "to train it" if copies == IN_TRAINING else "for its weights"
+        raise ConfigError(
+            f"a model of model.encoder_layers={model.encoder_layers}, model.decoder_layers={model.decoder_layers} and "
+            f"model.d_model={model.d_model} has about {weights:,} weights and needs {_gigabytes(needed)} {purpose}; "
+            f"this machine has {_gigabytes(memory)}. Make the model smaller, or take a larger machine"
+        )
+
+
+def check_search_memory(
+    decoding: DecodingConfig, model: ModelConfig, vocab_size: int, max_length: int, *, keeps_all_pasts: bool
+) -> None:
+    """Raises ConfigError if a sentence alone, of so many target pieces, needs more than this machine's memory.
+
+    Where a search keeps the pasts of all hypotheses together (`keeps_all_pasts`), each hypothesis has a score of
+    attention for each piece of each other one: then memory grows with the square of their number.
+    """
+    width = decoding.n_best if decoding.sampling else decoding.beam_size
+    of_words = vocab_size * _FP32
+    # In each layer of a Transformer, a key and a value for each piece.
+    of_pieces = 0
+    if not isinstance(model, RnnConfig):
+        of_pieces = max_length * model.decoder_layers * 2 * model.d_model * _FP32
+        if keeps_all_pasts:
+            of_pieces += max_length * width * model.num_heads * _FP32
+    needed, memory = width * (of_words + of_pieces), machine_memory()
+    if needed > memory:
+        key = "n_best" if decoding.sampling else "beam_size"
+        raise ConfigError(
+            f"decoding.{key}={width} needs {_gigabytes(needed)} of memory for one sentence of up to {max_length:,} "
+            f"pieces; this machine has {_gigabytes(memory)}. Lower decoding.{key}, or decoding.max_extra_length"
+        )
+
+
+def least_weights(model: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:
+    """The numbers in the matrices of a model; biases, norms and scores of attention are not counted."""
+    vocab_sizes = {
+        "all": target_vocab_size,
+        "target": source_vocab_size + target_vocab_size,
+        "none": source_vocab_size + 2 * target_vocab_size,
+    }
+    d = model.d_model
+    embeddings = vocab_sizes[model.tied_embeddings] * d
+    if isinstance(model, RnnConfig):
+        gates = 3 if model.cell == "gru" else 4
+        # Both directions of the encoder are half as wide; each gate reads the layer below and the state before.
+        return embeddings + gates * (model.encoder_layers * 3 * d * d // 2 + model.decoder_layers * 2 * d * d)
+    feed_forward = (3 if model.activation == "swiglu" else 2) * d * model.ffn_dim
+    encoder, decoder = 4 * d * d + feed_forward, 8 * d * d + feed_forward
+    positions = model.max_positions * d  # a table, learned or not
+    return embeddings + positions + model.encoder_layers * encoder + model.decoder_layers * decoder
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"

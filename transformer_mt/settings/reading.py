@@ -1,0 +1,193 @@
+"""Reads configurations: YAML, overrides by `key=value`, errors that name file and line."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.suggestions import MODELS, other_kind, suggestion
+from transformer_mt.settings.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
+from transformer_mt.wording import cut
+
+# What pydantic names between a key and its value where a value can be one of several things.
+_BRANCHES = ("(text)", "(two files)", "constrained-int", "literal[")
+SECTIONS = ("corpus", "tokenizer", "model", "training", "averaging", "decoding")
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
+    """Read a YAML file and apply `key=value` overrides, in order: a section is replaced whole by {key: value, …}.
+
+    If a section is named, only its keys can be overridden, with or without its name before them, and those
+    of the top.
+    Raises ConfigError: file and line or override, key, what is wrong, what is allowed.
+    """
+    values, lines = parse_yaml(_text(Path(path)), str(path))
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds no `key: value` lines")
+    where = {key: f"{path}:{line}" for key, line in lines.items()}
+    for override in overrides:
+        key, value = _override(override, section)
+        _assign(values, key, value)
+        # What was said below this key is replaced with it.
+        where = {at: place for at, place in where.items() if at[: len(key)] != tuple(key)}
+        where[tuple(key)] = f"override {cut(override, 200)}"
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        errors = error.errors()
+        mistakes = [_explain(e, where, str(path)) for e in errors]
+        raise ConfigError("\n".join([*mistakes, *_advice(errors)])) from None
+
+
+def _text(path: Path) -> str:
+    """Raises ConfigError for what is no text, or has no end."""
+    try:
+        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():  # not the one of `<(command)`, which has no name
+            raise ConfigError(f"{path}: is a named pipe, which need not end; name a YAML file, as in configs/")
+        with path.open("rb") as file:
+            content = file.read(4 * MOST_CHARACTERS + 1)  # in UTF-8 a character has up to 4 bytes
+        return content.decode("utf-8")
+    except ConfigError:
+        raise
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path}: cannot be read ({reason}); name a YAML file, as in configs/") from None
+
+
+def dump_config(config: Config) -> str:
+    """YAML with every default written out."""
+    return dump_yaml(config.model_dump())
+
+
+def fingerprint(*parts: BaseModel | str) -> str:
+    """Hash of settings and texts: the same parts, the same 64 hexadecimal digits."""
+    content = [part if isinstance(part, str) else part.model_dump() for part in parts]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def differences(old: Config, new: Config) -> dict[str, str]:
+    """`key: old value, now new value` for each setting that differs, by its key."""
+    old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
+    return {
+        key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
+        for key in sorted(old_values.keys() | new_values.keys())
+        if old_values.get(key) != new_values.get(key)
+    }
+
+
+def json_schema() -> str:
+    """JSON schema of a configuration file, for editors."""
+    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return flat
+
+
+def _override(override: str, section: str | None) -> tuple[list[str], Any]:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{cut(override, 200)}: is not an override; write key=value, as in training.max_steps=200")
+    path = key.split(".")
+    if section and len(path) == 1 and key not in Config.model_fields:
+        path = [section, *path]
+    if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
+        raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
+    return path, parse_yaml(text, f"override {cut(override, 200)}")[0]
+
+
+def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for key in path[:-1]:
+        inner = values.get(key)
+        if not isinstance(inner, dict):
+            inner = values[key] = {}
+        values = inner
+    values[path[-1]] = value
+
+
+def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
+    path = _shown_path(error)
+    known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
+    key = cut(".".join(path), 200)
+    if error["type"] == "extra_forbidden":
+        return f"{known}: {key}: {_unknown(error)}"
+    if error["type"] == "kind":
+        if not isinstance(error["input"], dict):
+            return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
+        return f"{where.get((*path, 'kind'), known)}: {key}.kind is {cut(repr(error['input']['kind']))}; {error['msg']}"
+    if path[-1:] == ("[key]",):
+        return f"{known}: {'.'.join(path[:-2])}: '{cut(path[-2])}' cannot be a name; {_in_a_sentence(error['msg'])}"
+    if error["type"] == "missing":
+        return f"{known}: {key}: is missing, and has no default"
+    if error["type"] == "value_error":
+        # About several keys of a section: where one of them was overridden, that is the likely cause.
+        overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
+        return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
+    if error["type"] == "model_type":
+        return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
+    if error["type"] == "dict_type":  # corpus.test is the only one
+        form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
+        return f"{known}: {key} is {_value(error)}; {form}"
+    hint = ""
+    if isinstance(error["input"], bool):
+        hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
+    elif error["type"] == "string_type" and isinstance(error["input"], int | float):
+        hint = ". YAML reads it as a number: put it in quotes"
+    return f"{known}: {key} is {_value(error)}; {_in_a_sentence(error['msg'])}{hint}"
+
+
+def _unknown(error: ErrorDetails) -> str:
+    """What to say of a key that does not exist."""
+    path, kind = _shown_path(error), "transformer"
+    if path[0] == "model":
+        kind = str(error["loc"][1])
+        owner = other_kind(path)
+        if owner is not None:
+            return f"belongs to model.kind={owner}, but this model has model.kind={kind}"
+    return f"no such key. {suggestion(path, kind)}".rstrip()
+
+
+def _advice(errors: list[ErrorDetails]) -> list[str]:
+    """What to say once, after all mistakes."""
+    of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
+    if not any(other_kind(_shown_path(error)) for error in of_model):
+        return []
+    kind = of_model[0]["loc"][1]
+    return [
+        f"Leave out what does not belong to model.kind={kind}, or replace the whole section by an override, as in "
+        f"'model={{kind: {kind}, d_model: 256}}': its other keys then have their defaults"
+    ]
+
+
+def _a_section(found: object) -> str:
+    colons = ". Put a space after each colon" if isinstance(found, str) and re.search(r"\w:\w", found) else ""
+    return f"it must be a section: keys with values below it{colons}"
+
+
+def _in_a_sentence(message: str) -> str:
+    return message[0].lower() + message[1:]
+
+
+def _value(error: ErrorDetails) -> str:
+    return cut(repr(error["input"]))
+
+
+def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
+    """The path of the key in the file: without the branches of a union."""
+    loc = error["loc"]
+    if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
+        loc = loc[:1] + loc[2:]
+    return tuple(str(part) for part in loc if not str(part).startswith(_BRANCHES))

@@ -1,0 +1,68 @@
+"""Finds what was meant by a key that does not exist."""
+
+import difflib
+
+from pydantic import BaseModel
+
+from transformer_mt.settings import synonyms
+from transformer_mt.settings.experiment import Config, CorpusConfig, FilePair
+from transformer_mt.settings.model import RnnConfig, Section, TransformerConfig, keys_of
+
+MODELS: dict[str, type[Section]] = {"transformer": TransformerConfig, "rnn": RnnConfig}
+_FEW_KEYS = 8
+
+
+def suggestion(path: tuple[str, ...], kind: str) -> str:
+    """A sentence about the unknown key at `path`, such as ("training", "lr"), in a model of that kind.
+
+    It names the same key of another section; or what another trainer's name is called here; or the key that is
+    spelled most alike; or where all keys are listed.
+    """
+    sections = _sections(kind)
+    *above, name = path
+    section = ".".join(above)
+    if section not in sections:
+        keys = keys_of(FilePair) if above[:1] == ["corpus"] else []
+        return _nearest(name, keys) or _list(section, keys)
+    plain = name.lower().replace("-", "_")
+    if key := synonyms.KEYS.get(f"{section}.{plain}"):
+        return _did_you_mean([key], section)
+    elsewhere = [f"{other}.{plain}" for other, model in sections.items() if other and plain in keys_of(model)]
+    if elsewhere:
+        return _did_you_mean(elsewhere, section)
+    if key := synonyms.KEYS.get(plain):
+        return _did_you_mean([key], section)
+    if advice := synonyms.ADVICE.get(plain):
+        return advice
+    keys = keys_of(sections[section])
+    return _nearest(name, keys) or _list(section, keys)
+
+
+def other_kind(path: tuple[str, ...]) -> str | None:
+    """The model.kind that has this key of section model, if one has."""
+    return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
+
+
+def _sections(kind: str) -> dict[str, type[BaseModel]]:
+    defaults = {name: type(field.default) for name, field in Config.model_fields.items()}
+    others = {name: found for name, found in defaults.items() if issubclass(found, Section)}
+    return {"": Config, "corpus": CorpusConfig, **others, "model": MODELS[kind]}
+
+
+def _did_you_mean(keys: list[str], section: str) -> str:
+    """Each without its section where that is the one in which it was looked for."""
+    shown = [f"'{key.removeprefix(section + '.') if section else key}'" for key in keys]
+    return f"Did you mean {' or '.join(shown)}?"
+
+
+def _nearest(name: str, keys: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, keys, n=1)
+    return f"Did you mean '{nearest[0]}'?" if nearest else ""
+
+
+def _list(section: str, keys: list[str]) -> str:
+    if not keys:
+        return ""
+    if len(keys) <= _FEW_KEYS:
+        return f"The keys there are: {', '.join(keys)}."
+    return f"`python -m transformer_mt settings {section}` lists the keys of {section}."

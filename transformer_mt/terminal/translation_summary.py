@@ -1,0 +1,68 @@
+"""A summary of the lines that were translated, and warnings of translations that should be looked at."""
+
+from dataclasses import dataclass, field
+
+from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.host_memory import peak_memory
+from transformer_mt.wording import counted
+
+_NAMED = 5  # lines of each kind
+
+
+@dataclass
+class TranslationSummary:
+    """Counts lines as they are translated. Lines are numbered from 1."""
+
+    num_lines: int = 0
+    num_blank: int = 0
+    num_split: int = 0
+    num_parts: int = 0
+    """Of the lines that were split."""
+    short: list[int] = field(default_factory=list)
+    """Lines whose translation is much shorter than training has for such a source."""
+    at_limit: list[int] = field(default_factory=list)
+    """Lines whose translation ends only because it may not be longer."""
+    seconds: float = 0.0
+    """Seconds of translating, without loading the model and waiting for input."""
+
+    def add(self, line: int, best: Translation) -> None:
+        """Count a line by its best translation."""
+        self.num_lines += 1
+        self.num_blank += best == BLANK
+        if best.num_parts > 1:
+            self.num_split += 1
+            self.num_parts += best.num_parts
+        if best.is_short:
+            self.short.append(line)
+        if best.at_limit:
+            self.at_limit.append(line)
+
+    def text(self) -> str:
+        """A line of numbers, and one for each kind of translation that should be looked at."""
+        rate = self.num_lines / max(self.seconds, 1e-9)
+        numbers = (
+            f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; "
+            f"{self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
+            f"peak memory {peak_memory() / 1e6:,.0f} MB"
+        )
+        return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
+
+    def warnings(self) -> list[str]:
+        """Which translations should be looked at, and why."""
+        said = []
+        if self.short:
+            said.append(
+                f"the translation of {counted(len(self.short), 'line')} is much shorter than training has for such a "
+                f"source, and something may be missing: look at {_numbers(self.short)}"
+            )
+        if self.at_limit:
+            said.append(
+                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at its greatest length "
+                f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit)}"
+            )
+        return said
+
+
+def _numbers(lines: list[int]) -> str:
+    shown = ", ".join(str(line) for line in lines[:_NAMED])
+    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")
