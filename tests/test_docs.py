@@ -50,12 +50,13 @@ def without_code(path: Path) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a document's headings: those on which GitHub and MkDocs agree. No two headings share one."""
+    """The anchors of a document's headings on which GitHub and MkDocs agree; ValueError if two headings share one."""
     names = re.findall(r"^#+ (.*)$", without_code(path), flags=re.MULTILINE)
     kept = [re.sub(r"[^\w\- ]", "", name.lower()) for name in names]
     on_github = [name.replace(" ", "-") for name in kept]
     on_site = [re.sub(r"[-\s]+", "-", name.encode("ascii", "ignore").decode().strip()) for name in kept]
-    assert len(set(on_github)) == len(names) == len(set(on_site))
+    if not len(set(on_github)) == len(names) == len(set(on_site)):
+        raise ValueError(f"{path.name}: two headings have the same words")
     return set(on_github) & set(on_site)
 
 
@@ -68,6 +69,11 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(path):
         if not target.is_file() or (anchor and anchor not in anchors(target)):
             wrong.append(link)
     assert wrong == []
+
+
+@each_document
+def test_every_heading_has_an_anchor_of_its_own(path):
+    assert anchors(path)
 
 
 @each_page
