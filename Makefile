@@ -98,6 +98,7 @@ types: $(READY)
 schema: $(READY)  ## write configs/schema.json, by which editors complete and check configurations
 	$(PY) -c "from transformer_mt.settings.reading import json_schema; print(json_schema(), end='')" > configs/schema.json
 
+# The variable keeps the theme from printing a notice about the future of MkDocs.
 docs: $(DOCS_READY)  ## build the site of the documentation in site/
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 

@@ -90,12 +90,12 @@ def test_every_page_is_in_the_contents_and_in_the_navigation_of_the_site(path):
 
 
 def in_the_tree(text: str) -> Iterator[str]:
-    """The paths of a tree that is drawn by indentation: every line begins with a name, a folder's ends in a slash."""
+    """The paths of a tree that is drawn by indentation. The name of a folder ends in a slash."""
     folders: list[tuple[int, str]] = []
     for line in text.splitlines():
         name = line.split()[0]
         indent = len(line) - len(line.lstrip())
-        if indent >= NOTES:  # what a long name is followed by
+        if indent >= NOTES:  # the note of a long name, which stands on the line before
             continue
         folders = [folder for folder in folders if folder[0] < indent]
         path = "".join(folder for _, folder in folders) + name
