@@ -12,11 +12,13 @@ DEMO := configs/demo_en_de.yaml
 ifeq ($(strip $(VENV)),)
 PY := $(PYTHON)
 READY := check-imports
+DOCS_READY := check-imports
 # Nothing is installed then, the package itself neither: scripts find it here.
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
+DOCS_READY := $(VENV)/.installed-docs
 # A file of tests is one process's, for what it makes only once; by name the longest, test_compiled, begins early.
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
@@ -27,7 +29,7 @@ FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt.settings import read
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check-python check-imports train prepare translate evaluate \
-	test test-slow check lint types schema bench clean
+	test test-slow check lint types schema docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -44,6 +46,10 @@ setup: $(READY)  ## make the environment VENV with the tested versions, unless i
 $(VENV)/.installed: pyproject.toml constraints.txt | check-python
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(VENV)/.installed-docs: $(READY)
+	$(PY) -m pip install -c constraints.txt -e ".[docs]"
 	touch $@
 
 check-python:
@@ -92,10 +98,14 @@ types: $(READY)
 schema: $(READY)  ## write configs/schema.json, by which editors complete and check configurations
 	$(PY) -c "from transformer_mt.settings.reading import json_schema; print(json_schema(), end='')" > configs/schema.json
 
+# The variable keeps the theme from printing a notice about the future of MkDocs.
+docs: $(DOCS_READY)  ## build the site of the documentation in site/
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
 bench: $(READY)  ## measure the speed of training and decoding on this machine
 	$(PY) scripts/benchmark.py $(BENCH)
 
 clean:  ## remove caches and build outputs; data/ and runs/ stay
-	rm -rf build dist *.egg-info .coverage htmlcov .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site *.egg-info .coverage htmlcov .mypy_cache .pytest_cache .ruff_cache
 	find transformer_mt scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "data/, runs/ and $(or $(VENV),the environment) stay: they are yours to remove."

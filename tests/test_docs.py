@@ -1,8 +1,9 @@
-"""What the documentation names is there, and its commands are commands."""
+"""What the documentation names is there, its links lead somewhere, and its commands are commands."""
 
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from transformer_mt import plot
 from transformer_mt.settings.reading import load_config
 
 PACKAGE = ROOT / "transformer_mt"
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = [README, *PAGES]
 FAMILY = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
 
 each_document = pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 
 def commands(stage: str) -> list[list[str]]:
@@ -40,10 +44,91 @@ def test_every_file_that_is_named_exists(path):
     assert missing <= {"config.yaml", "model/config.yaml"}, "which are in a run"
 
 
+def without_code(path: Path) -> str:
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings on which GitHub and MkDocs agree; ValueError if two headings share one."""
+    names = re.findall(r"^#+ (.*)$", without_code(path), flags=re.MULTILINE)
+    kept = [re.sub(r"[^\w\- ]", "", name.lower()) for name in names]
+    on_github = [name.replace(" ", "-") for name in kept]
+    on_site = [re.sub(r"[-\s]+", "-", name.encode("ascii", "ignore").decode().strip()) for name in kept]
+    if not len(set(on_github)) == len(names) == len(set(on_site)):
+        raise ValueError(f"{path.name}: two headings have the same words")
+    return set(on_github) & set(on_site)
+
+
 @each_document
-def test_every_link_to_a_file_leads_there(path):
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text(encoding="utf-8"))
-    assert [link for link in links if not (path.parent / link).is_file()] == []
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(path):
+    wrong = []
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", without_code(path)):
+        file, _, anchor = link.partition("#")
+        target = path.parent / file if file else path
+        if not target.is_file() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    assert wrong == []
+
+
+@each_document
+def test_every_heading_has_an_anchor_of_its_own(path):
+    assert anchors(path)
+
+
+@each_page
+def test_every_page_says_first_what_it_is_for(path):
+    title, blank, first, *_ = path.read_text(encoding="utf-8").splitlines()
+    assert title.startswith("# ") and not blank and first.startswith("This page ")
+
+
+@each_page
+def test_every_page_is_in_the_contents_and_in_the_navigation_of_the_site(path):
+    if path.name != "index.md":
+        assert f"]({path.name})" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert f"- {path.name}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+def in_the_tree(text: str) -> Iterator[str]:
+    """The paths of a tree that is drawn by indentation. The name of a folder ends in a slash."""
+    folders: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        name = line.split()[0]
+        indent = len(line) - len(line.lstrip())
+        if indent >= NOTES:  # the note of a long name, which stands on the line before
+            continue
+        folders = [folder for folder in folders if folder[0] < indent]
+        path = "".join(folder for _, folder in folders) + name
+        yield path
+        if name.endswith("/"):
+            folders.append((indent, name))
+
+
+NOTES = 26  # the column in which the tree says what a file is for
+
+
+def test_the_tree_of_the_design_holds_every_module_and_nothing_else():
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    [tree] = re.findall(r"^```\n(Makefile .*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    named = list(in_the_tree(tree))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    modules = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    files = {str(path.relative_to(ROOT)) for path in [*modules, *(ROOT / "scripts").glob("*.??")]}
+    assert sorted(files - set(named)) == []
+    assert len(set(named)) == len(named)
+
+
+def test_readme_stays_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 250
+
+
+@pytest.mark.parametrize(
+    ("about", "most"), {"smoothing": 3, "schedule": 2, "score of a beam": 1, "padding": 3, "Ctrl-C": 2}.items()
+)
+def test_what_students_ask_first_is_answered_by_few_files(about, most):
+    section = README.read_text(encoding="utf-8").split("## Where do I change")[1]
+    [answer] = re.findall(rf"^\| [^|]*\*\*[^|]*{about}\*\*[^|]* \|(.*)\|$", section, flags=re.MULTILINE)
+    assert 1 <= len(set(re.findall(r"`[\w/]+\.py`", answer))) <= most
 
 
 def test_what_computes_a_member_of_the_attention_family_is_where_it_is_said_to_be():
