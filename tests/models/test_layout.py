@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 
 from transformer_mt.kernels.packed_attention import Segments, variable_length_attention
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.packed import Packed
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import PAD

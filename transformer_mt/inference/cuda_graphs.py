@@ -22,7 +22,7 @@ from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 
 LEAST = 64  # slots, and source positions
 MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do not pile up
@@ -164,7 +164,7 @@ class CudaGraphTransformer(Seq2Seq):
         # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
         self.memory_bias_B11M = _Memory()
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.frozen.features(source, decoder_input)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:

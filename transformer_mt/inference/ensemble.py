@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Ensemble(Seq2Seq):
         assert len(sizes) == 1, "one vocabulary"
         self.models = nn.ModuleList(models)
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         """Those of the models side by side."""
         return torch.cat([model.features(source, decoder_input) for model in self.members()], dim=-1)
 

@@ -22,7 +22,7 @@ from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Foldin
 from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
 from transformer_mt.kernels.matmul import Matmul, best_matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.vocabulary import PAD
 
@@ -68,7 +68,7 @@ class FrozenTransformer(Seq2Seq):
         on_cpu = model.output_VD.device.type == "cpu"
         self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.model.features(source, decoder_input)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:

@@ -1,79 +1,58 @@
-"""What a Transformer's decoder has seen of some hypotheses: keys and values, and who may see them.
+"""What a Transformer's decoder has seen of some hypotheses: the keys and values of their pasts, and the sources.
 
-B sentences  W hypotheses of a sentence  S source positions  N slots of the cache
-H heads  K width of a head  L layers
+B sentences  W hypotheses of a sentence  R hypotheses of all sentences, those of one side by side  S source positions
+P positions of the past  H heads  K width of a head
 """
 
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transformer_mt.models.interface import DecoderState
+from transformer_mt.models.multi_head import Memory
 
-SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
 
-
-@dataclass(frozen=True)
+@dataclass
 class Cache:
-    """Keys and values that one decoder layer has computed so far, and room for more."""
+    """Keys and values that one decoder layer has computed for the past of each hypothesis."""
 
-    key_BHNK: Tensor
-    value_BHNK: Tensor
-    used: int
+    key_RHPK: Tensor
+    value_RHPK: Tensor
+    window: int
+    """If not 0, a hypothesis sees only the newest position and this many before it; older ones are dropped."""
 
-    def add(self, key_BHWK: Tensor, value_BHWK: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the newest into the slots after the used ones; all there are now."""
-        now = self.used + key_BHWK.shape[2]
-        self.key_BHNK[:, :, self.used : now] = key_BHWK
-        self.value_BHNK[:, :, self.used : now] = value_BHWK
-        return self.key_BHNK[:, :, :now], self.value_BHNK[:, :, :now]
+    def add(self, key_RH1K: Tensor, value_RH1K: Tensor) -> tuple[Tensor, Tensor]:
+        """Append those of the newest position. All that it may see."""
+        first = -(self.window + 1) if self.window else 0
+        self.key_RHPK = torch.cat([self.key_RHPK, key_RH1K], dim=2)[:, :, first:]
+        self.value_RHPK = torch.cat([self.value_RHPK, value_RH1K], dim=2)[:, :, first:]
+        return self.key_RHPK, self.value_RHPK
+
+    def select(self, rows_R: Tensor) -> "Cache":
+        """Of these hypotheses, in that order."""
+        return Cache(self.key_RHPK.index_select(0, rows_R), self.value_RHPK.index_select(0, rows_R), self.window)
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
+    """The pasts of the hypotheses, and the sources, as each decoder layer reads them."""
 
-    A cached key never moves; `visible_BWN` says which slots are a hypothesis' own past.
-    """
-
-    key_LBHNK: Tensor
-    value_LBHNK: Tensor
-    visible_BWN: Tensor
-    memory_key_LBHSK: Tensor
-    memory_value_LBHSK: Tensor
-    memory_mask_B11S: Tensor
+    caches: list[Cache]
+    memories: list[Memory]
+    rows_BW: Tensor
+    """Which of the R rows of the caches is each hypothesis."""
     position: int
-    window: int
-    """If not 0, a hypothesis sees the newest position and so many before it alone."""
-    first_slots: tuple[int, ...] = ()
-    """Of each position: it has as many slots as there were hypotheses then."""
 
     def follow(self, parent_BW: Tensor) -> "TransformerState":
-        slots_BWN = parent_BW[..., None].expand(-1, -1, self.visible_BWN.shape[-1])
-        return replace(self, visible_BWN=self.visible_BWN.gather(1, slots_BWN))
+        return self._select(self.rows_BW.gather(1, parent_BW))
 
     def keep(self, sentences: Tensor) -> "TransformerState":
-        return replace(
-            self,
-            key_LBHNK=self.key_LBHNK.index_select(1, sentences),
-            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
-            visible_BWN=self.visible_BWN.index_select(0, sentences),
-            memory_key_LBHSK=self.memory_key_LBHSK.index_select(1, sentences),
-            memory_value_LBHSK=self.memory_value_LBHSK.index_select(1, sentences),
-            memory_mask_B11S=self.memory_mask_B11S.index_select(0, sentences),
-        )
+        memories = [memory.select(sentences) for memory in self.memories]
+        return replace(self._select(self.rows_BW.index_select(0, sentences)), memories=memories)
 
-    def see_themselves(self) -> "TransformerState":
-        """The state with slots for one more position, in each of which a hypothesis sees its own."""
-        B, W, used = self.visible_BWN.shape
-        own_BWW = torch.eye(W, dtype=torch.bool, device=self.visible_BWN.device).expand(B, W, W)
-        visible_BWN = torch.cat([self.visible_BWN, own_BWW], dim=2)
-        if self.window and self.position > self.window:
-            visible_BWN[..., : self.first_slots[self.position - self.window]] = False
-        state = replace(self, visible_BWN=visible_BWN, first_slots=(*self.first_slots, used))
-        if used + W <= self.key_LBHNK.shape[3]:
-            return state
-        more = (0, 0, 0, SLOTS_GROW_BY * W)
-        return replace(state, key_LBHNK=F.pad(self.key_LBHNK, more), value_LBHNK=F.pad(self.value_LBHNK, more))
+    def _select(self, rows_BW: Tensor) -> "TransformerState":
+        """The hypotheses of these rows, in that order."""
+        caches = [cache.select(rows_BW.flatten()) for cache in self.caches]
+        new_BW = torch.arange(rows_BW.numel(), device=rows_BW.device).view_as(rows_BW)
+        return replace(self, caches=caches, rows_BW=new_BW)
