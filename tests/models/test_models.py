@@ -308,6 +308,18 @@ def test_hypotheses_that_follow_others_see_the_words_of_their_own_ancestors(norm
             state, words_BWT, source_BS = state.keep(sentences), words_BWT[sentences], source_BS[sentences]
 
 
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_a_state_keeps_the_past_that_a_hypothesis_may_see(window, tiny_model, sources):
+    model = tiny_model(attention_window=window)
+    state = model.start(sources(2, 5), width=3)
+    for position in range(1, 7):
+        _, state = model.step(torch.full((2, 3), 4), state)
+        state = state.follow(torch.tensor([[0, 0, 1], [2, 1, 0]]))
+        kept = min(position, window + 1) if window else position
+        assert [cache.key_BWHPK.shape for cache in state.caches] == [(2, 3, 2, kept, 8)] * 3
+        assert [cache.value_BWHPK.shape for cache in state.caches] == [(2, 3, 2, kept, 8)] * 3
+
+
 def test_hypotheses_of_a_sentence_begin_alike(tiny_model, sources):
     model = tiny_model()
     logits_BWV, _ = model.step(torch.full((4, 3), BOS), model.start(sources(4, 5), width=3))

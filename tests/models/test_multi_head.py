@@ -9,7 +9,7 @@ from torch import nn
 
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
-from transformer_mt.models.multi_head import MultiHeadAttention, memories
+from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
 from transformer_mt.vocabulary import PAD
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same
@@ -55,7 +55,7 @@ def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
 def test_cross_attention_equals_that_of_pytorch(multi_head, pytorch_attention, sources):
     x_BTD, memory_BSD = randn(3, 4, D_MODEL), randn(3, 6, D_MODEL, seed=4)
     source_BS = sources(3, 6)
-    weights, [memory] = [], memories([multi_head], memory_BSD, padding_mask(source_BS))
+    weights, [memory] = [], project_memories([multi_head], memory_BSD, padding_mask(source_BS))
     ours_BTD = multi_head.attend(
         multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK, memory.mask, weights
     )
@@ -124,7 +124,7 @@ def test_packed_sentences_have_scaled_dot_products_alone():
 
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):
     x_BTD = randn(2, 5, D_MODEL)
-    [memory] = memories([multi_head], x_BTD, torch.tensor(True))
+    [memory] = project_memories([multi_head], x_BTD, torch.tensor(True))
     apart = (multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK)
     torch.testing.assert_close(apart, multi_head.project(x_BTD))
 
@@ -134,8 +134,8 @@ def test_packed_memories_are_projected_at_once_and_are_those_projected_apart(mul
     others = [MultiHeadAttention(D_MODEL, NUM_HEADS).double() for _ in range(2)]
     attentions, memory_ND = [multi_head, *others], randn(5, D_MODEL)
     offsets = torch.tensor([0, 5], dtype=torch.int32)
-    packed = memories(attentions, memory_ND, Segments(offsets, offsets, 5, 5, causal=False))
-    padded = memories(attentions, memory_ND[None], torch.tensor(True))
+    packed = project_memories(attentions, memory_ND, Segments(offsets, offsets, 5, 5, causal=False))
+    padded = project_memories(attentions, memory_ND[None], torch.tensor(True))
     for ours, theirs in zip(packed, padded, strict=True):
         torch.testing.assert_close((ours.key_BHSK, ours.value_BHSK), (theirs.key_BHSK[0], theirs.value_BHSK[0]))
 

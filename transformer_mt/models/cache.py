@@ -1,7 +1,6 @@
 """What a Transformer's decoder has seen of some hypotheses: the keys and values of their pasts, and the sources.
 
-B sentences  W hypotheses of a sentence  R hypotheses of all sentences, those of one side by side  S source positions
-P positions of the past  H heads  K width of a head
+B sentences  W hypotheses of a sentence  S source positions  P positions of the past  H heads  K width of a head
 """
 
 from dataclasses import dataclass, replace
@@ -10,49 +9,54 @@ import torch
 from torch import Tensor
 
 from transformer_mt.models.interface import DecoderState
-from transformer_mt.models.multi_head import Memory
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention
 
 
 @dataclass
 class Cache:
-    """Keys and values that one decoder layer has computed for the past of each hypothesis."""
+    """The keys and values that one decoder layer has computed for the past of each hypothesis."""
 
-    key_RHPK: Tensor
-    value_RHPK: Tensor
+    key_BWHPK: Tensor
+    value_BWHPK: Tensor
     window: int
     """If not 0, a hypothesis sees only the newest position and this many before it; older ones are dropped."""
 
-    def add(self, key_RH1K: Tensor, value_RH1K: Tensor) -> tuple[Tensor, Tensor]:
-        """Append those of the newest position. All that it may see."""
+    def attend(self, attention: MultiHeadAttention, x_BWD: Tensor) -> Tensor:
+        """What the newest position of each hypothesis reads of its past and of itself, BWD. Extends the past by it."""
+        query_BWH1K, key_BWH1K, value_BWH1K = attention.project(x_BWD[:, :, None])
         first = -(self.window + 1) if self.window else 0
-        self.key_RHPK = torch.cat([self.key_RHPK, key_RH1K], dim=2)[:, :, first:]
-        self.value_RHPK = torch.cat([self.value_RHPK, value_RH1K], dim=2)[:, :, first:]
-        return self.key_RHPK, self.value_RHPK
+        self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)[:, :, :, first:]
+        self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)[:, :, :, first:]
+        everything_11 = torch.ones(1, 1, dtype=torch.bool, device=x_BWD.device)
+        return attention.attend(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything_11)[:, :, 0]
 
-    def select(self, rows_R: Tensor) -> "Cache":
-        """Of these hypotheses, in that order."""
-        return Cache(self.key_RHPK.index_select(0, rows_R), self.value_RHPK.index_select(0, rows_R), self.window)
+    def select(self, *index: Tensor) -> "Cache":
+        """The pasts of some sentences, or with a second index of some hypotheses of each."""
+        return Cache(self.key_BWHPK[index], self.value_BWHPK[index], self.window)
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """The pasts of the hypotheses, and the sources, as each decoder layer reads them."""
+    """The pasts of the hypotheses, and their sources, as each decoder layer reads them."""
 
     caches: list[Cache]
     memories: list[Memory]
-    rows_BW: Tensor
-    """Which of the R rows of the caches is each hypothesis."""
     position: int
 
+    @classmethod
+    def empty(cls, memories: list[Memory], width: int, window: int) -> "TransformerState":
+        """Of `width` hypotheses of each sentence, before their first word."""
+
+        def empty(memory_BHSK: Tensor) -> Tensor:
+            return memory_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)
+
+        caches = [Cache(empty(memory.key_BHSK), empty(memory.value_BHSK), window) for memory in memories]
+        return cls(caches, memories, position=0)
+
     def follow(self, parent_BW: Tensor) -> "TransformerState":
-        return self._select(self.rows_BW.gather(1, parent_BW))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, caches=[cache.select(sentence_B1, parent_BW) for cache in self.caches])
 
     def keep(self, sentences: Tensor) -> "TransformerState":
-        memories = [memory.select(sentences) for memory in self.memories]
-        return replace(self._select(self.rows_BW.index_select(0, sentences)), memories=memories)
-
-    def _select(self, rows_BW: Tensor) -> "TransformerState":
-        """The hypotheses of these rows, in that order."""
-        caches = [cache.select(rows_BW.flatten()) for cache in self.caches]
-        new_BW = torch.arange(rows_BW.numel(), device=rows_BW.device).view_as(rows_BW)
-        return replace(self, caches=caches, rows_BW=new_BW)
+        caches = [cache.select(sentences) for cache in self.caches]
+        return replace(self, caches=caches, memories=[memory.select(sentences) for memory in self.memories])

@@ -35,10 +35,6 @@ class MultiHeadAttention(nn.Module):
         nn.init.zeros_(self.in_projection.bias)
         nn.init.zeros_(self.out_projection.bias)
 
-    @property
-    def is_scaled_dot(self) -> bool:
-        return isinstance(self.score, ScaledDot)
-
     def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, prepared keys and values of the same positions; each BHTK, or HNK of packed ND."""
         query_BTD, key_BTD, value_BTD = self.in_projection(x_BTD).chunk(3, dim=-1)
@@ -73,7 +69,7 @@ class MultiHeadAttention(nn.Module):
         The weights BHTS are appended to `record`, if there is one; for that the mask has to be a tensor.
         """
         has_kernel = query_BHTK.is_cuda or not isinstance(mask, Tensor)
-        if not has_kernel or not self.is_scaled_dot or record is not None:
+        if not has_kernel or not isinstance(self.score, ScaledDot) or record is not None:
             assert isinstance(mask, Tensor), "other scores, and recorded weights, need padded rows"
             mixed_BHTK, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask, self.score, self.dropout)
             if record is not None:
@@ -82,8 +78,7 @@ class MultiHeadAttention(nn.Module):
             dropout = self.dropout.probability if self.training else 0.0
             # The same, by a kernel for GPUs or for rows without padding.
             mixed_BHTK = fast_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout)
-        mixed_BTD = mixed_BHTK.transpose(-3, -2).flatten(-2)
-        output_BTD: Tensor = self.out_projection(mixed_BTD)
+        output_BTD: Tensor = self.out_projection(mixed_BHTK.transpose(-3, -2).flatten(-2))
         return output_BTD
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
@@ -105,12 +100,11 @@ class Memory:
         return Memory(*(part.index_select(0, sentences) for part in (self.key_BHSK, self.value_BHSK, self.mask)))
 
 
-def memories(attentions: Sequence[MultiHeadAttention], memory_BSD: Tensor, mask: Mask) -> list[Memory]:
+def project_memories(attentions: Sequence[MultiHeadAttention], memory_BSD: Tensor, mask: Mask) -> list[Memory]:
     """The encoder's output as each of these attentions reads it, all by one mask."""
     maps = [attention.memory_projection() for attention in attentions]
     if isinstance(mask, Segments):  # packed, for GPUs
         projected = linear_maps(memory_BSD, maps)
     else:
         projected = tuple(linear(memory_BSD, weight, bias) for weight, bias in maps)
-    both = zip(attentions, projected, strict=True)
-    return [Memory(*attention.split_memory(both_BSD), mask) for attention, both_BSD in both]
+    return [Memory(*each.split_memory(both_BSD), mask) for each, both_BSD in zip(attentions, projected, strict=True)]

@@ -1,9 +1,8 @@
 """The Transformer: section 3 of Vaswani et al. 2017, in its order.
 
-3.1 is here, encoder and decoder; 3.2, attention, is in attention.py and multi_head.py; 3.3, feed-forward layers, is
-here; 3.4 is in embeddings.py, and 3.5 in positions.py. Last comes the model that is made of them.
+Section 3.2, attention, is in attention.py and multi_head.py, 3.4 in embeddings.py and 3.5 in positions.py.
 
-B sentences  W hypotheses of a sentence  R hypotheses of all sentences  S source positions  T target positions
+B sentences  W hypotheses of a sentence  S source positions  T target positions
 D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
 Where sentences are packed (packed.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
 """
@@ -24,8 +23,8 @@ from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import Cache, TransformerState
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Padded, Sentences, laid_out
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention, memories
+from transformer_mt.models.layout import Sentences, laid_out
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention, project_memories
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.settings.model import TransformerConfig
 
@@ -80,44 +79,23 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        mask: Mask,
+        past: Mask | Cache,
         memory: Memory,
         self_record: list[Tensor] | None = None,
         cross_record: list[Tensor] | None = None,
     ) -> Tensor:
-        """All positions at once; `mask` says which positions each of them may see."""
+        """`past` is what each position may see: a mask over all of x, or the cache of a search, which x is added to."""
 
         def masked_self_attention(x_BTD: Tensor) -> Tensor:
-            return self.self_attention.attend(*self.self_attention.project(x_BTD), mask, self_record)
+            if isinstance(past, Cache):
+                return past.attend(self.self_attention, x_BTD)
+            return self.self_attention.attend(*self.self_attention.project(x_BTD), past, self_record)
 
-        return self._through(x_BTD, masked_self_attention, memory, cross_record)
-
-    def step(self, x_BWD: Tensor, cache: Cache, memory: Memory) -> Tensor:
-        """The newest position of each hypothesis, BWD, which sees its past and itself. The cache has it afterwards."""
-
-        def self_attention(x_BWD: Tensor) -> Tensor:
-            # Each hypothesis has a past of its own, as a sentence has.
-            query_RH1K, key_RH1K, value_RH1K = self.self_attention.project(x_BWD.flatten(0, 1)[:, None])
-            everything_11 = torch.ones(1, 1, dtype=torch.bool, device=x_BWD.device)
-            read_R1D = self.self_attention.attend(query_RH1K, *cache.add(key_RH1K, value_RH1K), everything_11)
-            return read_R1D.view_as(x_BWD)
-
-        return self._through(x_BWD, self_attention, memory)
-
-    def _through(
-        self,
-        x_BTD: Tensor,
-        self_attention: Callable[[Tensor], Tensor],
-        memory: Memory,
-        cross_record: list[Tensor] | None = None,
-    ) -> Tensor:
         def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
-            query_BHTK = self.cross_attention.project_query(x_BTD)
-            return self.cross_attention.attend(
-                query_BHTK, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record
-            )
+            query = self.cross_attention.project_query(x_BTD)
+            return self.cross_attention.attend(query, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record)
 
-        x_BTD = self.around_self_attention(x_BTD, self_attention)
+        x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
         x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
         x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
         return x_BTD
@@ -181,8 +159,7 @@ class Transformer(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.dropout = Dropout(config.dropout)
-        learned = config.positions == "learned"
-        make = LearnedPositions if learned else SinusoidalPositions
+        make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions: Positions = make(config.max_positions, config.d_model)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
@@ -218,8 +195,7 @@ class Transformer(Seq2Seq):
         return summed
 
     def _memories(self, memory_BSD: Tensor, mask: Mask) -> list[Memory]:
-        """The encoder's output as each decoder layer reads it."""
-        return memories([layer.cross_attention for layer in self.decoder_layers()], memory_BSD, mask)
+        return project_memories([layer.cross_attention for layer in self.decoder_layers()], memory_BSD, mask)
 
     @property
     def takes_unpadded(self) -> bool:
@@ -235,35 +211,26 @@ class Transformer(Seq2Seq):
         return [*self.encoder, *(layer.feed_forward for layer in self.decoder_layers())]
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
-        source = Padded(source_BS)
-        read = self._memories(self._encode(source), source.everywhere())
-
-        def empty(memory_BHSK: Tensor) -> Tensor:
-            B, H, _, K = memory_BHSK.shape
-            return memory_BHSK.new_empty(B * width, H, 0, K)
-
-        caches = [Cache(empty(memory.key_BHSK), empty(memory.value_BHSK), self.attention_window) for memory in read]
-        rows_BW = torch.arange(len(source_BS) * width, device=source_BS.device).view(-1, width)
-        return TransformerState(caches, read, rows_BW, position=0)
+        source = Sentences(source_BS)
+        memories = self._memories(self._encode(source), source.everywhere())
+        return TransformerState.empty(memories, width, self.attention_window)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
         assert isinstance(state, TransformerState)
         position_D = self.positions.first(state.position + 1)[-1]
         x_BWD = self._embed(self.target_embedding, token_BW, position_D)
         for layer, cache, memory in zip(self.decoder_layers(), state.caches, state.memories, strict=True):
-            x_BWD = layer.step(x_BWD, cache, memory)
+            x_BWD = layer(x_BWD, cache, memory)
         return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        encoder: list[Tensor] = []
-        decoder: list[Tensor] = []
-        cross: list[Tensor] = []
-        source, target = Padded(source_BS), Padded(decoder_input_BT)
-        self._decode(target, self._encode(source, encoder), source, decoder, cross)
-        return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
+        records: tuple[list[Tensor], ...] = ([], [], [])  # of encoder, decoder and cross-attention
+        source, target = Sentences(source_BS), Sentences(decoder_input_BT)
+        self._decode(target, self._encode(source, records[0]), source, *records[1:])
+        return AttentionWeights(*(torch.stack(record) for record in records))
 
     def encoder_layers(self) -> list[EncoderLayer]:
         return [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
