@@ -1,4 +1,4 @@
-"""Several models of one vocabulary, which translate as one.
+"""Several models with one vocabulary, which translate together as one model.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions
 M models  D their widths together  V vocabulary
@@ -16,7 +16,7 @@ from transformer_mt.models.layout import Sentences
 
 @dataclass(frozen=True)
 class EnsembleState(DecoderState):
-    """The state of each model: all have seen the same."""
+    """The states of the models, all of which have seen the same words."""
 
     states: tuple[DecoderState, ...]
 
@@ -28,7 +28,7 @@ class EnsembleState(DecoderState):
 
 
 class Ensemble(Seq2Seq):
-    """The mean of the models' probabilities at each position. It is not to be trained."""
+    """The mean of the models' probabilities at each position. It cannot be trained."""
 
     def __init__(self, models: list[Seq2Seq]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Ensemble(Seq2Seq):
         self.models = nn.ModuleList(models)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """Those of the models side by side."""
+        """The features of all models, side by side."""
         return torch.cat([model.features(source, decoder_input) for model in self.members()], dim=-1)
 
     @property
