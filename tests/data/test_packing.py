@@ -18,7 +18,7 @@ from transformer_mt.data.packing import (
     packed_shape,
 )
 from transformer_mt.errors import ConfigError
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.packed import Packed
 from transformer_mt.vocabulary import BOS, PAD
 
 TENSORS = (

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from transformer_mt.models.attention import FixedConcat, build_score
+from transformer_mt.models.scores import FixedConcat, build_score
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.packed import Packed
 from transformer_mt.vocabulary import PAD
 
 MAX_LENGTH = 40

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from transformer_mt.kernels.dropout import Dropout, scaled_mask
 
@@ -19,6 +20,17 @@ def ones_dropped_out(probability, *shape, seed=1, dtype=torch.float32):
 def tolerance(variance, count):
     """Five standard deviations of a mean."""
     return 5 * math.sqrt(variance / count)
+
+
+@probabilities
+@pytest.mark.parametrize("training", [False, True])
+def test_what_it_makes_of_a_number_is_what_pytorch_makes_of_it(probability, training):
+    """Zero, or the number divided by the probability of keeping it; as often, but not at the same places."""
+    torch.manual_seed(1)
+    x = torch.full((SIZE,), 3.0, dtype=torch.float64)
+    ours, theirs = Dropout(probability).train(training)(x), F.dropout(x, probability, training)
+    torch.testing.assert_close(ours.unique(), theirs.unique(), rtol=2e-4, atol=0)
+    assert ours.mean().item() == pytest.approx(theirs.mean().item(), abs=3 * tolerance(9 / (1 - probability), SIZE))
 
 
 @probabilities

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.kernels.linear import Linear
+from transformer_mt.kernels.linear import Linear, linear_maps
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
@@ -33,3 +33,11 @@ def test_under_autocast_it_is_half_and_its_gradients_are_whole():
     )
     output.float().sum().backward()
     assert linear.weight.grad.dtype == linear.bias.grad.dtype == torch.float32
+
+
+def test_several_maps_in_one_product_are_those_of_pytorch():
+    torch.manual_seed(1)
+    theirs = [nn.Linear(5, 4).double() for _ in range(3)]
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    ours = linear_maps(x, [(linear.weight, linear.bias) for linear in theirs])
+    torch.testing.assert_close(list(ours), [linear(x) for linear in theirs])

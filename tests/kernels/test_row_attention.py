@@ -7,8 +7,8 @@ from torch.nn import functional as F
 from transformer_mt.data.batching import Batch
 from transformer_mt.device import choose_device
 from transformer_mt.kernels.row_attention import Rows, attention_over_rows
-from transformer_mt.models.attention import causal_mask, padding_mask, scaled_dot_product, window_mask
-from transformer_mt.models.layout import unpadded
+from transformer_mt.models.attention import attention, causal_mask, padding_mask, window_mask
+from transformer_mt.models.packed import unpadded
 from transformer_mt.training.update import batch_loss
 from transformer_mt.vocabulary import PAD
 
@@ -34,7 +34,7 @@ def plain(inputs, queries_BT, keys_BS, mask):
     for query_THK, (key_SHK, value_SHK) in zip(queries, keys, strict=True):
         seen_TS = mask(len(query_THK), len(key_SHK))
         heads = (x.transpose(0, 1) for x in (query_THK, key_SHK, value_SHK))
-        mixed.append(scaled_dot_product(*heads, seen_TS)[0].transpose(0, 1))
+        mixed.append(attention(*heads, seen_TS)[0].transpose(0, 1))
     return torch.cat(mixed)
 
 

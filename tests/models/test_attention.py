@@ -6,15 +6,8 @@ from helpers.formulas import SCORES, attention_by_loops, new_score, randn, rando
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.models.attention import (
-    Dot,
-    FixedLengthAttention,
-    attention,
-    causal_mask,
-    padding_mask,
-    scaled_dot_product,
-    window_mask,
-)
+from transformer_mt.models.attention import attention, causal_mask, padding_mask, window_mask
+from transformer_mt.models.scores import Dot, FixedLengthAttention
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 all_scores = pytest.mark.parametrize("name", [*SCORES, "fixed_concat"])
@@ -37,6 +30,11 @@ def inputs(name, num_queries=5, num_keys=7, query_width=4, key_width=4):
     return query_BHTK, key_BHSK, randn(2, heads, num_keys, 6, seed=5), new_score(name, heads, query_width, key_width)
 
 
+def attend(query_BHTK, key_BHSK, value_BHSK, mask, score):
+    """Attention to keys that the score has prepared."""
+    return attention(query_BHTK, score.prepare(key_BHSK), value_BHSK, mask, score)
+
+
 # Scores
 
 
@@ -55,7 +53,7 @@ def test_attention_is_the_mean_of_the_values_that_the_mask_leaves_weighted_by_th
     query_BHTK, key_BHSK, value_BHSK, score = inputs(name)
     for mask in (random_mask(2, 1, 5, 7), random_mask(2, 1, 1, 7), random_mask(5, 7), torch.tensor(True)):
         expected = attention_by_loops(name, score, query_BHTK, key_BHSK, value_BHSK, mask)
-        torch.testing.assert_close(attention(query_BHTK, key_BHSK, value_BHSK, mask, score), expected)
+        torch.testing.assert_close(attend(query_BHTK, key_BHSK, value_BHSK, mask, score), expected)
 
 
 @all_scores
@@ -64,11 +62,11 @@ def test_masks_are_the_same_whatever_the_score(name):
     query_BHTK, key_BHSK, value_BHSK, score = inputs(name)
     mask_B1TS = random_mask(2, 1, 5, 7)
     mask_B1TS[..., 2], mask_B1TS[..., 3] = False, True
-    mixed_BHTK, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score)
+    mixed_BHTK, weights_BHTS = attend(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score)
     assert torch.equal(weights_BHTS > 0, mask_B1TS.expand_as(weights_BHTS))
     torch.testing.assert_close(weights_BHTS.sum(dim=-1), torch.ones_like(weights_BHTS[..., 0]))
     key_BHSK[:, :, 2], value_BHSK[:, :, 2] = 7.0, 8.0
-    others = attention(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score)
+    others = attend(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score)
     torch.testing.assert_close(others, (mixed_BHTK, weights_BHTS))
 
 
@@ -77,14 +75,14 @@ def test_a_query_that_may_see_one_key_reads_its_value(name):
     query_BHTK, key_BHSK, value_BHSK, score = inputs(name, num_keys=4)
     for key in range(4):
         only = torch.arange(4) == key
-        mixed_BHTK, _ = attention(query_BHTK, key_BHSK, value_BHSK, only, score)
+        mixed_BHTK, _ = attend(query_BHTK, key_BHSK, value_BHSK, only, score)
         torch.testing.assert_close(mixed_BHTK, value_BHSK[:, :, key, None].expand_as(mixed_BHTK))
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_of_a_linear_concat_alone_every_query_has_the_same_weights(name):
     query_BHTK, key_BHSK, value_BHSK, score = inputs(name)
-    _, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, torch.tensor(True), score)
+    _, weights_BHTS = attend(query_BHTK, key_BHSK, value_BHSK, torch.tensor(True), score)
     spread = (weights_BHTS - weights_BHTS[:, :, :1]).abs().max()
     assert spread < 1e-12 if name == "concat" else spread > 1e-3
 
@@ -93,9 +91,9 @@ def test_scaled_dot_product_equals_that_of_pytorch():
     query_BHTK, key_BHSK, value_BHSK, score = inputs("scaled_dot")
     mask_B1TS = random_mask(2, 1, 5, 7)
     theirs_BHTK = F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, attn_mask=mask_B1TS)
-    plain = scaled_dot_product(query_BHTK, key_BHSK, value_BHSK, mask_B1TS)
+    plain = attention(query_BHTK, key_BHSK, value_BHSK, mask_B1TS)
     torch.testing.assert_close(plain[0], theirs_BHTK)
-    torch.testing.assert_close(attention(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score), plain)
+    torch.testing.assert_close(attend(query_BHTK, key_BHSK, value_BHSK, mask_B1TS, score), plain)
 
 
 def test_an_example_worked_by_hand():

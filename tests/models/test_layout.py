@@ -6,11 +6,9 @@ import pytest
 import torch
 from helpers.packing import pack
 from torch._dynamo.testing import CompileCounter
-from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 
-from transformer_mt.kernels.packed_attention import Segments, variable_length_attention
-from transformer_mt.models.layout import Packed
+from transformer_mt.models.packed import Packed
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import PAD
@@ -151,29 +149,6 @@ def test_a_pack_of_dummies_alone_is_finite(tiny_model):
     assert not any(gradient.any() for gradient in found.values())
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [0, 1, 3, 10])
-def test_attention_of_variable_length_equals_a_loop_over_sentences(causal, window):
-    generator = torch.Generator().manual_seed(1)
-    query_lengths = [5, 1, 8, 3]
-    key_lengths = query_lengths if causal or window else [2, 7, 1, 4]
-    offsets = [torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (query_lengths, key_lengths)]
-    offsets = [F.pad(ends, (0, 3), value=int(ends[-1])) for ends in offsets]
-    query_NHK = torch.randn(17, 3, 4, dtype=torch.float64, generator=generator)
-    key_MHK, value_MHK = torch.randn(2, sum(key_lengths), 3, 4, dtype=torch.float64, generator=generator)
-    ours_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal, window))
-    theirs = []
-    for query_THK, *memory in zip(
-        query_NHK.split(query_lengths), key_MHK.split(key_lengths), value_MHK.split(key_lengths), strict=True
-    ):
-        query_HTK, key_HSK, value_HSK = (x.transpose(0, 1) for x in (query_THK, *memory))
-        after_TS = torch.arange(key_HSK.shape[1]) - torch.arange(query_HTK.shape[1])[:, None]
-        mask_TS = (after_TS.abs() <= (window or 99)) & (after_TS <= (0 if causal else 99))
-        mixed_HTK = F.scaled_dot_product_attention(query_HTK, key_HSK, value_HSK, attn_mask=mask_TS)
-        theirs.append(mixed_HTK.transpose(0, 1))
-    torch.testing.assert_close(ours_NHK, torch.cat(theirs))
-
-
 # What is refused
 
 
@@ -229,19 +204,6 @@ def base_shaped(device, window):
 def on(packed, device):
     moved = (x.to(device) for x in (packed.tokens, packed.offsets, packed.positions_N))
     return Packed(*moved, packed.max_length)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [0, 5])
-def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window):
-    """Tensors without numbers, of CUDA in name alone: PyTorch checks the arguments without a GPU."""
-    with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
-        query_NHK, key_NHK, value_NHK = torch.empty(48, 3, 4, 32, dtype=torch.bfloat16).unbind(1)
-        offsets = torch.empty(9, dtype=torch.int32)
-        segments = Segments(offsets, offsets, 40, 40, causal, window)
-        mixed_NHK = variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
-    assert mixed_NHK.device.type == "cuda"
-    assert (mixed_NHK.shape, mixed_NHK.dtype) == ((48, 4, 32), torch.bfloat16)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.models.cache import SLOTS_GROW_BY
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.settings.model import TransformerConfig
@@ -276,9 +275,8 @@ def test_rows_are_independent(norm, activation, tiny_model, sources, decoder_inp
 @all_ties
 @all_activations
 def test_stepping_is_teacher_forcing(norm, ties, activation, tiny_model, sources, decoder_inputs):
-    """Also beyond the positions that the cache first has room for, twice."""
     model = tiny_model(norm=norm, tied_embeddings=ties, activation=activation)
-    source_BS, decoder_input_BT = sources(4, 6), decoder_inputs(4, 2 * SLOTS_GROW_BY + 3)
+    source_BS, decoder_input_BT = sources(4, 6), decoder_inputs(4, 20)
     state, stepped = model.start(source_BS, width=1), []
     for token_B1 in decoder_input_BT.split(1, dim=1):
         logits_B1V, state = model.step(token_B1, state)
@@ -287,14 +285,14 @@ def test_stepping_is_teacher_forcing(norm, ties, activation, tiny_model, sources
 
 
 @both_norms
-@pytest.mark.parametrize("width", [2, 3, SLOTS_GROW_BY + 1])
+@pytest.mark.parametrize("width", [2, 3, 17])
 def test_hypotheses_that_follow_others_see_the_words_of_their_own_ancestors(norm, width, tiny_model, sources):
-    """Parents at random, sentences dropped and reordered on the way, and more positions than slots at first."""
+    """Parents at random, sentences dropped and reordered on the way."""
     model, generator = tiny_model(norm=norm), torch.Generator().manual_seed(width)
     source_BS = sources(6, 7)
     state = model.start(source_BS, width)
     words_BWT = torch.empty(6, width, 0, dtype=torch.int64)
-    for position in range(SLOTS_GROW_BY + 4):
+    for position in range(12):
         B = len(source_BS)
         token_BW = torch.randint(1, 11, (B, width), generator=generator)
         words_BWT = torch.cat([words_BWT, token_BW[..., None]], dim=2)
@@ -308,6 +306,18 @@ def test_hypotheses_that_follow_others_see_the_words_of_their_own_ancestors(norm
         if position % 4 == 1:
             sentences = torch.randperm(B, generator=generator)[: B - (position % 8 == 1 and B > 2)]
             state, words_BWT, source_BS = state.keep(sentences), words_BWT[sentences], source_BS[sentences]
+
+
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_a_state_keeps_the_past_that_a_hypothesis_may_see(window, tiny_model, sources):
+    model = tiny_model(attention_window=window)
+    state = model.start(sources(2, 5), width=3)
+    for position in range(1, 7):
+        _, state = model.step(torch.full((2, 3), 4), state)
+        state = state.follow(torch.tensor([[0, 0, 1], [2, 1, 0]]))
+        kept = min(position, window + 1) if window else position
+        assert [cache.key_BWHPK.shape for cache in state.caches] == [(2, 3, 2, kept, 8)] * 3
+        assert [cache.value_BWHPK.shape for cache in state.caches] == [(2, 3, 2, kept, 8)] * 3
 
 
 def test_hypotheses_of_a_sentence_begin_alike(tiny_model, sources):

@@ -55,9 +55,9 @@ def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
 def test_cross_attention_equals_that_of_pytorch(multi_head, pytorch_attention, sources):
     x_BTD, memory_BSD = randn(3, 4, D_MODEL), randn(3, 6, D_MODEL, seed=4)
     source_BS = sources(3, 6)
-    weights = []
+    weights, [memory] = [], project_memories([multi_head], memory_BSD, padding_mask(source_BS))
     ours_BTD = multi_head.attend(
-        multi_head.project_query(x_BTD), *multi_head.project_memory(memory_BSD), padding_mask(source_BS), weights
+        multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK, memory.mask, weights
     )
     theirs_BTD, their_weights_BHTS = pytorch_attention(
         x_BTD, memory_BSD, memory_BSD, key_padding_mask=source_BS == PAD, average_attn_weights=False
@@ -94,8 +94,9 @@ def test_it_equals_a_loop_over_heads_whatever_the_score(score):
 @pytest.mark.parametrize("score", SCORES)
 def test_one_head_of_the_whole_width_is_attention_without_heads(score):
     multi_head, x_BTD, mask_TT = fresh(num_heads=1, score=score), randn(2, 5, D_MODEL), random_mask(5, 5)
-    projected = [part_BTD[:, None] for part_BTD in multi_head.in_projection(x_BTD).chunk(3, dim=-1)]
-    mixed_B1TD, weights_B1TS = attention(*projected, mask_TT, multi_head.score)
+    query_B1TD, key_B1TD, value_B1TD = multi_head.in_projection(x_BTD)[:, None].chunk(3, dim=-1)
+    prepared = multi_head.score.prepare(key_B1TD)
+    mixed_B1TD, weights_B1TS = attention(query_B1TD, prepared, value_B1TD, mask_TT, multi_head.score)
     recorded = []
     ours_BTD = multi_head.attend(*multi_head.project(x_BTD), mask_TT, recorded)
     torch.testing.assert_close(ours_BTD, multi_head.out_projection(mixed_B1TD[:, 0]))
@@ -123,16 +124,20 @@ def test_packed_sentences_have_scaled_dot_products_alone():
 
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):
     x_BTD = randn(2, 5, D_MODEL)
-    apart = (multi_head.project_query(x_BTD), *multi_head.project_memory(x_BTD))
+    [memory] = project_memories([multi_head], x_BTD, torch.tensor(True))
+    apart = (multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK)
     torch.testing.assert_close(apart, multi_head.project(x_BTD))
 
 
-def test_memories_projected_at_once_are_those_projected_apart(multi_head):
+def test_packed_memories_are_projected_at_once_and_are_those_projected_apart(multi_head):
     torch.manual_seed(2)
     others = [MultiHeadAttention(D_MODEL, NUM_HEADS).double() for _ in range(2)]
-    attentions, memory_BSD = [multi_head, *others], randn(2, 5, D_MODEL)
-    apart = [each.project_memory(memory_BSD) for each in attentions]
-    torch.testing.assert_close(project_memories(attentions, memory_BSD), apart)
+    attentions, memory_ND = [multi_head, *others], randn(5, D_MODEL)
+    offsets = torch.tensor([0, 5], dtype=torch.int32)
+    packed = project_memories(attentions, memory_ND, Segments(offsets, offsets, 5, 5, causal=False))
+    padded = project_memories(attentions, memory_ND[None], torch.tensor(True))
+    for ours, theirs in zip(packed, padded, strict=True):
+        torch.testing.assert_close((ours.key_BHSK, ours.value_BHSK), (theirs.key_BHSK[0], theirs.value_BHSK[0]))
 
 
 def test_dropout_of_the_weights_is_on_in_training_alone_and_not_recorded():

@@ -8,7 +8,7 @@ from helpers.packing import pack
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.models.layout import unpadded
+from transformer_mt.models.packed import unpadded
 from transformer_mt.models.positions import LearnedPositions, SinusoidalPositions, sinusoidal
 from transformer_mt.vocabulary import PAD
 

@@ -83,10 +83,10 @@ def test_an_example_worked_by_hand():
     cells.weight_ih_l0[4:6] = torch.eye(2)
     encoder_BSD = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]).double()
     state_TD = torch.tensor([[0.8, 0.2], [0.1, 0.9]]).double()
-    memory = model.decoder.context.memory(torch.full((1, 3), 9), encoder_BSD, encoder_BSD[:, 0])
+    annotations = model.decoder.context.annotate(torch.full((1, 3), 9), encoder_BSD, encoder_BSD[:, 0])
     past = Past(torch.zeros(1, 1, 1, 2).double(), torch.zeros(1, 1, 2).double())
     weights = []
-    said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], memory, past, weights)
+    said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], annotations, past, weights)
 
     to_three = {"rtol": 0, "atol": 0.0005}
     expected_TS = torch.tensor([[0.361, 0.198, 0.441], [0.176, 0.391, 0.433]]).double()
@@ -180,7 +180,7 @@ def test_without_attention_all_of_the_source_goes_through_one_vector(decoder, ti
         context = tiny_rnn(attention=attention, decoder=decoder).decoder.context
         query_BWTD = torch.randn(3, 2, 4, 12, generator=generator).double()
         ours, others = (
-            context(query_BWTD, context.memory(source_BS, states, vector_BD)) for states in (states_BSD, -states_BSD)
+            context(query_BWTD, context.annotate(source_BS, states, vector_BD)) for states in (states_BSD, -states_BSD)
         )
         seen[attention] = (ours - others).abs().max() > 1e-6
         if attention == "none":
@@ -191,9 +191,10 @@ def test_without_attention_all_of_the_source_goes_through_one_vector(decoder, ti
 @pytest.mark.parametrize("attention", ["none", "additive"])
 @both_decoders
 @torch.no_grad()
-def test_the_memory_of_a_source_without_attention_has_one_size(attention, decoder, tiny_rnn, sources):
-    sizes = [tiny_rnn(attention=attention, decoder=decoder).start(sources(3, longest), 2).memory for longest in (4, 9)]
-    numbers = [memory.value_B1SD.numel() + memory.prepared_B1SA.numel() for memory in sizes]
+def test_annotations_of_a_source_have_one_size_without_attention(attention, decoder, tiny_rnn, sources):
+    model = tiny_rnn(attention=attention, decoder=decoder)
+    annotations = [model.start(sources(3, longest), 2).annotations for longest in (4, 9)]
+    numbers = [each.value_B1SD.numel() + each.prepared_B1SA.numel() for each in annotations]
     assert (numbers[0] == numbers[1]) == (attention == "none")
 
 
@@ -244,8 +245,8 @@ def test_attention_of_a_fixed_length_reads_the_last_word_and_refuses_more_positi
                 other_BSD[row_B, (last_B - 1).clamp_min(0)] += last_B[:, None].sign()
             case "padding":
                 other_BSD[source_BS == PAD] += 1
-        memories.append(model.decoder.context.memory(source_BS, other_BSD, other_BSD[:, 0]).prepared_B1SA)
-    prepared = model.decoder.context.memory(source_BS, states_BSD, states_BSD[:, 0]).prepared_B1SA
+        memories.append(model.decoder.context.annotate(source_BS, other_BSD, other_BSD[:, 0]).prepared_B1SA)
+    prepared = model.decoder.context.annotate(source_BS, states_BSD, states_BSD[:, 0]).prepared_B1SA
     assert [bool((other - prepared).abs().max() > 1e-6) for other in memories] == [True, False, False]
 
 
@@ -265,10 +266,10 @@ def test_a_model_without_attention_says_so_when_asked_for_an_alignment(tiny_rnn,
 
 
 @torch.no_grad()
-def test_hypotheses_share_the_memory_of_their_source(tiny_rnn, sources):
+def test_hypotheses_share_the_annotations_of_their_source(tiny_rnn, sources):
     state = tiny_rnn().start(sources(3, 6), width=5)
-    assert {len(part) for part in vars(state.memory).values()} == {3}
-    assert {part.shape[1] for part in vars(state.memory).values()} == {1}
+    assert {len(part) for part in vars(state.annotations).values()} == {3}
+    assert {part.shape[1] for part in vars(state.annotations).values()} == {1}
 
 
 # Size, first weights, dropout, precision

@@ -6,8 +6,11 @@ import pytest
 import torch
 from conftest import TINY, TINY_RNN
 
+from transformer_mt.decoding.torch_engine import TorchEngine
+from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import machine_memory
+from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.models.build import build_model
 from transformer_mt.settings import needed_memory
 from transformer_mt.settings.experiment import DecodingConfig
@@ -69,6 +72,26 @@ def test_memory_grows_with_the_square_of_the_beam_where_no_past_moves(monkeypatc
         check_search_memory(decoding, small, 2000, 54, keeps_all_pasts=False)
         with pytest.raises(ConfigError, match=r"beam_size=10000 needs \d\d\.\d GB") if is_refused else nullcontext():
             check_search_memory(decoding, small, 2000, 54, keeps_all_pasts=True)
+
+
+def test_a_window_bounds_what_is_kept_of_a_long_past(monkeypatch):
+    """A plain search keeps what a hypothesis may see, and no more is asked for."""
+    monkeypatch.setattr(needed_memory, "machine_memory", lambda: 10**8)
+    decoding, sizes = DecodingConfig(beam_size=100), {"d_model": 128, "ffn_dim": 512, "num_heads": 4}
+    check_search_memory(decoding, TransformerConfig(**sizes, attention_window=9), 2000, 1024, keeps_all_pasts=False)
+    with pytest.raises(ConfigError, match=r"beam_size=100 needs 0\.6 GB"):
+        check_search_memory(decoding, TransformerConfig(**sizes), 2000, 1024, keeps_all_pasts=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "keeps"),
+    [({}, True), ({"attention_score": "dot"}, False), ({"attention_window": 2}, False)],
+    ids=["frozen", "dot", "window"],
+)
+def test_pasts_of_all_hypotheses_are_kept_together_where_the_frozen_form_is_searched(model, keeps, tiny_model):
+    one = tiny_model(**model).float()
+    for searched in (one, Ensemble([tiny_model(attention_score="dot").float(), one])):
+        assert TorchEngine(searched, 12, choose_device("cpu", "fp32")).keeps_all_pasts is keeps
 
 
 def test_memory_of_a_machine_is_more_than_this_process_has():

@@ -23,7 +23,7 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, with_cuda_graphs
-from transformer_mt.inference.frozen import frozen
+from transformer_mt.inference.frozen import frozen, keeps_all_pasts
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.interface import Seq2Seq
@@ -37,8 +37,6 @@ NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # PyTorch's function that finds
 
 class TorchEngine(Engine):
     """A model of ours on a device; on a CPU in several processes of one thread each, which share its memory."""
-
-    keeps_all_pasts = True
 
     def __init__(
         self,
@@ -58,6 +56,7 @@ class TorchEngine(Engine):
         super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
+        self.keeps_all_pasts = keeps_all_pasts(model)
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.compile = compile
         if self.matmul != Matmul():

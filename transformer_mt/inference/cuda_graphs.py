@@ -1,9 +1,9 @@
 """Steps of search as CUDA graphs: a GPU is told once what to compute, and then only to do it again.
 
-A step of a few rows is a hundred kernels of some microseconds each, which take a processor longer to launch one by
-one than a GPU to run. A graph launches them together; but it reads and writes where it did when it was captured, in
-the same shapes. So what a step needs lies in memory that stays, and shapes are rounded up, so that few graphs serve
-all steps.
+A step of a few rows is a hundred kernels of some microseconds each: the processor takes longer to launch them one by
+one than the GPU to run them. A graph launches them together. But it reads and writes the same memory, in the same
+shapes, as when it was captured. So what a step needs is kept in one place, and shapes are rounded up, so that few
+graphs serve all steps.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
 D model width  K width of a head  X sentences times heads  V vocabulary
@@ -22,20 +22,20 @@ from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 
 LEAST = 64  # slots, and source positions
 MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do not pile up
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], Step]
-"""Of what a step does, a function that does it again: the same kernels on the same memory, whatever lies there now."""
+"""Takes a step; returns a function that replays it: the same kernels on the same memory, whatever lies there now."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
-    """The frozen model with its steps captured. One that is not frozen remains as it is.
+    """The frozen model with its steps captured. A model that is not frozen is returned as it is.
 
-    `capturing` makes what captures, anew whenever graphs were thrown away: `CudaCapture` on a GPU.
+    `capturing` makes a new Capture (a `CudaCapture` on a GPU) at first, and whenever the graphs were thrown away.
     """
     match model:
         case FrozenTransformer():
@@ -47,10 +47,10 @@ def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Se
 
 
 class CudaCapture:
-    """Captures steps, on a stream beside the one that they are replayed on.
+    """Captures steps, on another stream than the one that they are replayed on.
 
-    The graphs share the memory of what lies between their inputs and results. Once they are all gone, PyTorch does
-    not let further ones use it: they need another CudaCapture.
+    The graphs share the memory of their intermediate results. Once all of them are gone, PyTorch does not let new
+    graphs use that memory: they need another CudaCapture.
     """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
@@ -74,21 +74,21 @@ class CudaCapture:
 
 
 def rounded_up(number: int, least: int) -> int:
-    """To a power of two, or one and a half of one; at least `least`, which is one. Less than half is added."""
+    """The next power of two, or one and a half of one; at least `least`, a power of two. Less than half is added."""
     power = max(least, 1 << (number - 1).bit_length())
     return power * 3 // 4 if max(number, least) <= power * 3 // 4 else power
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedState(FrozenState):
-    """Lies in the model's own memory, which the next step, or search, writes to."""
+    """A state in the model's own memory, which the next step, or the next search, overwrites."""
 
     turn: int
-    """It may be stepped from while the model's is the same."""
+    """A step may start from this state as long as the model's turn is the same."""
 
 
 class _Sizes(NamedTuple):
-    """Of a graph."""
+    """The sizes that a graph is captured for."""
 
     sentences: int
     width: int
@@ -97,16 +97,16 @@ class _Sizes(NamedTuple):
 
 
 class _Memory:
-    """Where a tensor lies from step to step: `held` in whole, `shown` without the rows that rounding up has added."""
+    """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
 
     def __init__(self, padding: float = 0.0) -> None:
         self.padding = padding
         self.all = self.held = self.shown = torch.empty(0)
 
     def hold(self, x: Tensor, *shape: int) -> bool:
-        """Have x in the first corner of a tensor of that shape, and padding elsewhere; unless it is shown there.
+        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it lies there already.
 
-        Whether there was too little memory: then all lies elsewhere now.
+        True if the memory was too small: then the tensor lies in another place now.
         """
         if x is self.shown and self.held.shape == shape:
             return False
@@ -126,7 +126,7 @@ class _Memory:
 
 
 class _Memories:
-    """Of a tensor a layer."""
+    """Places for one tensor of each layer."""
 
     def __init__(self, num_layers: int) -> None:
         self.of_layers = [_Memory() for _ in range(num_layers)]
@@ -145,9 +145,9 @@ class _Memories:
 
 
 class CudaGraphTransformer(Seq2Seq):
-    """A FrozenTransformer whose steps are replayed, of one search at a time.
+    """A FrozenTransformer whose steps are replayed. It serves one search at a time.
 
-    Sizes are stepped as ever when they are met first: to capture takes as long as some steps.
+    The first step of each size is not captured, because capturing takes as long as several steps.
     """
 
     def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
@@ -161,10 +161,10 @@ class CudaGraphTransformer(Seq2Seq):
             _Memories(len(frozen.decoder)) for _ in range(4)
         )
         self.past_B1WN = _Memory(-math.inf)
-        # Padding of sources is masked by `start`, so that here rows alone are added: a softmax of -inf is no number.
+        # Padding of sources is masked by `start`, so only rows are added here: a softmax of -inf is no number.
         self.memory_bias_B11M = _Memory()
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.frozen.features(source, decoder_input)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
@@ -216,7 +216,7 @@ class CudaGraphTransformer(Seq2Seq):
         return logits_BWV, state
 
     def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
-        """Have all that a step of these sizes reads, or writes to, where its graph does that."""
+        """Copy all that a step of these sizes reads, or writes, to where its graph expects it."""
         B, W, N, M = sizes
         X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
@@ -233,14 +233,14 @@ class CudaGraphTransformer(Seq2Seq):
                 self.memory_values_XMK.hold(state.memory_values_XMK, X, M, K),
                 self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
             ]
-        except BaseException:  # such as too little memory, when some lies elsewhere already
+        except BaseException:  # such as too little memory, when some tensors have moved already
             self._throw_graphs_away()
             raise
         if any(moved):
             self._throw_graphs_away()
 
     def _run(self, sizes: _Sizes) -> Tensor:
-        """Logits BWV of what is held, until the next run."""
+        """Logits BWV of what is held; the next run overwrites them."""
         if sizes not in self.met:
             logits_BWV = self._compute()
             self.met.add(sizes)
@@ -252,7 +252,7 @@ class CudaGraphTransformer(Seq2Seq):
         return self.graphs[sizes]()
 
     def _compute(self) -> Tensor:
-        """What is captured: it may depend on shapes, and on no other number that the processor knows."""
+        """The step that is captured. It may depend on shapes, but on no other number that lies on the CPU."""
         slots_W, past_B1WN = self.slots_1W.held[0], self.past_B1WN.held
         B, _, W, _ = past_B1WN.shape
         past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot

@@ -1,4 +1,4 @@
-"""Several models of one vocabulary, which translate as one.
+"""Several models with one vocabulary, which translate together as one model.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions
 M models  D their widths together  V vocabulary
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 
 
 @dataclass(frozen=True)
 class EnsembleState(DecoderState):
-    """The state of each model: all have seen the same."""
+    """The states of the models, all of which have seen the same words."""
 
     states: tuple[DecoderState, ...]
 
@@ -28,7 +28,7 @@ class EnsembleState(DecoderState):
 
 
 class Ensemble(Seq2Seq):
-    """The mean of the models' probabilities at each position. It is not to be trained."""
+    """The mean of the models' probabilities at each position. It cannot be trained."""
 
     def __init__(self, models: list[Seq2Seq]) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class Ensemble(Seq2Seq):
         assert len(sizes) == 1, "one vocabulary"
         self.models = nn.ModuleList(models)
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
-        """Those of the models side by side."""
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
+        """The features of all models, side by side."""
         return torch.cat([model.features(source, decoder_input) for model in self.members()], dim=-1)
 
     @property

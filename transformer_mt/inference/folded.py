@@ -1,8 +1,8 @@
-"""Attention of one sentence to its source, with the products before and after it folded into the memory.
+"""Absorbed projections: softmax((x W_Q) K^T) V W_O = softmax(x (W_Q K^T)) (V W_O), per head of cross-attention.
 
-Per head, softmax((x W_Q) K^T) V W_O (section 3.2.2) is softmax(x (W_Q K^T)) (V W_O). What is in brackets is the same at
-every step, and for a short source takes less memory than W_Q and W_O: so a step reads less, and makes two products
-instead of four.
+On the left is attention to the source (Vaswani et al. 2017, sec. 3.2.2), but for its scale and biases. What is in
+brackets on the right is the same at every step: it is computed once for one sentence, and folded into the memory. For a
+short source it takes less memory than W_Q and W_O. So each step reads less, and makes two products instead of four.
 
 D model width  H heads  K width of a head  M source positions, rounded up  F heads times source positions  L layers
 X layers times heads  R rows
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from transformer_mt.models.transformer import DecoderLayer
 
-MOST_POSITIONS = 64  # of a source, padding included: beyond the width of a head, it is larger than the weights
+MOST_POSITIONS = 64  # of a source, padding included; with more than the width of a head it is larger than the weights
 
 
 class FoldedMemory(NamedTuple):
-    """Of a layer: x key^T + bias are the scores, their softmax by value is the mixture after W_O, but for its bias."""
+    """One layer's memory: scores are x key^T + bias; their softmax times value is the output without its bias."""
 
     key_FD: Tensor
     bias_F: Tensor
@@ -29,7 +29,7 @@ class FoldedMemory(NamedTuple):
 
 
 class Folding:
-    """The weights of all layers' attention to the source, by head."""
+    """The weights of the attention to the source in all layers, by head."""
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         attentions = [layer.cross_attention for layer in layers]
@@ -44,7 +44,7 @@ class Folding:
         self.num_layers = L
 
     def __call__(self, key_XKM: Tensor, value_XMK: Tensor, bias_M: Tensor) -> tuple[FoldedMemory, ...]:
-        """Of each layer; the bias is -inf at padding, and 0 elsewhere."""
+        """The folded memory of each layer. `bias_M` is -inf at padding and 0 elsewhere."""
         key_XMD = torch.bmm(key_XKM.transpose(1, 2), self.query_XKD)
         bias_XM = torch.bmm(self.bias_X1K, key_XKM)[:, 0] + bias_M
         value_XMD = torch.bmm(value_XMK, self.output_XKD)
@@ -54,7 +54,7 @@ class Folding:
 
 
 def attention_to_folded(x_RD: Tensor, memory: FoldedMemory, output_bias_D: Tensor, num_heads: int) -> Tensor:
-    """RD, as multi-head attention."""
+    """The output of multi-head attention to the source, RD."""
     scores_RF = torch.addmm(memory.bias_F, x_RD, memory.key_FD.t())
     weights_RHM = scores_RF.view(x_RD.shape[0], num_heads, -1).softmax(dim=-1)
     return torch.addmm(output_bias_D, weights_RHM.flatten(1), memory.value_FD)

@@ -1,7 +1,7 @@
 """A trained Transformer arranged for decoding: it computes what `Transformer.start` and `step` do, in half the time.
 
-Weights lie as products read them, and keys as their product with queries does; rows of scores are multiples of
-16; the layers are no modules, since calling one takes as long as a small product.
+Weights and keys lie in memory in the order in which matrix products read them. Rows of scores have a multiple of 16
+numbers. The layers are not modules, because calling a module takes as long as a small product.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
 R rows  D model width  H heads  K width of a head  X sentences times heads  F inner width  V vocabulary  L layers
@@ -22,17 +22,17 @@ from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Foldin
 from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
 from transformer_mt.kernels.matmul import Matmul, best_matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.vocabulary import PAD
 
-FEW_HEADS = 100  # of all sentences
+FEW_HEADS = 100  # of all sentences together: fewer make few products
 
 
 def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
-    """The model for search, of its weights as they are now. One that has no other form remains as it is.
+    """The model in its form for search, with its weights as they are now. A model without such a form is returned.
 
-    Raises TranslationError if products are to be made in another way, and the model has no form for that.
+    Raises TranslationError if `matmul` asks for another precision than fp32, and the model has no form for that.
     """
     match model:
         case Transformer() if has_frozen_form(model):
@@ -48,12 +48,23 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
             return model
 
 
+def keeps_all_pasts(model: Seq2Seq) -> bool:
+    """Whether a search of the frozen model keeps the pasts of all hypotheses of a sentence together (FrozenState)."""
+    match model:
+        case Transformer():
+            return has_frozen_form(model)
+        case Ensemble():
+            return any(keeps_all_pasts(member) for member in model.members())
+        case _:
+            return False
+
+
 def has_frozen_form(model: Transformer) -> bool:
     return model.attention_score == "scaled_dot" and not model.attention_window
 
 
 class FrozenTransformer(Seq2Seq):
-    """For search. Forced decoding, and attention weights, are those of the Transformer itself."""
+    """A Transformer for search. For teacher forcing and attention weights it asks the Transformer itself."""
 
     def __init__(self, model: Transformer, matmul: Matmul) -> None:
         super().__init__()
@@ -68,7 +79,7 @@ class FrozenTransformer(Seq2Seq):
         on_cpu = model.output_VD.device.type == "cpu"
         self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.model.features(source, decoder_input)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
@@ -111,8 +122,8 @@ class FrozenTransformer(Seq2Seq):
         )
 
     def _of_usual_length(self, source_BS: Tensor) -> Tensor:
-        """One sentence alone padded to a multiple of 8 positions: for products of a new size oneDNN writes code first,
-        which takes two milliseconds or more."""
+        """A single sentence is padded to a multiple of 8 positions. For each new size of a product oneDNN compiles code
+        first, which takes two milliseconds or more."""
         room = -source_BS.shape[1] % 8
         if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
             return source_BS
@@ -126,7 +137,7 @@ class FrozenTransformer(Seq2Seq):
         return logits_BWV, replace(state, position=state.position + 1, used=now)
 
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
-        """BWV; the words' keys and values are written into these slots of the state, whose numbers are not read."""
+        """Logits BWV. The words' keys and values are written into these slots of the state; its counts are not read."""
         B, W = token_BW.shape
         with best_matmul(few_matmuls(B, W, self.num_heads)):
             return self.traceable_logits(token_BW, position_D, slots, state)
@@ -134,7 +145,7 @@ class FrozenTransformer(Seq2Seq):
     def traceable_logits(
         self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState
     ) -> Tensor:
-        """The same by whatever products are set: nothing but tensors is read or changed."""
+        """The same logits with the kind of products that is set now: only tensors are read and changed."""
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
@@ -156,12 +167,12 @@ class FrozenTransformer(Seq2Seq):
 
 
 def few_matmuls(num_sentences: int, width: int, num_heads: int) -> bool:
-    """Whether the attentions of a step are few products, or of vectors."""
+    """Whether the attentions of a step make few products, or products of vectors."""
     return width == 1 or num_sentences * num_heads < FEW_HEADS
 
 
 class _Residual:
-    """Residual without dropout."""
+    """`Residual` without dropout."""
 
     def __init__(self, residual: Residual) -> None:
         norm = residual.norm
@@ -180,10 +191,10 @@ class _Residual:
 
 
 class _FeedForward:
-    """FeedForward with its residual."""
+    """`FeedForward` with its residual connection."""
 
     def __init__(self, feed_forward: FeedForward, residual: Residual, matmul: Matmul, many_rows: bool) -> None:
-        relu = feed_forward.activation == "relu"  # with the product
+        relu = feed_forward.activation == "relu"  # computed together with the product
         self.inner = matmul.of(feed_forward.inner, many_rows, relu)
         self.outer = matmul.of(feed_forward.outer, many_rows)
         self.factor = matmul.of(feed_forward.factor, many_rows) if feed_forward.activation == "swiglu" else None
@@ -211,7 +222,7 @@ def _activation(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
 
 
 class _Encoding:
-    """EncoderLayer."""
+    """An `EncoderLayer`."""
 
     def __init__(self, layer: EncoderLayer, matmul: Matmul) -> None:
         self.num_heads = layer.attention.num_heads
@@ -232,7 +243,7 @@ class _Encoding:
 
 
 class _Decoding:
-    """DecoderLayer."""
+    """A `DecoderLayer`."""
 
     def __init__(self, layer: DecoderLayer, matmul: Matmul) -> None:
         cross, D = layer.cross_attention, layer.cross_attention.d_model
@@ -249,7 +260,7 @@ class _Decoding:
     def attend_to_itself(
         self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, slots: slice | Tensor
     ) -> Tensor:
-        """Writes keys and values of the newest position into these slots, and reads all."""
+        """Write keys and values of the newest position into these slots, and read all slots."""
         B, _, W, N = past_B1WN.shape
         projected_RF = self.in_projection(self.around_itself.before(x_RD))
         query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, W, 3, self.num_heads)
@@ -273,7 +284,7 @@ class _Decoding:
 
 
 def _split(projected_RF: Tensor, num_sentences: int, width: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
-    """Queries, or queries, keys and values, which lie side by side, by sentence and head; each BHWK."""
+    """The parts that lie side by side (queries, or queries, keys and values), by sentence and head; each BHWK."""
     size = projected_RF.shape[1] // num_parts // num_heads
     parts = projected_RF.view(num_sentences, width, num_parts, num_heads, size)
     return parts.permute(2, 0, 3, 1, 4).unbind()

@@ -13,30 +13,30 @@ from torch.nn import functional as F
 from transformer_mt.inference.folded import FoldedMemory
 from transformer_mt.models.interface import DecoderState
 
-ROW = 16  # softmax takes a tenth to a third of the time if rows are so long, or a multiple
+ROW = 16  # with rows of this many numbers, or a multiple, softmax takes a tenth to a third of the time
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenState(DecoderState):
-    """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
+    """The hypotheses of a sentence share its slots. Each position of each hypothesis has one.
 
     A cached key never moves; `past_B1WN` says which slots are a hypothesis' own past.
     """
 
     keys_XKN: list[Tensor]
-    """Of each layer, as the values are."""
+    """One tensor for each layer, as of the values."""
     values_XNK: list[Tensor]
     past_B1WN: Tensor
     """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
     memory_keys_XKM: list[Tensor]
     memory_values_XMK: list[Tensor]
     memory_bias_B11M: Tensor
-    """Likewise: 0 at the source, -inf at padding."""
+    """Added to scores: 0 at the source, -inf at padding."""
     position: int
     used: int
-    """So many slots are taken, the first ones."""
+    """How many slots are taken: the first ones."""
     folded: tuple[FoldedMemory, ...] = ()
-    """Of each layer, where it is to be read instead of the memory."""
+    """One for each layer, to be read instead of its memory; empty where the memory is read."""
 
     def follow(self, parent_BW: Tensor) -> "FrozenState":
         slots_B1WN = parent_BW[:, None, :, None].expand(-1, -1, -1, self.past_B1WN.shape[-1])
@@ -59,11 +59,11 @@ class FrozenState(DecoderState):
         )
 
     def with_slots(self) -> "FrozenState":
-        """The state with slots for one more position, in each of which a hypothesis sees its own."""
+        """The state with slots for one more position; each hypothesis sees its own one of them."""
         W, N = self.past_B1WN.shape[2:]
         state = self
         if self.used + W > N:
-            room = ROW * math.ceil(W / 2)  # so many that copying does not count, so few that attention stays short
+            room = ROW * math.ceil(W / 2)  # so much that copying is rare, and so little that attention stays short
             state = replace(
                 self,
                 keys_XKN=[with_zeros(key_XKN, 2, room) for key_XKN in self.keys_XKN],
@@ -75,7 +75,7 @@ class FrozenState(DecoderState):
 
 
 def with_zeros(x: Tensor, dim: int, number: int) -> Tensor:
-    """A copy, so much longer in a dimension. As F.pad, which writes zeros everywhere and then x over them."""
+    """F.pad(x) with `number` zeros behind one dimension. F.pad writes zeros everywhere first, which takes longer."""
     length = x.shape[dim]
     longer = x.new_empty([*x.shape[:dim], length + number, *x.shape[dim + 1 :]])
     longer.narrow(dim, 0, length).copy_(x)

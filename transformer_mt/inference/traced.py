@@ -1,4 +1,4 @@
-"""A frozen Transformer's steps as a program of tensors, for a compiler: of any numbers of slots and source positions.
+"""A frozen Transformer's step as a program of tensors for a compiler, for any number of slots and source positions.
 
 B sentences  W hypotheses of a sentence  N slots of the cache  M source positions, rounded up  D model width
 K width of a head  X sentences times heads
@@ -17,16 +17,16 @@ from transformer_mt.inference.frozen_state import ROW, FrozenState
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.vocabulary import EOS
 
-MOST_SLOTS = 4096  # the compiler is told that there are no more, nor more source positions
+MOST_SLOTS = 4096  # the compiler may rely on it that there are no more slots, and no more source positions
 
 
 class Kind(NamedTuple):
-    """Of steps that are compiled together."""
+    """The kinds of steps: those of one kind are served by one compiled program."""
 
     alone: bool
-    """One sentence; or any number of them from two on."""
+    """Whether there is one sentence, or any number of them from two on."""
     width: int
-    """So many hypotheses; of a sentence alone, 2 are any number from two on."""
+    """The number of hypotheses; for a single sentence, 2 stands for any number from two on."""
 
     @classmethod
     def of(cls, alone: bool, width: int) -> "Kind":
@@ -38,9 +38,9 @@ class Kind(NamedTuple):
 
 
 def traced(model: FrozenTransformer, matmul: Matmul, kind: Kind) -> ExportedProgram:
-    """What takes `step_tensors` to the logits: the model's step, its products made so that a compiler can see them."""
+    """The program that makes logits of `step_tensors`: the model's step, with products that a compiler can see into."""
     num_sentences, width = 1 if kind.alone else 64, 3 if kind.any_width else kind.width
-    # Two blocks of positions, and of slots: a dimension of one would be taken for no others.
+    # Two blocks of positions, and of slots: the compiler would take a dimension of size one for a constant.
     state = model.start(torch.full((num_sentences, ROW + 1), EOS), width).with_slots()
     state = replace(state, used=state.past_B1WN.shape[3]).with_slots()
     token_BW, position_D = torch.full((num_sentences, width), EOS), model.model.positions.first(1)[0]
@@ -50,17 +50,17 @@ def traced(model: FrozenTransformer, matmul: Matmul, kind: Kind) -> ExportedProg
 
 
 def step_tensors(token_BW: Tensor, position_D: Tensor, slots_W: Tensor, state: FrozenState) -> list[Tensor]:
-    """As the program takes them. All that it relies on is that they are contiguous, and of the shapes of its kind."""
+    """The program's arguments. It relies on it that they are contiguous, and have the shapes of its kind."""
     *first, keys, values, memories, memory_bias = _by_argument(token_BW.contiguous(), position_D, slots_W, state)
     return [*first, *keys, *values, *(x for memory in memories for x in memory), memory_bias]
 
 
 class _Step(nn.Module):
-    """What is compiled: tensors in, logits out; keys and values are written into the slots."""
+    """The module that is compiled: tensors in, logits out; keys and values are written into the slots."""
 
     def __init__(self, frozen: FrozenTransformer) -> None:
         super().__init__()
-        self.frozen = (frozen,)  # as no module of this one, so that its weights are constants
+        self.frozen = (frozen,)  # in a tuple it is no submodule, so its weights are constants
 
     def forward(
         self,
@@ -89,14 +89,14 @@ class _Step(nn.Module):
 
 
 def _by_argument(token_BW: Tensor, position_D: Tensor, slots_W: Tensor, state: FrozenState) -> tuple[Any, ...]:
-    """As _Step.forward takes them."""
+    """The arguments of _Step.forward."""
     memories = state.folded or zip(state.memory_keys_XKM, state.memory_values_XMK, strict=True)
     lists = state.keys_XKN, state.values_XNK, [list(memory) for memory in memories]
     return token_BW, position_D, slots_W, state.past_B1WN, *lists, state.memory_bias_B11M
 
 
 def _shapes(kind: Kind, state: FrozenState, num_heads: int) -> tuple[Any, ...]:
-    """The dimensions that vary, by the arguments of _Step.forward."""
+    """The dimensions that vary, for each argument of _Step.forward."""
     sentences: Any = 1 if kind.alone else Dim("sentences", min=2)
     hypotheses: Any = Dim("hypotheses", min=2) if kind.any_width else kind.width
     blocks_of_slots = Dim("blocks_of_slots", min=1, max=MOST_SLOTS // ROW)

@@ -1,4 +1,8 @@
-"""Dropout (Srivastava et al. 2014; Vaswani et al. 2017, sec. 5.4)."""
+"""Dropout (Srivastava et al. 2014; Vaswani et al. 2017, sec. 5.4).
+
+It equals PyTorch's F.dropout(x, probability, training) with other random numbers: 0 with this probability, and else x
+divided by the probability of keeping it. On a CPU the probability is rounded to a multiple of 1/65,536.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +25,7 @@ class Dropout(nn.Module):
 
 
 def scaled_mask(x: Tensor, probability: float) -> Tensor:
-    """Of the shape and type of x: 0 with this probability, to the nearest 1/65,536, and else 1 / P(kept).
+    """A tensor of the shape and type of x: 0 with this probability, to the nearest 1/65,536, and else 1 / P(kept).
 
     On the CPU random numbers are made one after the other. F.dropout takes one for each element and spends
     a fifth of a small model's training on it; here 64 random bits serve four elements.

@@ -1,4 +1,7 @@
-"""Attention of sentences that lie end to end.
+"""Attention of sentences that lie end to end. For training on GPUs.
+
+It equals the plain PyTorch that `variable_length_attention` itself computes where there is no GPU: softmax(Q K^T /
+sqrt(d_k)) V with a mask of all queries by all keys.
 
 N packed queries  M packed keys  H heads  K width of a head
 """
@@ -23,19 +26,19 @@ class Segments:
     key_offsets: Tensor
     """int32 [segments + 1]."""
     max_queries: int
-    """No segment has more. It sizes what is launched on a GPU: a bound serves, a constant one compiles once."""
+    """No segment has more. Any upper bound is right; a constant one lets a compiled graph serve all batches."""
     max_keys: int
     causal: bool
     """Whether a query sees no key that comes after it. Queries and keys are of the same segments then."""
     window: int = 0
-    """If not 0, a query sees so many keys on each side of it alone; likewise."""
+    """If not 0, a query sees only this many keys on each side of it; queries and keys are of the same segments then."""
 
 
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each for itself; NHK.
+    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each on its own; NHK.
 
-    On CUDA a FlashAttention kernel, in fp16 and bf16 alone, which computes nothing across segments (Dao 2023,
-    arXiv 2307.08691). Elsewhere the plain formula with a mask of all queries by all keys, to compare with.
+    On CUDA it is a FlashAttention kernel, for fp16 and bf16 only, which computes nothing across segments (Dao 2023,
+    arXiv 2307.08691). Elsewhere it is the plain formula.
     """
     if query_NHK.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
@@ -63,7 +66,7 @@ def segments_mask(segments: Segments, num_queries: int, num_keys: int) -> Tensor
     """True where a query may see a key; NM."""
     query_N = torch.arange(num_queries, dtype=torch.int32, device=segments.query_offsets.device)
     key_M = torch.arange(num_keys, dtype=torch.int32, device=segments.key_offsets.device)
-    # Which segment a row is of: so many have begun with it.
+    # The segment of a row is the number of segments that have begun up to it.
     query_segment_N = torch.searchsorted(segments.query_offsets, query_N, right=True)
     key_segment_M = torch.searchsorted(segments.key_offsets, key_M, right=True)
     mask_NM = query_segment_N[:, None] == key_segment_M

@@ -1,6 +1,8 @@
-"""Attention of sentences that lie end to end, in padded rows: quick where matrices of one shape are.
+"""Attention of sentences that lie end to end, computed in padded rows. For training on CPUs.
 
-On a CPU nothing else needs the padding, which is a tenth of batches that are sorted by length.
+It equals F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence on its own, and so do its
+gradients. Products of matrices of one shape are fast on a CPU, so attention pads the rows. No other part of the model
+needs that padding, which is a tenth of the positions in batches that are sorted by length.
 
 B sentences  T query positions  S key positions  N all queries  M all keys  H heads  K width of a head
 """
@@ -65,13 +67,13 @@ class RowMask:
 
 
 def attention_over_rows(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each row, NHK."""
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row on its own, NHK."""
     mixed_NHK: Tensor = _AttentionOverRows.apply(query_NHK, key_MHK, value_MHK, mask)  # type: ignore[no-untyped-call]
     return mixed_NHK
 
 
 class _AttentionOverRows(Function):
-    """A function of its own since the copies to rows and back are each other's gradient, and scores stay in place."""
+    """Its gradient is written by hand: copies to rows and back are each other's gradients; scores stay in place."""
 
     @staticmethod
     def forward(ctx: Any, query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
@@ -107,5 +109,5 @@ class _AttentionOverRows(Function):
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Of the matrices in the last two axes."""
+    """The product of the matrices in the last two axes."""
     return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).view(*left.shape[:3], right.shape[3])

@@ -1,21 +1,39 @@
-"""Masks, attention and its score functions (Vaswani et al. 2017, sec. 3.2.1, and what was before it).
+"""Attention and its masks (Vaswani et al. 2017, sec. 3.2.1 and 3.2.3).
 
-B sentences  T query positions  S key positions  H heads  K width of a head  A inner width
-Q width of queries, where it differs from that of keys
+B sentences  T query positions  S key positions  H heads  K width of a head
 """
 
 import math
-from abc import ABC, abstractmethod
-from typing import assert_never
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transformer_mt.errors import TooLongError
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear, linear
-from transformer_mt.settings.model import Score as ScoreName
 from transformer_mt.vocabulary import PAD
+
+
+def scaled_dot(query_BHTK: Tensor, key_BHSK: Tensor) -> Tensor:
+    """Q K^T / sqrt(d_k); BHTS."""
+    return query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
+
+
+def attention(
+    query_BHTK: Tensor,
+    key_BHSK: Tensor,
+    value_BHSK: Tensor,
+    mask: Tensor,
+    score: Callable[[Tensor, Tensor], Tensor] = scaled_dot,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T / sqrt(d_k)) V (eq. 1), BHTK, and the weights BHTS, whose rows sum to one.
+
+    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key. Other scores than the
+    scaled dot product are in scores.py; they get the keys that they have prepared. Dropout is not in the paper.
+    """
+    scores_BHTS = score(query_BHTK, key_BHSK).masked_fill_(~mask, -math.inf)
+    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    kept_BHTS = weights_BHTS if dropout is None else dropout(weights_BHTS)
+    return kept_BHTS @ value_BHSK, weights_BHTS
 
 
 def padding_mask(tokens_BS: Tensor) -> Tensor:
@@ -24,7 +42,7 @@ def padding_mask(tokens_BS: Tensor) -> Tensor:
 
 
 def causal_mask(length: int, device: torch.device, window: int = 0) -> Tensor:
-    """True where the key's position is not after the query's, nor more than `window` before it if not 0; TT."""
+    """True where the key is not after the query, and at most `window` positions before it if that is not 0; TT."""
     mask_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
     return mask_TT.triu(-window) if window else mask_TT
 
@@ -32,202 +50,10 @@ def causal_mask(length: int, device: torch.device, window: int = 0) -> Tensor:
 def window_mask(real_B11T: Tensor, window: int) -> Tensor:
     """True at real tokens at most `window` positions before or after the query, and at the query itself; B1TT.
 
-    So that padding far from any token sees something: the softmax of nothing is not a number, and its gradient
-    would make all others none.
+    A query sees itself so that padding far from any token sees something: the softmax of nothing is not a number,
+    and its gradient would make all other gradients NaN.
     """
     length = real_B11T.shape[-1]
     everything_TT = torch.ones(length, length, dtype=torch.bool, device=real_B11T.device)
     near_TT, itself_TT = everything_TT.tril(window).triu(-window), everything_TT.tril().triu()
     return real_B11T & near_TT | itself_TT
-
-
-def attention(
-    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor, score: "Score"
-) -> tuple[Tensor, Tensor]:
-    """softmax(score(Q, K)) V, BHTK, and the weights BHTS, whose rows sum to one.
-
-    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key.
-    """
-    return mix(score(query_BHTK, score.prepare(key_BHSK)), value_BHSK, mask)
-
-
-def scaled_dot_product(
-    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor, dropout: Dropout | None = None
-) -> tuple[Tensor, Tensor]:
-    """Likewise softmax(Q K^T / sqrt(d_k)) V (eq. 1)."""
-    return mix(scaled_dot(query_BHTK, key_BHSK), value_BHSK, mask, dropout)
-
-
-def scaled_dot(query_BHTK: Tensor, key_BHSK: Tensor) -> Tensor:
-    """Q K^T / sqrt(d_k); BHTS."""
-    return query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
-
-
-def mix(scores_BHTS: Tensor, value_BHSK: Tensor, mask: Tensor, dropout: Dropout | None = None) -> tuple[Tensor, Tensor]:
-    """The values weighted by the softmax of their scores, BHTK, and the weights. Uses up the scores."""
-    weights_BHTS = scores_BHTS.masked_fill_(~mask, -math.inf).softmax(dim=-1)
-    kept_BHTS = weights_BHTS if dropout is None else dropout(weights_BHTS)
-    return kept_BHTS @ value_BHSK, weights_BHTS
-
-
-class Score(nn.Module, ABC):
-    """How well each query goes with each key: f(Q, K). Each head has its own weights, if there are any."""
-
-    def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """What can be computed of the keys once, for all queries to come; BHS and any width."""
-        return key_BHSK
-
-    @abstractmethod
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        """Scores BHTS of queries and prepared keys."""
-
-
-class Dot(Score):
-    """Q K^T (Luong et al. 2015, sec. 3.1)."""
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return query_BHTK @ prepared.transpose(-1, -2)
-
-
-class ScaledDot(Score):
-    """Q K^T / sqrt(d_k) (Vaswani et al. 2017, eq. 1)."""
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return scaled_dot(query_BHTK, prepared)
-
-
-class General(Score):
-    """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
-
-    def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
-        super().__init__()
-        self.weight_HQK = _weights(num_heads, query_width, key_width)
-
-    def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return _by_head(key_BHSK, self.weight_HQK.transpose(-1, -2))
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return query_BHTK @ prepared.transpose(-1, -2)
-
-
-class Additive(Score):
-    """v^T tanh(W Q + U K) (Bahdanau et al. 2015, appendix A.1.2). Luong's concat with a tanh is the same."""
-
-    def __init__(self, num_heads: int, query_width: int, key_width: int, inner_width: int) -> None:
-        super().__init__()
-        self.query_weight_HQA = _weights(num_heads, query_width, inner_width)
-        self.key_weight_HKA = _weights(num_heads, key_width, inner_width)
-        self.inner_weight_HA1 = _weights(num_heads, inner_width, 1)
-
-    def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return _by_head(key_BHSK, self.key_weight_HKA)
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        query_BHT1A = _by_head(query_BHTK, self.query_weight_HQA)[..., None, :]
-        inner_BHTSA = (query_BHT1A + prepared[..., None, :, :]).tanh_()
-        return (inner_BHTSA @ self.inner_weight_HA1[:, None])[..., 0]
-
-
-class Concat(Score):
-    """w^T [Q; K], a number a pair of positions: a linear map of both, joined.
-
-    It is the sum of a number of the query and one of the key, and the softmax over keys does not see the first:
-    every query gets the same weights.
-    """
-
-    def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
-        super().__init__()
-        self.query_weight_HQ1 = _weights(num_heads, query_width, 1)
-        self.key_weight_HK1 = _weights(num_heads, key_width, 1)
-
-    def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return _by_head(key_BHSK, self.key_weight_HK1)
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return _by_head(query_BHTK, self.query_weight_HQ1) + prepared.transpose(-1, -2)
-
-
-class FixedConcat(Score):
-    """W [q; k_S] + b, where k_S is the last key: a row of W for each position, of which there is a fixed number.
-
-    No score is of the key that it is the score of. Met in tutorials of PyTorch, and in no paper. It has one head.
-    Behind the end of a shorter sentence its last key has to be repeated, lest padding be seen.
-    """
-
-    def __init__(self, query_width: int, key_width: int, num_positions: int) -> None:
-        super().__init__()
-        self.query_width = query_width
-        self.joined = Linear(query_width + key_width, num_positions)
-        nn.init.xavier_uniform_(self.joined.weight)
-        nn.init.zeros_(self.joined.bias)
-
-    def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """The last key's part of each score; B1S1. Raises TooLongError if there are more keys than positions."""
-        length, num_positions = key_BHSK.shape[2], len(self.joined.weight)
-        if length > num_positions:
-            raise TooLongError(
-                f"a sentence of {length} positions, and attention of a fixed length (fixed_concat) has weights for "
-                f"model.max_positions={num_positions}: shorten it, or train a model of more positions, or with "
-                "another attention"
-            )
-        key_weight_SK = self.joined.weight[:length, self.query_width :]
-        return linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        query_weight_SQ = self.joined.weight[: prepared.shape[2], : self.query_width]
-        return query_BHTK @ query_weight_SQ.T + prepared.transpose(-1, -2)
-
-
-class FixedLengthAttention(nn.Module):
-    """Attention by FixedConcat as tutorials have it: what is read is joined with the query, and mapped linearly."""
-
-    def __init__(
-        self, query_width: int, key_width: int, num_positions: int, value_width: int, output_width: int
-    ) -> None:
-        super().__init__()
-        self.score = FixedConcat(query_width, key_width, num_positions)
-        self.out_projection = Linear(query_width + value_width, output_width)
-
-    def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
-        """What the last query makes of the values, B1O, and their weights, BS, which sum to one.
-
-        The last key is for all values: there may be any number of keys, U. Raises TooLongError for more values
-        than positions.
-        """
-        query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
-        length = value_BSV.shape[1]
-        everywhere_S = torch.ones(length, dtype=torch.bool, device=value_BSV.device)
-        key_B1SK = key_B11K.expand(-1, -1, length, -1)
-        mixed_B11V, weights_B11S = attention(query_B11Q, key_B1SK, value_BSV[:, None], everywhere_S, self.score)
-        joined_B1I = torch.cat([query_B11Q, mixed_B11V], dim=-1)[:, 0]
-        return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
-
-
-def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:
-    """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
-    match name:
-        case "dot":
-            return Dot()
-        case "scaled_dot":
-            return ScaledDot()
-        case "general":
-            return General(num_heads, query_width, key_width)
-        case "additive":
-            return Additive(num_heads, query_width, key_width, inner_width=key_width)
-        case "concat":
-            return Concat(num_heads, query_width, key_width)
-        case _:
-            assert_never(name)
-
-
-def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
-    """Each head's product with its own matrix, BHTA. (x @ weight would copy the matrices for each sentence.)"""
-    return torch.einsum("...htk,hka->...hta", x_BHTK, weight_HKA)
-
-
-def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:
-    """A matrix for each head."""
-    weights = nn.Parameter(torch.empty(num_heads, width_in, width_out))
-    for matrix in weights:
-        nn.init.xavier_uniform_(matrix)
-    return weights

@@ -1,79 +1,62 @@
-"""What a Transformer's decoder has seen of some hypotheses: keys and values, and who may see them.
+"""What a Transformer's decoder has seen of some hypotheses: the keys and values of their pasts, and the sources.
 
-B sentences  W hypotheses of a sentence  S source positions  N slots of the cache
-H heads  K width of a head  L layers
+B sentences  W hypotheses of a sentence  S source positions  P positions of the past  H heads  K width of a head
 """
 
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transformer_mt.models.interface import DecoderState
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention
 
-SLOTS_GROW_BY = 16  # positions; the cache is enlarged so seldom that copying it does not count
 
-
-@dataclass(frozen=True)
+@dataclass
 class Cache:
-    """Keys and values that one decoder layer has computed so far, and room for more."""
+    """The keys and values that one decoder layer has computed for the past of each hypothesis."""
 
-    key_BHNK: Tensor
-    value_BHNK: Tensor
-    used: int
+    key_BWHPK: Tensor
+    value_BWHPK: Tensor
+    window: int
+    """If not 0, a hypothesis sees only the newest position and this many before it; older ones are dropped."""
 
-    def add(self, key_BHWK: Tensor, value_BHWK: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the newest into the slots after the used ones; all there are now."""
-        now = self.used + key_BHWK.shape[2]
-        self.key_BHNK[:, :, self.used : now] = key_BHWK
-        self.value_BHNK[:, :, self.used : now] = value_BHWK
-        return self.key_BHNK[:, :, :now], self.value_BHNK[:, :, :now]
+    def attend(self, attention: MultiHeadAttention, x_BWD: Tensor) -> Tensor:
+        """What the newest position of each hypothesis reads of its past and of itself, BWD. Extends the past by it."""
+        query_BWH1K, key_BWH1K, value_BWH1K = attention.project(x_BWD[:, :, None])
+        first = -(self.window + 1) if self.window else 0
+        self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)[:, :, :, first:]
+        self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)[:, :, :, first:]
+        everything_11 = torch.ones(1, 1, dtype=torch.bool, device=x_BWD.device)
+        return attention.attend(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything_11)[:, :, 0]
+
+    def select(self, *index: Tensor) -> "Cache":
+        """The pasts of some sentences, or with a second index of some hypotheses of each."""
+        return Cache(self.key_BWHPK[index], self.value_BWHPK[index], self.window)
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """The hypotheses of a sentence share its slots: each position of each hypothesis has one.
+    """The pasts of the hypotheses, and their sources, as each decoder layer reads them."""
 
-    A cached key never moves; `visible_BWN` says which slots are a hypothesis' own past.
-    """
-
-    key_LBHNK: Tensor
-    value_LBHNK: Tensor
-    visible_BWN: Tensor
-    memory_key_LBHSK: Tensor
-    memory_value_LBHSK: Tensor
-    memory_mask_B11S: Tensor
+    caches: list[Cache]
+    memories: list[Memory]
     position: int
-    window: int
-    """If not 0, a hypothesis sees the newest position and so many before it alone."""
-    first_slots: tuple[int, ...] = ()
-    """Of each position: it has as many slots as there were hypotheses then."""
+
+    @classmethod
+    def empty(cls, memories: list[Memory], width: int, window: int) -> "TransformerState":
+        """Of `width` hypotheses of each sentence, before their first word."""
+
+        def empty(memory_BHSK: Tensor) -> Tensor:
+            return memory_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)
+
+        caches = [Cache(empty(memory.key_BHSK), empty(memory.value_BHSK), window) for memory in memories]
+        return cls(caches, memories, position=0)
 
     def follow(self, parent_BW: Tensor) -> "TransformerState":
-        slots_BWN = parent_BW[..., None].expand(-1, -1, self.visible_BWN.shape[-1])
-        return replace(self, visible_BWN=self.visible_BWN.gather(1, slots_BWN))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, caches=[cache.select(sentence_B1, parent_BW) for cache in self.caches])
 
     def keep(self, sentences: Tensor) -> "TransformerState":
-        return replace(
-            self,
-            key_LBHNK=self.key_LBHNK.index_select(1, sentences),
-            value_LBHNK=self.value_LBHNK.index_select(1, sentences),
-            visible_BWN=self.visible_BWN.index_select(0, sentences),
-            memory_key_LBHSK=self.memory_key_LBHSK.index_select(1, sentences),
-            memory_value_LBHSK=self.memory_value_LBHSK.index_select(1, sentences),
-            memory_mask_B11S=self.memory_mask_B11S.index_select(0, sentences),
-        )
-
-    def see_themselves(self) -> "TransformerState":
-        """The state with slots for one more position, in each of which a hypothesis sees its own."""
-        B, W, used = self.visible_BWN.shape
-        own_BWW = torch.eye(W, dtype=torch.bool, device=self.visible_BWN.device).expand(B, W, W)
-        visible_BWN = torch.cat([self.visible_BWN, own_BWW], dim=2)
-        if self.window and self.position > self.window:
-            visible_BWN[..., : self.first_slots[self.position - self.window]] = False
-        state = replace(self, visible_BWN=visible_BWN, first_slots=(*self.first_slots, used))
-        if used + W <= self.key_LBHNK.shape[3]:
-            return state
-        more = (0, 0, 0, SLOTS_GROW_BY * W)
-        return replace(state, key_LBHNK=F.pad(self.key_LBHNK, more), value_LBHNK=F.pad(self.value_LBHNK, more))
+        caches = [cache.select(sentences) for cache in self.caches]
+        return replace(self, caches=caches, memories=[memory.select(sentences) for memory in self.memories])

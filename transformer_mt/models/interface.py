@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import AttentionError
 from transformer_mt.models.attention_weights import AttentionWeights
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 
 
 class DecoderState(ABC):
@@ -34,7 +34,7 @@ class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
 
     @abstractmethod
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD, or packed ND.
 
         Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other; or

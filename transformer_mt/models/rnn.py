@@ -15,12 +15,12 @@ from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded
+from transformer_mt.models.layout import Sentences
 from transformer_mt.models.recurrence import BidirectionalEncoder
 from transformer_mt.models.rnn_decoder import (
+    Annotations,
     BahdanauDecoder,
     LuongDecoder,
-    Memory,
     Past,
     RecurrentDecoder,
     SourceAttention,
@@ -31,10 +31,10 @@ from transformer_mt.vocabulary import PAD
 
 @dataclass(frozen=True)
 class RnnState(DecoderState):
-    """What each hypothesis goes on from; its hypotheses share the memory of a sentence."""
+    """What each hypothesis goes on from; the hypotheses of a sentence share its annotations."""
 
     past: Past
-    memory: Memory
+    annotations: Annotations
 
     def follow(self, parent_BW: Tensor) -> "RnnState":
         parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.said_BWD.shape[-1])
@@ -45,7 +45,7 @@ class RnnState(DecoderState):
     def keep(self, sentences: Tensor) -> "RnnState":
         carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
         past = Past(carried_CBWD, self.past.said_BWD.index_select(0, sentences))
-        return RnnState(past, self.memory.keep(sentences))
+        return RnnState(past, self.annotations.keep(sentences))
 
 
 class Rnn(Seq2Seq):
@@ -67,7 +67,7 @@ class Rnn(Seq2Seq):
         )
         self.dropout = Dropout(config.dropout)
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         assert isinstance(source, Tensor), "a recurrence goes through rows"
         assert isinstance(decoder_input, Tensor), "a recurrence goes through rows"
         return self._forced(source, decoder_input)
@@ -83,7 +83,7 @@ class Rnn(Seq2Seq):
         carried_BCD = self.bridge(vector_BD).to(vector_BD.dtype).tanh().unflatten(-1, (-1, self.d_model))
         carried_CBWD = carried_BCD.transpose(0, 1)[:, :, None].expand(-1, -1, width, -1)
         said_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
-        return RnnState(Past(carried_CBWD, said_BWD), self.decoder.context.memory(source_BS, states_BSD, vector_BD))
+        return RnnState(Past(carried_CBWD, said_BWD), self.decoder.context.annotate(source_BS, states_BSD, vector_BD))
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, RnnState]:
         assert isinstance(state, RnnState)
@@ -113,7 +113,7 @@ class Rnn(Seq2Seq):
     def _go_on(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
         """What is said after each of T words more, BWTD, and the state that has seen them."""
         x_BWTD = self._embed(self.target_embedding, token_BWT)
-        said_BWTD, past = self.decoder(x_BWTD, state.memory, state.past, record)
+        said_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past, record)
         return self.dropout(said_BWTD), replace(state, past=past)
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:

@@ -11,24 +11,25 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.kernels.linear import Linear
-from transformer_mt.models.attention import FixedConcat, Score, build_score, mix, padding_mask
+from transformer_mt.models.attention import attention, padding_mask
 from transformer_mt.models.recurrence import Recurrence
+from transformer_mt.models.scores import FixedConcat, Score, build_score
 from transformer_mt.settings.model import RnnConfig
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What the decoder sees of the source. The axis of heads has one."""
+class Annotations:
+    """What the decoder sees of the source, which Bahdanau et al. call annotations. The axis of heads has one."""
 
     prepared_B1SA: Tensor
     """What the score has made of the keys."""
     value_B1SD: Tensor
     mask_B11S: Tensor
 
-    def keep(self, sentences: Tensor) -> "Memory":
-        """That of some of the sentences alone."""
+    def keep(self, sentences: Tensor) -> "Annotations":
+        """Those of some of the sentences."""
         parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
-        return Memory(*(part.index_select(0, sentences) for part in parts))
+        return Annotations(*(part.index_select(0, sentences) for part in parts))
 
 
 class SourceAttention(nn.Module):
@@ -38,7 +39,7 @@ class SourceAttention(nn.Module):
         super().__init__()
         self.score = score
 
-    def memory(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Memory:
+    def annotate(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Annotations:
         """Read once: keys and values are the encoder's states."""
         mask_B11S = padding_mask(source_BS)
         key_BSD = states_BSD
@@ -46,13 +47,18 @@ class SourceAttention(nn.Module):
             last_B = mask_B11S.sum(dim=-1).flatten() - 1
             row_B = torch.arange(len(last_B), device=last_B.device)
             key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)
-        return Memory(self.score.prepare(key_BSD[:, None]), states_BSD[:, None], mask_B11S)
+        return Annotations(self.score.prepare(key_BSD[:, None]), states_BSD[:, None], mask_B11S)
 
-    def forward(self, query_BWTD: Tensor, memory: Memory, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, query_BWTD: Tensor, annotations: Annotations, record: list[Tensor] | None = None) -> Tensor:
         """The context of each query, BWTD. The weights BWTS are appended to `record`, if there is one."""
         W, T = query_BWTD.shape[1:3]
-        scores_B1QS = self.score(query_BWTD.flatten(1, 2)[:, None], memory.prepared_B1SA)
-        context_B1QD, weights_B1QS = mix(scores_B1QS, memory.value_B1SD, memory.mask_B11S)
+        context_B1QD, weights_B1QS = attention(
+            query_BWTD.flatten(1, 2)[:, None],
+            annotations.prepared_B1SA,
+            annotations.value_B1SD,
+            annotations.mask_B11S,
+            self.score,
+        )
         if record is not None:
             record.append(weights_B1QS.view(len(weights_B1QS), W, T, -1))
         return context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
@@ -61,14 +67,14 @@ class SourceAttention(nn.Module):
 class FixedVector(nn.Module):
     """No attention: whatever the query, the context is the one vector (Cho et al. 2014)."""
 
-    def memory(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Memory:
+    def annotate(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Annotations:
         """One position, of the vector; nothing else of the source is seen."""
         vector_B11D = vector_BD[:, None, None]
-        return Memory(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
+        return Annotations(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
 
-    def forward(self, query_BWTD: Tensor, memory: Memory, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, query_BWTD: Tensor, annotations: Annotations, record: list[Tensor] | None = None) -> Tensor:
         """The vector for each query, BWTD."""
-        return memory.value_B1SD.expand_as(query_BWTD)
+        return annotations.value_B1SD.expand_as(query_BWTD)
 
 
 def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
@@ -99,7 +105,7 @@ class RecurrentDecoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
         """What is said after each of T words more, BWTD, and the past with them.
 
@@ -120,22 +126,22 @@ class LuongDecoder(RecurrentDecoder):
         self.combine = _glorot(Linear(2 * config.d_model, config.d_model))
 
     def forward(
-        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
         if not self.input_feeding:
-            return self._speak(x_BWTD, memory, past, record)
+            return self._speak(x_BWTD, annotations, past, record)
         said = []
         for x_BW1D in torch.split(x_BWTD, 1, dim=2):
             input_BW1I = torch.cat([x_BW1D, past.said_BWD[:, :, None]], dim=-1)
-            said_BW1D, past = self._speak(input_BW1I, memory, past, record)
+            said_BW1D, past = self._speak(input_BW1I, annotations, past, record)
             said.append(said_BW1D)
         return torch.cat(said, dim=2), past
 
     def _speak(
-        self, input_BWTI: Tensor, memory: Memory, past: Past, record: list[Tensor] | None
+        self, input_BWTI: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None
     ) -> tuple[Tensor, Past]:
         state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
-        context_BWTD = self.context(state_BWTD, memory, record)
+        context_BWTD = self.context(state_BWTD, annotations, record)
         said_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
         return said_BWTD, Past(carried_CBWD, said_BWTD[:, :, -1])
 
@@ -153,12 +159,12 @@ class BahdanauDecoder(RecurrentDecoder):
         self.readout = _glorot(Linear(3 * config.d_model, 2 * config.d_model))
 
     def forward(
-        self, x_BWTD: Tensor, memory: Memory, past: Past, record: list[Tensor] | None = None
+        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
         states, contexts, carried_CBWD = [], [], past.carried_CBWD
         for x_BW1D in torch.split(x_BWTD, 1, dim=2):
             query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
-            context_BW1D = self.context(query_BW1D, memory, record)
+            context_BW1D = self.context(query_BW1D, annotations, record)
             state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
             states.append(state_BW1D)
             contexts.append(context_BW1D)

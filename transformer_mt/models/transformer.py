@@ -1,13 +1,15 @@
 """The Transformer: section 3 of Vaswani et al. 2017, in its order.
 
-B sentences  W hypotheses of a sentence  S source positions  T target positions  N slots of the cache
+Section 3.2, attention, is in attention.py and multi_head.py, 3.4 in embeddings.py and 3.5 in positions.py.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions
 D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
-Where sentences are packed, their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
+Where sentences are packed (packed.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 import torch
@@ -15,16 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.fast_attention import Mask
 from transformer_mt.kernels.linear import Linear
-from transformer_mt.kernels.packed_attention import Segments
-from transformer_mt.kernels.row_attention import RowMask
-from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import Cache, TransformerState
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Layout, Packed, Padded, Unpadded, laid_out
-from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
+from transformer_mt.models.layout import Sentences, laid_out
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention, project_memories
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.settings.model import TransformerConfig
 
@@ -45,6 +45,60 @@ class Residual(nn.Module):
         else:
             y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)).to(x_BTD.dtype))
         return y_BTD
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward (sec. 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
+
+    def forward(self, x_BSD: Tensor, mask: Mask, record: list[Tensor] | None = None) -> Tensor:
+        def self_attention(x_BSD: Tensor) -> Tensor:
+            return self.attention.attend(*self.attention.project(x_BSD), mask, record)
+
+        x_BSD = self.around_attention(x_BSD, self_attention)
+        x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
+        return x_BSD
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.cross_attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.around_self_attention, self.around_cross_attention = Residual(config), Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        past: Mask | Cache,
+        memory: Memory,
+        self_record: list[Tensor] | None = None,
+        cross_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """`past` is what each position may see: a mask over all of x, or the cache of a search, which x is added to."""
+
+        def masked_self_attention(x_BTD: Tensor) -> Tensor:
+            if isinstance(past, Cache):
+                return past.attend(self.self_attention, x_BTD)
+            return self.self_attention.attend(*self.self_attention.project(x_BTD), past, self_record)
+
+        def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
+            query = self.cross_attention.project_query(x_BTD)
+            return self.cross_attention.attend(query, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record)
+
+        x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
+        x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
+        x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
+        return x_BTD
 
 
 class FeedForward(nn.Module):
@@ -83,69 +137,8 @@ class FeedForward(nn.Module):
         return output_BTD
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward (sec. 3.1)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.attention = _attention(config)
-        self.feed_forward = FeedForward(config)
-        self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
-
-    def forward(self, x_BSD: Tensor, mask: Tensor | Segments | RowMask, record: list[Tensor] | None = None) -> Tensor:
-        def self_attention(x_BSD: Tensor) -> Tensor:
-            return self.attention.attend(*self.attention.project(x_BSD), mask, record)
-
-        x_BSD = self.around_attention(x_BSD, self_attention)
-        x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
-        return x_BSD
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The encoder's output as one decoder layer reads it."""
-
-    key_BHSK: Tensor
-    value_BHSK: Tensor
-    mask: Tensor | Segments | RowMask
-
-
-class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, feed-forward (sec. 3.1)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
-        self.feed_forward = FeedForward(config)
-        self.around_self_attention, self.around_cross_attention = Residual(config), Residual(config)
-        self.around_feed_forward = Residual(config)
-
-    def forward(
-        self,
-        x_BTD: Tensor,
-        mask: Tensor | Segments | RowMask,
-        memory: Memory,
-        cache: Cache | None = None,
-        self_record: list[Tensor] | None = None,
-        cross_record: list[Tensor] | None = None,
-    ) -> Tensor:
-        """`mask` says which keys each query may see: the keys of x itself, or with a cache all its slots."""
-
-        def masked_self_attention(x_BTD: Tensor) -> Tensor:
-            query, key, value = self.self_attention.project(x_BTD)
-            if cache is not None:
-                key, value = cache.add(key, value)
-            return self.self_attention.attend(query, key, value, mask, self_record)
-
-        def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
-            query = self.cross_attention.project_query(x_BTD)
-            return self.cross_attention.attend(query, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record)
-
-        x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
-        x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
-        x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
-        return x_BTD
+def _attention(config: TransformerConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.attention_score)
 
 
 class Transformer(Seq2Seq):
@@ -166,13 +159,43 @@ class Transformer(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.dropout = Dropout(config.dropout)
-        learned = config.positions == "learned"
-        make = LearnedPositions if learned else SinusoidalPositions
+        make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions: Positions = make(config.max_positions, config.d_model)
 
-    def features(self, source: Tensor | Packed | Unpadded, decoder_input: Tensor | Packed | Unpadded) -> Tensor:
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         sources, targets = laid_out(source), laid_out(decoder_input)
         return self._decode(targets, self._encode(sources), sources)
+
+    def _encode(self, source: Sentences, record: list[Tensor] | None = None) -> Tensor:
+        mask = source.everywhere(self.attention_window)
+        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
+        for layer in self.encoder:
+            x_BSD = layer(x_BSD, mask, record)
+        memory_BSD: Tensor = self.encoder_norm(x_BSD)
+        return memory_BSD
+
+    def _decode(
+        self,
+        target: Sentences,
+        memory_BSD: Tensor,
+        source: Sentences,
+        self_record: list[Tensor] | None = None,
+        cross_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        mask = target.backwards(self.attention_window)
+        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
+        for layer, memory in zip(self.decoder, self._memories(memory_BSD, target.across(source)), strict=True):
+            x_BTD = layer(x_BTD, mask, memory, self_record, cross_record)
+        features_BTD: Tensor = self.decoder_norm(x_BTD)
+        return features_BTD
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, encodings: Tensor) -> Tensor:
+        """Scaled embeddings plus the encodings of their positions (sec. 3.4, 3.5)."""
+        summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
+        return summed
+
+    def _memories(self, memory_BSD: Tensor, mask: Mask) -> list[Memory]:
+        return project_memories([layer.cross_attention for layer in self.decoder_layers()], memory_BSD, mask)
 
     @property
     def takes_unpadded(self) -> bool:
@@ -188,85 +211,29 @@ class Transformer(Seq2Seq):
         return [*self.encoder, *(layer.feed_forward for layer in self.decoder_layers())]
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
-        memory_BSD = self._encode(Padded(source_BS))
-        pairs = [layer.cross_attention.project_memory(memory_BSD) for layer in self.decoder_layers()]
-        memory_key_LBHSK = torch.stack([key for key, _ in pairs])
-        memory_value_LBHSK = torch.stack([value for _, value in pairs])
-        L, B, H, _, K = memory_key_LBHSK.shape
-        return TransformerState(
-            key_LBHNK=memory_key_LBHSK.new_empty(L, B, H, 0, K),
-            value_LBHNK=memory_value_LBHSK.new_empty(L, B, H, 0, memory_value_LBHSK.shape[4]),
-            visible_BWN=torch.empty(B, width, 0, dtype=torch.bool, device=source_BS.device),
-            memory_key_LBHSK=memory_key_LBHSK,
-            memory_value_LBHSK=memory_value_LBHSK,
-            memory_mask_B11S=padding_mask(source_BS),
-            position=0,
-            window=self.attention_window,
-        )
+        source = Sentences(source_BS)
+        memories = self._memories(self._encode(source), source.everywhere())
+        return TransformerState.empty(memories, width, self.attention_window)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
         assert isinstance(state, TransformerState)
-        used = state.visible_BWN.shape[2]
-        state = state.see_themselves()
         position_D = self.positions.first(state.position + 1)[-1]
         x_BWD = self._embed(self.target_embedding, token_BW, position_D)
-        mask_B1WN = state.visible_BWN[:, None]
-        for i, layer in enumerate(self.decoder_layers()):
-            memory = Memory(state.memory_key_LBHSK[i], state.memory_value_LBHSK[i], state.memory_mask_B11S)
-            x_BWD = layer(x_BWD, mask_B1WN, memory, Cache(state.key_LBHNK[i], state.value_LBHNK[i], used))
+        for layer, cache, memory in zip(self.decoder_layers(), state.caches, state.memories, strict=True):
+            x_BWD = layer(x_BWD, cache, memory)
         return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        encoder: list[Tensor] = []
-        decoder: list[Tensor] = []
-        cross: list[Tensor] = []
-        source, target = Padded(source_BS), Padded(decoder_input_BT)
-        self._decode(target, self._encode(source, encoder), source, decoder, cross)
-        return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
-
-    def _encode(self, source: Layout, record: list[Tensor] | None = None) -> Tensor:
-        mask = source.everywhere(self.attention_window)
-        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
-        for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask, record)
-        memory_BSD: Tensor = self.encoder_norm(x_BSD)
-        return memory_BSD
-
-    def _decode(
-        self,
-        target: Layout,
-        memory_BSD: Tensor,
-        source: Layout,
-        self_record: list[Tensor] | None = None,
-        cross_record: list[Tensor] | None = None,
-    ) -> Tensor:
-        mask, memory_mask = target.backwards(self.attention_window), target.across(source)
-        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
-        layers = self.decoder_layers()
-        attentions = [layer.cross_attention for layer in layers]
-        if isinstance(source, Packed):
-            memories = project_memories(attentions, memory_BSD)
-        else:
-            memories = [attention.project_memory(memory_BSD) for attention in attentions]
-        for layer, key_and_value in zip(layers, memories, strict=True):
-            x_BTD = layer(x_BTD, mask, Memory(*key_and_value, memory_mask), None, self_record, cross_record)
-        features_BTD: Tensor = self.decoder_norm(x_BTD)
-        return features_BTD
-
-    def _embed(self, embedding: nn.Embedding, tokens: Tensor, encodings: Tensor) -> Tensor:
-        """Scaled embeddings plus the encodings of their positions (sec. 3.4, 3.5)."""
-        summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
-        return summed
+        records: tuple[list[Tensor], ...] = ([], [], [])  # of encoder, decoder and cross-attention
+        source, target = Sentences(source_BS), Sentences(decoder_input_BT)
+        self._decode(target, self._encode(source, records[0]), source, *records[1:])
+        return AttentionWeights(*(torch.stack(record) for record in records))
 
     def encoder_layers(self) -> list[EncoderLayer]:
         return [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
 
     def decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
-
-
-def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.attention_score)

@@ -13,7 +13,7 @@ from pydantic import (
 
 from transformer_mt.settings.bounds import Layers, MorePositions, Positions, Width
 
-Score = Literal["dot", "scaled_dot", "general", "additive", "concat"]
+ScoreName = Literal["dot", "scaled_dot", "general", "additive", "concat"]
 
 
 class Section(BaseModel):
@@ -52,7 +52,7 @@ class TransformerConfig(Section):
     there at the same ffn_dim (Shazeer 2020)."""
     num_heads: Width = 8
     """Heads of each attention, each d_model / num_heads wide."""
-    attention_score: Score = "scaled_dot"
+    attention_score: ScoreName = "scaled_dot"
     """How well a query and a key go together, in every attention: Q K^T / sqrt(d_k), as in the paper; dot: Q K^T;
     general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat: w^T [Q; K].
     All but the first take more time and memory."""
@@ -106,7 +106,7 @@ class RnnConfig(Section):
     """Layers of the decoder, d_model wide."""
     d_model: Width = 512
     """Width of embeddings, of the encoder's two directions together, and of the decoder."""
-    attention: Literal["none", Score, "fixed_concat"] = "additive"
+    attention: Literal["none", ScoreName, "fixed_concat"] = "additive"
     """How the decoder reads the source: scores as in the Transformer's attention_score; fixed_concat: a linear map
     from the query and the last state of the encoder to one weight a position, of max_positions; none: all of the
     source through one vector."""

@@ -35,10 +35,11 @@ def check_search_memory(
     """
     width = decoding.n_best if decoding.sampling else decoding.beam_size
     of_words = vocab_size * _FP32
-    # In each layer of a Transformer, a key and a value for each piece.
+    # In each layer of a Transformer, a key and a value for each piece that a hypothesis may see.
     of_pieces = 0
     if not isinstance(model, RnnConfig):
-        of_pieces = max_length * model.decoder_layers * 2 * model.d_model * _FP32
+        seen = min(max_length, model.attention_window + 1) if model.attention_window else max_length
+        of_pieces = seen * model.decoder_layers * 2 * model.d_model * _FP32
         if keeps_all_pasts:
             of_pieces += max_length * width * model.num_heads * _FP32
     needed, memory = width * (of_words + of_pieces), machine_memory()

@@ -16,7 +16,7 @@ from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import ONEDNN_REFUSES, Device, do_without_onednn
 from transformer_mt.errors import RankError
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layout import Packed, Unpadded, unpadded
+from transformer_mt.models.packed import Packed, Unpadded, unpadded
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole

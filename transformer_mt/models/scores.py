@@ -1,0 +1,179 @@
+"""Score functions: how well a query and a key go together (Luong et al. 2015, Bahdanau et al. 2015).
+
+B sentences  T query positions  S key positions  H heads  K width of a head  A inner width
+Q width of queries, where it differs from that of keys
+"""
+
+from abc import ABC, abstractmethod
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+
+from transformer_mt.errors import TooLongError
+from transformer_mt.kernels.linear import Linear, linear
+from transformer_mt.models.attention import attention, scaled_dot
+from transformer_mt.settings.model import ScoreName
+
+
+class Score(nn.Module, ABC):
+    """How well each query goes with each key: f(Q, K). Each head has its own weights, if there are any."""
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        """What can be computed of the keys once, for all queries to come; BHS and any width."""
+        return key_BHSK
+
+    @abstractmethod
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        """Scores BHTS of queries and prepared keys."""
+
+
+class Dot(Score):
+    """Q K^T (Luong et al. 2015, sec. 3.1)."""
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        return query_BHTK @ prepared.transpose(-1, -2)
+
+
+class ScaledDot(Score):
+    """Q K^T / sqrt(d_k) (Vaswani et al. 2017, eq. 1)."""
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        return scaled_dot(query_BHTK, prepared)
+
+
+class General(Score):
+    """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
+
+    def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
+        super().__init__()
+        self.weight_HQK = _weights(num_heads, query_width, key_width)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        return _by_head(key_BHSK, self.weight_HQK.transpose(-1, -2))
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        return query_BHTK @ prepared.transpose(-1, -2)
+
+
+class Additive(Score):
+    """v^T tanh(W Q + U K) (Bahdanau et al. 2015, appendix A.1.2). Luong's concat with a tanh is the same."""
+
+    def __init__(self, num_heads: int, query_width: int, key_width: int, inner_width: int) -> None:
+        super().__init__()
+        self.query_weight_HQA = _weights(num_heads, query_width, inner_width)
+        self.key_weight_HKA = _weights(num_heads, key_width, inner_width)
+        self.inner_weight_HA1 = _weights(num_heads, inner_width, 1)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        return _by_head(key_BHSK, self.key_weight_HKA)
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        query_BHT1A = _by_head(query_BHTK, self.query_weight_HQA)[..., None, :]
+        inner_BHTSA = (query_BHT1A + prepared[..., None, :, :]).tanh_()
+        return (inner_BHTSA @ self.inner_weight_HA1[:, None])[..., 0]
+
+
+class Concat(Score):
+    """w^T [Q; K], a number a pair of positions: a linear map of both, joined.
+
+    It is the sum of a number of the query and one of the key, and the softmax over keys does not see the first:
+    every query gets the same weights.
+    """
+
+    def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
+        super().__init__()
+        self.query_weight_HQ1 = _weights(num_heads, query_width, 1)
+        self.key_weight_HK1 = _weights(num_heads, key_width, 1)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        return _by_head(key_BHSK, self.key_weight_HK1)
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        return _by_head(query_BHTK, self.query_weight_HQ1) + prepared.transpose(-1, -2)
+
+
+class FixedConcat(Score):
+    """W [q; k_S] + b, where k_S is the last key: a row of W for each position, of which there is a fixed number.
+
+    No score is of the key that it is the score of. Met in tutorials of PyTorch, and in no paper. It has one head.
+    Behind the end of a shorter sentence its last key has to be repeated, lest padding be seen.
+    """
+
+    def __init__(self, query_width: int, key_width: int, num_positions: int) -> None:
+        super().__init__()
+        self.query_width = query_width
+        self.joined = Linear(query_width + key_width, num_positions)
+        nn.init.xavier_uniform_(self.joined.weight)
+        nn.init.zeros_(self.joined.bias)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        """The last key's part of each score; B1S1. Raises TooLongError if there are more keys than positions."""
+        length, num_positions = key_BHSK.shape[2], len(self.joined.weight)
+        if length > num_positions:
+            raise TooLongError(
+                f"a sentence of {length} positions, and attention of a fixed length (fixed_concat) has weights for "
+                f"model.max_positions={num_positions}: shorten it, or train a model of more positions, or with "
+                "another attention"
+            )
+        key_weight_SK = self.joined.weight[:length, self.query_width :]
+        return linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        query_weight_SQ = self.joined.weight[: prepared.shape[2], : self.query_width]
+        return query_BHTK @ query_weight_SQ.T + prepared.transpose(-1, -2)
+
+
+class FixedLengthAttention(nn.Module):
+    """Attention by FixedConcat as tutorials have it: what is read is joined with the query, and mapped linearly."""
+
+    def __init__(
+        self, query_width: int, key_width: int, num_positions: int, value_width: int, output_width: int
+    ) -> None:
+        super().__init__()
+        self.score = FixedConcat(query_width, key_width, num_positions)
+        self.out_projection = Linear(query_width + value_width, output_width)
+
+    def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
+        """What the last query makes of the values, B1O, and their weights, BS, which sum to one.
+
+        The last key is for all values: there may be any number of keys, U. Raises TooLongError for more values
+        than positions.
+        """
+        query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
+        length = value_BSV.shape[1]
+        everywhere_S = torch.ones(length, dtype=torch.bool, device=value_BSV.device)
+        prepared_B1S1 = self.score.prepare(key_B11K.expand(-1, -1, length, -1))
+        mixed_B11V, weights_B11S = attention(query_B11Q, prepared_B1S1, value_BSV[:, None], everywhere_S, self.score)
+        joined_B1I = torch.cat([query_B11Q, mixed_B11V], dim=-1)[:, 0]
+        return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
+
+
+def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:
+    """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
+    match name:
+        case "dot":
+            return Dot()
+        case "scaled_dot":
+            return ScaledDot()
+        case "general":
+            return General(num_heads, query_width, key_width)
+        case "additive":
+            return Additive(num_heads, query_width, key_width, inner_width=key_width)
+        case "concat":
+            return Concat(num_heads, query_width, key_width)
+        case _:
+            assert_never(name)
+
+
+def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
+    """Each head's product with its own matrix, BHTA. (x @ weight would copy the matrices for each sentence.)"""
+    return torch.einsum("...htk,hka->...hta", x_BHTK, weight_HKA)
+
+
+def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:
+    """A matrix for each head."""
+    weights = nn.Parameter(torch.empty(num_heads, width_in, width_out))
+    for matrix in weights:
+        nn.init.xavier_uniform_(matrix)
+    return weights
