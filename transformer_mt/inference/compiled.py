@@ -31,7 +31,7 @@ from transformer_mt.inference.frozen import FrozenTransformer, few_matmuls, has_
 from transformer_mt.inference.frozen_state import FrozenState
 from transformer_mt.inference.traced import MOST_SLOTS, Kind, step_tensors, traced
 from transformer_mt.kernels.matmul import X86, Matmul, best_matmul, mkl_is_quicker
-from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.storage.compiler_files import cache_directory, fresh_torch_cache, read_digest
 
@@ -132,6 +132,17 @@ class CompiledTransformer(FrozenTransformer):
             return False
         self.steps[kind] = self._compiled(kind)
         return True
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, FrozenState]:
+        """As Seq2Seq.step. A single hypothesis is computed twice where only steps of two or more are compiled.
+
+        That is the first step of a beam search, and the last ones where its beam has become narrow.
+        """
+        if token_BW.shape != (1, 1) or Kind.of(True, 1) in self.steps or Kind.of(True, 2) not in self.steps:
+            return super().step(token_BW, state)
+        twice_BW = token_BW.new_zeros(1, 2)
+        logits_BWV, next_state = super().step(token_BW.expand(1, 2), state.follow(twice_BW))
+        return logits_BWV[:, :1], next_state
 
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         B, W = token_BW.shape
