@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from transformer_mt.decoding.engine import Hypothesis, Sentence
-from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty
+from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty, power_of_length
 from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -19,7 +19,6 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 # captions were translated as by our search without such a limit.
 LONG_PATIENCE = 1.5
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two questions whether a batch is done
-TYPICAL_LENGTH = 25  # pieces of a translation, where one length penalty has to stand for all lengths
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
             "sampling_temperature": decoding.temperature,
             "length_penalty": 0.0,
         }
-    power = power_of_length(decoding)
+    power = power_of_length(decoding.length_penalty, decoding.length_penalty_form)
     ranked_anew = power > 0 or decoding.coverage_penalty > 0
     return options | {
         "beam_size": decoding.beam_size,
@@ -157,13 +156,6 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
         "num_hypotheses": decoding.beam_size if ranked_anew else decoding.n_best,
         "length_penalty": power,
     }
-
-
-def power_of_length(decoding: DecodingConfig, length: int = TYPICAL_LENGTH) -> float:
-    """The power of the length that grows as the length penalty does, at translations of this length."""
-    alpha, form = decoding.length_penalty, decoding.length_penalty_form
-    growth = length_penalty(length + 1, alpha, form) / length_penalty(length, alpha, form)
-    return math.log(growth) / math.log((length + 1) / length)
 
 
 def ended(hypothesis: Found, limit: int) -> Found:

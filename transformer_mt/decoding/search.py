@@ -39,8 +39,7 @@ def greedy(
 ) -> list[Hypothesis | None]:
     """The most probable word at each position, up to EOS; None for a sentence whose numbers are not finite.
 
-    The last word of a translation of the greatest length is always EOS, with the probability that the model gives it.
-    Without `scores` no softmax is computed, and the scores are not a number.
+    A translation of the greatest length ends in EOS, whatever its probability. Without `scores` no softmax is computed.
     """
     # Log-probabilities, or without `scores` logits: a sum that is not finite once stays so.
     sums = [0.0] * len(source_BS)
@@ -60,12 +59,11 @@ def greedy(
         # Set aside the translations that end now.
         value_A = values_A1V.gather(-1, token_A1[..., None]).flatten().tolist()
         for row, (b, token, value) in enumerate(zip(sentences, token_A1[:, 0].tolist(), value_A, strict=True)):
-            if found[b] is not None:
-                continue
-            sums[b] += value
-            if token == EOS:
-                log_prob = sums[b] if scores else math.nan
-                found[b] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob, decoding)
+            if found[b] is None:
+                sums[b] += value
+                if token == EOS:
+                    log_prob = sums[b] if scores else math.nan
+                    found[b] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob, decoding)
 
         # Go on with the sentences that have none yet.
         going_on = [row for row, b in enumerate(sentences) if found[b] is None]
@@ -83,12 +81,10 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first: `n_best`, or `beam_size` if a coverage penalty ranks them anew.
 
-    At each position the 2 W best continuations are candidates, where W is `beam_size`. A candidate among the best W
-    that ends in EOS is finished. The best W that do not end stay alive, but only those that are hopeful: which could
-    still be among the best if they kept their log-probability and grew to the greatest length, where every hypothesis
-    must end. A sentence is settled when it has no hopeful hypothesis, or `patience` times W finished ones.
-
-    No sentence depends on another. A sentence has no hypotheses if the numbers of an alive one were not finite.
+    At each position the 2 W best continuations are candidates, where W is `beam_size`. Those of the best W that end in
+    EOS are finished. The best W that do not end stay alive if they are hopeful: if they could still be among the best
+    by keeping their log-probability and growing to the greatest length, where all must end. A sentence is settled when
+    none is hopeful, or `patience` times W are finished. It has no hypotheses if its numbers are not finite.
     """
     width = decoding.beam_size
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
@@ -117,8 +113,7 @@ def beam_search(
             break
         beam = _go_on(alive, beam.tokens_AWT, state, num_hopeful)
         if len(going_on) <= KEEP_ABOVE * len(sentences):
-            rows = torch.tensor(going_on, device=source_BS.device)
-            beam, sentences = beam.keep(rows), [sentences[row] for row in going_on]
+            beam, sentences = beam.keep(going_on), [sentences[row] for row in going_on]
     return [[] if b in not_finite else _best(found, decoding) for b, found in enumerate(finished)]
 
 
@@ -140,8 +135,9 @@ class _Beam:
             state=model.start(source_BS, width=1),
         )
 
-    def keep(self, rows: Tensor) -> "_Beam":
-        return _Beam(self.tokens_AWT[rows], self.score_AW[rows], self.state.keep(rows))
+    def keep(self, rows: list[int]) -> "_Beam":
+        kept = torch.tensor(rows, device=self.tokens_AWT.device)
+        return _Beam(self.tokens_AWT[kept], self.score_AW[kept], self.state.keep(kept))
 
 
 def _candidates(

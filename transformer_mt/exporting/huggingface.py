@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.decoding.ctranslate2_search import power_of_length
+from transformer_mt.decoding.lengths import power_of_length
 from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.settings.experiment import Config, DecodingConfig
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
@@ -149,7 +149,7 @@ def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
     settings = {
         "num_beams": decoding.beam_size,
         "num_return_sequences": decoding.n_best,
-        "length_penalty": power_of_length(decoding),
+        "length_penalty": power_of_length(decoding.length_penalty, decoding.length_penalty_form),
         "max_length": min(LONGEST_TRANSLATION, max_positions),
         "min_length": decoding.min_length + 1,
         "no_repeat_ngram_size": decoding.no_repeat_ngram,
