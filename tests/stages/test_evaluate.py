@@ -14,7 +14,7 @@ from helpers.tiny import renew_sums
 
 from transformer_mt import evaluate
 from transformer_mt.data.prepared import files_of_test_set
-from transformer_mt.decoding.translator import Translation
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.errors import NotFiniteError
 from transformer_mt.evaluate import main
 from transformer_mt.evaluation.scores import score_files, write_json

@@ -7,7 +7,7 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.vocabulary import EOS
 
@@ -57,7 +57,7 @@ class Scorer:
         workers: int = 0,
     ) -> Self:
         """As Translator.load."""
-        model = open_model(model_dirs, device, engine, dtype, quantize, workers)
+        model = load_model(model_dirs, device, engine, dtype, quantize, workers)
         return cls(model.engine, model.tokenizer)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1) -> list[PairScore]:
