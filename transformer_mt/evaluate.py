@@ -18,7 +18,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores import (
-    SCORES_ALONE,
+    ONLY_SCORES,
     Details,
     Results,
     check_scores_file,
@@ -64,7 +64,7 @@ def evaluate_model(
     overrides: Sequence[str] = (),
     test: str | None = None,
     options: EngineOptions = DEFAULT_ENGINE,
-    details: Details = SCORES_ALONE,
+    details: Details = ONLY_SCORES,
 ) -> Results:
     """Translate the test sets of a run or model directory, or the one named `test`, and score them.
 
