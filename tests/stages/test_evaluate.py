@@ -141,8 +141,8 @@ class TestMistakes:
         [
             ([], "name a run or a model"),
             (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
-            (["--reference", "{ref}"], "belong to --hypothesis"),
-            (["{run}", "--language", "de"], "belong to --hypothesis"),
+            (["--reference", "{ref}"], "need --hypothesis"),
+            (["{run}", "--language", "de"], "need --hypothesis"),
             (["{run}", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
             (["--test", "x", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
             (["--hypothesis", "{hyp}", "--reference", "{short}"], "hyp.txt has 3 lines, {short} has 2"),

@@ -148,8 +148,8 @@ class LineCutter:
         units = self._units(ids)
         found = list(cut_pieces(pieces, self.longest))
         _log.warning(
-            "warning: line %d: a sentence has %s subword pieces, and the model takes at most %s "
-            "(model.max_positions): it is translated in %d parts",
+            "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
+            "(model.max_positions): they are translated in %d parts",
             part.sentence.number,
             f"{len(part.sentence.source):,}",
             f"{self.max_positions:,}",

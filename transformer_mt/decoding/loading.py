@@ -62,9 +62,7 @@ def load_model(
     if not directories:
         raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
     if workers < 0:
-        raise TranslationError(
-            f"--workers {workers} is negative: give the number of processes, or 0 to let the engine choose"
-        )
+        raise TranslationError(f"--workers {workers}: give the number of processes, or 0 to let the engine choose")
     if compile and (engine != "torch" or dtype != "fp32"):
         raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:

@@ -96,7 +96,10 @@ class TorchEngine(Engine):
         return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def _make_ready(self, alone: bool, width: int) -> None:
-        """Make, and compile if asked for, what this kind of search needs before there are workers, so that they share it."""
+        """Make the model for search, and with `compile` the steps of this kind of search.
+
+        It is called before there are workers, so that they share what it makes.
+        """
         searched = self.searched
         if self.compile:
             from transformer_mt.inference.compiled import compile_steps
@@ -146,7 +149,7 @@ class TorchEngine(Engine):
             return self.model.attention_to_source(source_1S, decoder_input_1T, layer)[0].cpu()
 
     def attention_weights(self, source: list[int], target: list[int]) -> AttentionWeights:
-        """The weights of every attention in the model. Raises AttentionError if it has no attention in layers and heads."""
+        """The weights of every attention in the model. Raises AttentionError if it has none in layers and heads."""
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
         with torch.inference_mode():
             return self.model.attention_weights(source_1S, decoder_input_1T)

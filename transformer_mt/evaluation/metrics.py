@@ -131,7 +131,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError unless all texts have the same number of lines, and at least one."""
     if len(texts) < 2:
-        raise EvaluationError("there are no references to compare with; give at least one")
+        raise EvaluationError("there is nothing to compare with; give at least one reference")
     for name, lines in zip(names, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise EvaluationError(

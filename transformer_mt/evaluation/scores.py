@@ -122,7 +122,7 @@ def write_json(path: Path, results: Results) -> None:
 
 
 def earlier_scores(path: Path) -> Results:
-    """The scores that the file holds already; none if it does not exist. Raises EvaluationError as `write_json` does."""
+    """The scores that the file holds already, if it exists. Raises EvaluationError if it holds something else."""
     check_scores_file(path)
     return _scores_in(path) or {}
 
