@@ -28,7 +28,7 @@ def sample(
     batch. Log-probabilities are the model's own. A sentence has no samples if its numbers are not finite.
     """
     samples: list[list[Hypothesis]] = [[] for _ in numbers]
-    sentences, device = list(range(len(numbers))), source_BS.device  # of each row
+    sentences, device = list(range(len(numbers))), source_BS.device  # sentences: which one each row belongs to
     width, longest = decoding.n_best, max(constraints.max_length, default=0)
     state = model.start(source_BS, width)
     tokens_AWT = torch.full((len(sentences), width, 1), BOS, device=device)

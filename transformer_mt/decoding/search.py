@@ -44,7 +44,7 @@ def greedy(
     # Log-probabilities, or without `scores` logits: a sum that is not finite once stays so.
     sums = [0.0] * len(source_BS)
     found: list[Hypothesis | None] = [None] * len(source_BS)
-    sentences = list(range(len(source_BS)))  # of each row
+    sentences = list(range(len(source_BS)))  # the number of each row's sentence
     tokens_A1T = torch.full((len(sentences), 1, 1), BOS, device=source_BS.device)
     state = model.start(source_BS, width=1)
     for length in range(1, max(constraints.max_length, default=0) + 1):
@@ -89,7 +89,7 @@ def beam_search(
     width = decoding.beam_size
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     not_finite: set[int] = set()
-    sentences = list(range(len(finished)))  # of each row
+    sentences = list(range(len(finished)))  # the number of each row's sentence
     beam = _Beam.begun(model, source_BS)
     for length in range(1, max(constraints.max_length, default=0) + 1):
         # Continue each alive hypothesis by one word.
@@ -145,7 +145,7 @@ def _candidates(
 ) -> tuple[Candidates, DecoderState, list[int]]:
     """The best continuations, the state that has seen the beam, and the rows whose numbers are not finite.
 
-    A function of its own, so that the memory of the logits, by far the largest, is free when it returns.
+    This is a function of its own so that the memory of the logits, by far the largest, is free when it returns.
     """
     logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
     logits_AWV = logits_AWV.float()

@@ -85,9 +85,8 @@ class TorchEngine(Engine):
         if self.compile:
             assert self.device.torch_device.type == "cpu"
             use_own_cache()
-            from transformer_mt.inference.compiled import (
-                compiled,  # here, as it imports a compiler, which takes seconds
-            )
+            # Imported here because it imports a compiler, which takes seconds.
+            from transformer_mt.inference.compiled import compiled
 
             return compiled(self.model, self.matmul)
         model, device = frozen(self.model, self.matmul), self.device.torch_device
@@ -119,8 +118,7 @@ class TorchEngine(Engine):
         if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
             raise TranslationError(
                 "an alignment or a coverage_penalty needs attention to the source, which this model, or a model of the "
-                "ensemble, does not have "
-                "(model.attention=none): leave it out, or use a model with attention"
+                "ensemble, does not have (model.attention=none): leave it out, or use a model with attention"
             )
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
@@ -174,7 +172,7 @@ class TorchEngine(Engine):
         with torch.inference_mode(), self._one_thread():
             if self.matmul == Matmul():
                 logits_BTV = self.model(source_BS, decoder_input_BT)
-            else:  # other precisions are in the form for search only, which takes step by step
+            else:  # only the form for search computes in other precisions, and it goes step by step
                 logits_BTV = stepped(self.searched, source_BS, decoder_input_BT)
             log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
         return [
