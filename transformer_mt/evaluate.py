@@ -1,4 +1,4 @@
-"""Translations become scores: of a model on its test sets, or of a file of translations."""
+"""The stage `evaluate`: scores a model on its test sets, or a file of translations."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores import (
-    SCORES_ALONE,
+    ONLY_SCORES,
     Details,
     Results,
     check_scores_file,
@@ -42,7 +42,7 @@ PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score a model's translations of its test sets, or a file's lines, and say where the results lie."""
+    """Score a model on its test sets, or a file of translations, and say where the results are."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
     if arguments.json is not None:
@@ -64,50 +64,48 @@ def evaluate_model(
     overrides: Sequence[str] = (),
     test: str | None = None,
     options: EngineOptions = DEFAULT_ENGINE,
-    details: Details = SCORES_ALONE,
+    details: Details = ONLY_SCORES,
 ) -> Results:
-    """Translate the test sets of a run or model directory, or the one named `test`, and score them.
+    """Translate the test sets of a run or a model, or only the one named `test`, and score the translations.
 
-    Several directories are an ensemble; the test sets and the settings are those of the first. Writes
-    <test>.hypotheses.txt and scores.json to evaluation/ in the run, or in a model or an export outside a run.
+    Several directories are an ensemble, with the test sets and settings of the first. <test>.hypotheses.txt and
+    scores.json are written to evaluation/ in the run, or in the model or export if it is not in a run.
     """
     model, *others = [_model_in(path, options.engine) for path in paths]
     output = _results_dir(model)
     config = load_config(model / "config.yaml", overrides, "decoding")
-    names = _test_names(config, test)
     if not any(override.startswith("data_dir=") for override in overrides):
         _check_data(model, Path(config.data_dir))
-    texts = _read_test_sets(Path(config.data_dir), names)
+    texts = _read_test_sets(Path(config.data_dir), _test_names(config, test))
     details = replace(details, source_language=config.corpus.source_language)
     is_older = (output / "scores.json").is_file()
     check_own(output, OWNER, is_older=is_older)
     check_scores_file(output / "scores.json")
-    translator = _load([model, *others], options)
+    translator, results = _load([model, *others], options), Results()
     what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options)
-    output.mkdir(exist_ok=True)  # if that fails, better before all is translated
-    results: Results = {}
+    output.mkdir(exist_ok=True)  # now, because it may fail
     for name, (sources, references) in texts.items():
         hypotheses, lines, seconds = _translate(translator, sources, config.decoding, name)
         file = output / f"{name}.hypotheses.txt"
         with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
             write_whole(file, "".join(f"{line}\n" for line in hypotheses))
-        titles = [cli.shown(file), f"reference of {name}"]
+        titles = cli.shown(file), f"reference of {name}"
         scored = score_lines(hypotheses, [references], config.corpus.target_language, titles, details, sources)
         speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
         results[name] = scored | lines | speed | what_ran
     print_scores(results)
     with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
         write_json(output / "scores.json", earlier_scores(output / "scores.json") | results)
-    _say_where(what_ran, output, example=texts[names[0]][0][0])
+    _say_where(what_ran, output, example=next(iter(texts.values()))[0][0])
     return results
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = cli.parser(
         "evaluate",
-        "Reads a run or a model and its test sets, translates them, and prints BLEU, chrF and TER with\n"
-        "sacreBLEU's signatures; writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
-        "Or reads a file of translations and its references, and only prints.",
+        "Translates the test sets of a run or a model, and prints BLEU, chrF and TER with sacreBLEU's signatures.\n"
+        "Writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
+        "Or scores a file of translations with its references, and only prints the scores.",
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
     )
@@ -119,50 +117,50 @@ def _parser() -> argparse.ArgumentParser:
         help="a run or a model; an export needs --engine ctranslate2",
     )
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="a setting of decoding, as beam_size=5"
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings of decoding, such as beam_size=5"
     )
     parser.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     model_arguments.add_engine_arguments(parser)
     model_arguments.add_compile(parser)
-    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations instead")
+    _add_arguments_of_scores(parser)
+    return parser
+
+
+def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations; no model is run")
     parser.add_argument(
         "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
     )
+    language = "their language, such as zh, ja, ko or th: chooses the tokenisation of BLEU"
+    parser.add_argument("--language", metavar="CODE", default="", help=language)
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     parser.add_argument(
-        "--language",
-        metavar="CODE",
-        default="",
-        help="target language, as zh, ja, ko or th: chooses the tokenisation of BLEU",
-    )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
-    parser.add_argument(
-        "--confidence", action="store_true", help="with 95%% confidence intervals, from 1,000 bootstrap samples"
+        "--confidence", action="store_true", help="add 95%% confidence intervals, from 1,000 bootstrap samples"
     )
     parser.add_argument(
         "--by-length",
         metavar="WORDS",
         type=int,
-        help="also BLEU by source length: 10 is for 1 to 10 words, 11 to 20, …; characters if a language has no spaces",
+        help="add BLEU by source length: 10 is for 1 to 10 words, 11 to 20, …; characters if a language has no spaces",
     )
-    return parser
 
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.hypothesis is None and (arguments.reference or arguments.language):
-        raise EvaluationError("--reference and --language belong to --hypothesis: give the translations, too")
+        raise EvaluationError("--reference and --language need --hypothesis: give the file of translations, too")
     if arguments.model is None and arguments.hypothesis is None:
         raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
     if arguments.hypothesis is not None and not arguments.reference:
-        raise EvaluationError("--hypothesis needs --reference: the file that the translations are compared with")
+        raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
     if arguments.by_length is not None and arguments.by_length < 1:
-        raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, as 10")
+        raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, such as 10")
     if arguments.hypothesis is not None and arguments.by_length is not None:
         raise EvaluationError("--by-length needs source sentences: evaluate a run, or leave --by-length out")
     of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble]
     if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
             "--hypothesis scores a file and cannot be combined with a run, a model, --test, key=value or options of an "
-            "engine: leave out these or --hypothesis"
+            "engine: leave these out, or --hypothesis"
         )
 
 
@@ -181,9 +179,9 @@ def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, int], float]:
-    """The translations; how many lines were split or should be looked at, which is warned of; and the seconds.
+    """The translations; the numbers of lines that were split or should be looked at; and the seconds it took.
 
-    Raises EvaluationError, which names the test set, if a line cannot be translated.
+    Prints a warning about such lines. Raises EvaluationError, which names the test set, if a line cannot be translated.
     """
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
@@ -200,24 +198,24 @@ def _translate(
 
 
 def _model_in(path: Path, engine: EngineName) -> Path:
-    """The directory at `path` that the engine runs, or in the run at `path`."""
+    """The model directory at `path`, or in the run at `path`, once it is checked that the engine can run it."""
     model = path / "model" if (path / "model").is_dir() else path
     check_files(model, engine)
     return model
 
 
 def _results_dir(model: Path) -> Path:
-    """Where the results of a model are written: into its run, if it lies in one."""
+    """The directory for the results of a model: in its run if it lies in one, else in the model."""
     model = Path(os.path.abspath(model))
     in_run = model.name == "model" and (model.parent / "config.yaml").is_file()
     return (model.parent if in_run else model) / "evaluation"
 
 
 def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
-    """What scores.json says of the models and the engine."""
+    """What scores.json says about the models and the engine."""
     made_of = None
-    if options.engine == "torch":  # an export does not know it
-        from transformer_mt.storage.weights import read_metadata  # it imports PyTorch
+    if options.engine == "torch":  # exports do not have it
+        from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
 
         made_of = read_metadata(model / "model.safetensors").get("made_of")
     return {
@@ -233,7 +231,7 @@ def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> di
 def _test_names(config: Config, test: str | None) -> list[str]:
     names = list(config.corpus.test)
     if not names:
-        raise EvaluationError("corpus.test of the configuration names no test set; give --hypothesis and --reference")
+        raise EvaluationError("corpus.test of the configuration names no test set: give --hypothesis and --reference")
     if test is None:
         return names
     if test not in names:
@@ -242,7 +240,7 @@ def _test_names(config: Config, test: str | None) -> list[str]:
 
 
 def _check_data(model: Path, data_dir: Path) -> None:
-    """Raises EvaluationError if the data were prepared anew, with another tokenizer, since the model was trained."""
+    """Raises EvaluationError if the data were prepared with another tokenizer after the model was trained."""
     prepared = read_prepared(data_dir)
     if prepared is None:
         return
@@ -251,19 +249,19 @@ def _check_data(model: Path, data_dir: Path) -> None:
         raise EvaluationError(
             f"{data_dir} is prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than "
             f"{cli.shown(model)} was trained with ({digest[:8]}): it was prepared again since then, and its test sets "
-            f"may have changed. To score the test sets there, give data_dir={data_dir}; or give the data_dir that "
+            f"may have changed. To score these test sets, give data_dir={data_dir}; or give the data_dir that "
             "belongs to the model"
         )
 
 
 def _read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
-    """Sources and references of each. Raises EvaluationError or CorpusError if a file is missing or damaged."""
+    """The sources and references of each test set. Raises a UserError if a file is missing or damaged."""
     files = {name: files_of_test_set(name) for name in names}
     all_files = [file for both in files.values() for file in both]
     for file in all_files:
         if not (data_dir / file).is_file():
             raise EvaluationError(
-                f"{data_dir / file}: is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are "
+                f"{data_dir / file} is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are "
                 "elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
     check_data(data_dir, all_files)

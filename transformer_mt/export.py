@@ -1,4 +1,4 @@
-"""A model becomes a directory that another program loads."""
+"""The stage `export`: writes a model in the format of another program."""
 
 import json
 import sys
@@ -23,8 +23,8 @@ from transformer_mt.terminal import cli
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
-MARK = "export.json"  # in a directory that we have written, and may replace
-_OLDER_NAMES = (  # older versions did not list their files
+MARK = "export.json"  # marks a directory as an export, which may be replaced
+_OLDER_NAMES = (  # the files of exports of older versions, which did not list them
     *("model.bin", "config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
     *("config.yaml", "tokenizer.model", "tokenizer.source.model", "tokenizer.target.model", "training_lines.json"),
     *("model.safetensors", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
@@ -38,24 +38,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write a model in the format of CTranslate2 or of Hugging Face's MarianMTModel."""
     parser = cli.parser(
         "export",
-        "Reads a model; writes a directory that holds it in another format, with the tokenizer.\n"
-        "  ctranslate2  is run by `translate --engine ctranslate2`, or by CTranslate2 itself: model.bin, the\n"
-        "               vocabularies, config.json, whose translate_batch are our defaults of decoding, and the\n"
-        "               tokenizer. Its scores and its greedy words are compared with ours before it is kept.\n"
-        "  huggingface  is loaded by transformers' MarianMTModel and MarianTokenizer: post-norm models with ReLU\n"
-        "               or GELU.",
+        "Reads a model, and writes it in another format, with its tokenizer, to a directory.\n"
+        "  ctranslate2  for `translate --engine ctranslate2` and for CTranslate2 itself: model.bin, the vocabularies,\n"
+        "               the tokenizer, and config.json, which has our defaults of decoding as translate_batch.\n"
+        "               Before it is kept, its scores and greedy translations are compared with those of the model.\n"
+        "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
+        "               model.activation=relu or gelu.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
-    parser.add_argument("output", metavar="OUTPUT_DIR", type=Path, help="new, empty, or an earlier export")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding: its new defaults")
+    parser.add_argument(
+        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
+    )
+    parser.add_argument(
+        "output", metavar="OUTPUT_DIR", type=Path, help="a directory that is new, empty or an earlier export"
+    )
+    parser.add_argument(
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="settings of decoding, which become the defaults of the export",
+    )
     parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
     parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, default="float32", help="of the weights, for ctranslate2 (float32)"
+        "--quantization",
+        choices=QUANTIZATIONS,
+        default="float32",
+        help="type of the weights in the file, only for ctranslate2 (default: float32)",
     )
     arguments = parser.parse_intermixed_args(argv)
     if arguments.format == "huggingface" and arguments.quantization != "float32":
-        raise ExportError("--quantization is of --format ctranslate2 alone; leave it out")
+        raise ExportError("--quantization is only for --format ctranslate2: leave it out")
     export(arguments.model, arguments.output, arguments.format, arguments.quantization, arguments.overrides)
     return 0
 
@@ -63,13 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def export(
     model_dir: Path, output_dir: Path, format: Format, quantization: str = "float32", overrides: Sequence[str] = ()
 ) -> None:
-    """Write the directory, whole or not at all.
+    """Write the whole directory, or nothing.
 
-    Raises ExportError if the format cannot hold the model, if what it computes differs from ours, or if the
-    directory holds something else.
+    Raises ExportError if the format cannot hold the model, if the exported model computes something else than the
+    original, or if the directory holds something other than an export.
     """
     check_output(output_dir)
-    translator = Translator.load(model_dir, "cpu")  # finds what is missing or damaged
+    translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
     trained = read_trained(model_dir, list(overrides))
     refuse(trained.config.model, model_dir, format)
     with replacing_directory(output_dir) as directory:
@@ -77,11 +90,11 @@ def export(
             case "ctranslate2":
                 write_ctranslate2(trained, directory, quantization)
                 copy_training_lines(model_dir, directory)
-                compare(translator.engine, open_ctranslate2(trained, directory), trained, quantization)
+                compare(translator.engine, load_ctranslate2(trained, directory), trained, quantization)
             case "huggingface":
-                from transformer_mt.exporting import huggingface as export_huggingface
+                from transformer_mt.exporting import huggingface
 
-                export_huggingface.write(trained, directory)
+                huggingface.write(trained, directory)
             case _:
                 assert_never(format)
         names = sorted(path.name for path in directory.iterdir())
@@ -91,7 +104,7 @@ def export(
         for file in files:  # some packages let nobody but the owner read what they write
             file.chmod((directory / MARK).stat().st_mode)
         write_sums(directory, sums_of(directory, [file.name for file in files]))
-        check_output(output_dir)  # somebody may have put something there meanwhile
+        check_output(output_dir)  # somebody may have put something there in the meantime
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
 
@@ -100,13 +113,13 @@ def check_output(output_dir: Path) -> None:
     """Raises ExportError if something stands there that `export` did not write: the whole directory is replaced."""
     if not output_dir.is_dir():
         if output_dir.exists():
-            raise ExportError(f"{output_dir} is no directory: name another place")
+            raise ExportError(f"{output_dir} exists and is not a directory: name another place")
         return
     names = sorted(path.name for path in output_dir.iterdir())
     ours = _exported_names(output_dir / MARK)
     if names and not ours:
         raise ExportError(
-            f"{output_dir} is not empty, and no export: it holds {names[0]}. Name another directory, or delete it"
+            f"{output_dir} is neither empty nor an export: it holds {names[0]}. Name another directory, or delete it"
         )
     if added := [name for name in names if name not in ours]:
         raise ExportError(
@@ -116,7 +129,7 @@ def check_output(output_dir: Path) -> None:
 
 
 def _exported_names(mark: Path) -> set[str]:
-    """The names in the export that this mark is of; empty if it is no mark of ours."""
+    """The names of the files in the export that this file marks; empty if it is not such a mark."""
     try:
         content = read_json(mark)
         if not content.keys() >= {"format", "quantization", "model"}:
@@ -131,13 +144,13 @@ def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:
     match format:
         case "ctranslate2":
             import_ctranslate2()
-            from transformer_mt.exporting import ctranslate2 as export_ctranslate2
+            from transformer_mt.exporting import ctranslate2
 
-            reason = export_ctranslate2.refusal(model)
+            reason = ctranslate2.refusal(model)
         case "huggingface":
-            from transformer_mt.exporting import huggingface as export_huggingface
+            from transformer_mt.exporting import huggingface
 
-            reason = export_huggingface.refusal(model)
+            reason = huggingface.refusal(model)
         case _:
             assert_never(format)
     if reason:
@@ -145,24 +158,24 @@ def refuse(model: ModelConfig, model_dir: Path, format: Format) -> None:
 
 
 def write_ctranslate2(trained: Trained, directory: Path, quantization: str) -> None:
-    """What CTranslate2 reads, and what we do besides."""
-    from transformer_mt.exporting import ctranslate2 as export_ctranslate2  # it imports PyTorch
+    """Write the files that CTranslate2 reads, and those that this package reads besides."""
+    from transformer_mt.exporting import ctranslate2  # here, because it imports PyTorch
 
-    export_ctranslate2.write(trained, directory, quantization)
+    ctranslate2.write(trained, directory, quantization)
     trained.tokenizer.save(directory)
     write_whole(directory / "config.yaml", dump_config(trained.config))
 
 
-def open_ctranslate2(trained: Trained, directory: Path) -> Engine:
-    """The engine that `translate --engine ctranslate2` runs."""
+def load_ctranslate2(trained: Trained, directory: Path) -> Engine:
+    """Load the export into the engine that `translate --engine ctranslate2` uses."""
     config = trained.config
     return CTranslate2Engine(directory, config.model.max_positions, config.decoding.alignment_layer, device="cpu")
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
-    """Print how far the scores and the greedy words of two engines are apart.
+    """Print how much the scores and greedy translations of two engines differ.
 
-    Raises ExportError if log-probabilities of fp32 differ by more than LARGEST_DIFFERENCE, or are not finite.
+    Raises ExportError if log-probabilities in fp32 differ by more than LARGEST_DIFFERENCE or are not finite.
     """
     sentences = [Sentence(source) for source in random_sources(trained, COMPARED)]
     greedy = trained.config.decoding.model_copy(

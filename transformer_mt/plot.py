@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Sentence
-from transformer_mt.decoding.loading import open_model
+from transformer_mt.decoding.loading import load_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.evaluation import heat_map
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Draw one picture."""
     arguments = _parser().parse_intermixed_args(argv)
     heat_map.check(arguments.output)
-    model = open_model(arguments.model, arguments.device, "torch", "fp32", "none", workers=1)
+    model = load_model(arguments.model, arguments.device, "torch", "fp32", "none", workers=1)
     assert isinstance(model.engine, TorchEngine)
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
     source = _ids(arguments.source, "source", model.tokenizer, model.engine)

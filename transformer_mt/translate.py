@@ -1,4 +1,4 @@
-"""Lines become translations."""
+"""The stage `translate`: translates lines of text."""
 
 import argparse
 import gzip
@@ -21,37 +21,37 @@ from transformer_mt.terminal.translation_output import OutputForm, output_lines
 from transformer_mt.terminal.translation_summary import TranslationSummary
 
 _DESCRIPTION = """\
-Reads lines of text and a model; writes one translation a line, in order. Of a pipe, what has arrived is
-translated; on a terminal, each line as it is typed (Ctrl-D ends). What the result depends on is a setting,
-as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settings decoding shows them all.
+Reads lines of text and writes one translation for each, in order. Lines from a pipe are translated as they
+arrive; on a terminal, each line is translated when it has been typed (Ctrl-D ends). Settings of decoding are
+given as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settings decoding shows them all.
 
-A line of output, columns separated by tabs:
-  TRANSLATION                      a blank line's is empty
-  SCORE  TRANSLATION               with --scores: log-probability by length penalty; 0 for a blank line
-  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each input line, whose
-                                   number, from 1, is LINE; one for a blank line
-  ...  ALIGNMENT                   with --alignment, the last: SOURCE_WORD-TARGET_WORD, numbered from 0
-                                   (Pharaoh), for each word of the translation; characters instead
-                                   of words, spaces not counted, where a language has no spaces
-With --json, one object per line: line, translation, score, log_prob (nats; the end counts), pieces (subwords,
-as written by the model), then n_best (a list of the same) and alignment, if asked for, and seconds (of the
-block that it was translated in, divided by its lines). Only where they apply: parts (how many parts of the line
-were translated separately), short (true: much shorter than training has for such a source) and at_limit (true:
-cut off at its greatest length).
+A line of output has columns separated by tabs:
+  TRANSLATION                      is empty for a blank line
+  SCORE  TRANSLATION               with --scores: log-probability divided by length penalty; 0 for a blank line
+  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each line of input, whose
+                                   number, from 1, is LINE; only one for a blank line
+  ...  ALIGNMENT                   with --alignment, in the last column: SOURCE_WORD-TARGET_WORD, numbered from 0
+                                   (Pharaoh format), for each word of the translation. If a language has no
+                                   spaces, characters take the place of words; spaces are not counted.
+With --json, there is one object for each line: line, translation, score, log_prob (in nats, with the end of the
+sentence), pieces (the subwords that the model wrote); if asked for, n_best (a list of such translations) and
+alignment; and seconds (the time for the block in which the line was translated, divided by its lines). Only where
+they apply: parts (the number of parts that were translated separately), short (true: much shorter than in
+training for such a source) and at_limit (true: cut off at the greatest length).
 
-A line with more sentences, or more pieces, than was usual in training is split at ends of sentences, and the
-translations are joined again (split_sentences=auto; always and never can be chosen, too). A sentence with
-more pieces than model.max_positions is translated in parts, with a warning. At the end a summary on standard
-error says how many lines there were, how many were split, and which translations should be looked at; --quiet
-leaves it out.
-Exit status: 0 for success, 2 after an error message, 130 after Ctrl-C, 143 after SIGTERM. After either signal,
-standard output ends with a whole line, and the file of --output is as it was before."""
+A line that has more sentences or more pieces than usual in training is split at ends of sentences, and the
+translations are joined again (split_sentences=auto; always and never are the other choices). A sentence with
+more pieces than model.max_positions is translated in parts, with a warning. At the end, a summary on standard
+error gives the number of lines, how many were split, and which translations should be looked at; --quiet leaves
+it out.
+The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
+signal, standard output ends with a whole line, and the file of --output is as it was before."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
-    # First, so that lines arrive while the model is loaded.
+    # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = _with_prefixes(lines, arguments.prefix)
     models = model_arguments.model_dirs(arguments)
@@ -89,7 +89,7 @@ def translated(
     summary: TranslationSummary,
     progress: LineProgress | None = None,
 ) -> Iterator[str]:
-    """What is written for each block of lines and their prefixes; `summary` counts them."""
+    """Translate blocks of lines with their prefixes; yields the output for each block. `summary` counts the lines."""
     for lines, prefixes in blocks:
         begun = time.perf_counter()
         found = translator.translations(
@@ -109,7 +109,7 @@ def translated(
         summary.seconds += seconds
         yield written
         if progress is not None:
-            progress.reached(summary.num_lines)  # blank lines were not told of, and parts of split ones were
+            progress.reached(summary.num_lines)  # counts exactly; before, blank lines were left out
 
 
 def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[str], list[str] | None]]:
@@ -119,18 +119,18 @@ def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[s
 
 
 def _check_output(path: Path | None, models: Sequence[Path]) -> None:
-    """Raises TranslationError if the translations would take the place of a file in a model's directory."""
+    """Raises TranslationError if --output would replace a file in the directory of a model."""
     for model in models:
         if path is not None and path.is_file() and path.resolve().parent == model.resolve():
             raise TranslationError(
                 f"--output {path}: is a file in the directory of the model {model}, and would be replaced by the "
-                "translations; name another place"
+                "translations: name another place"
             )
 
 
 @contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """Standard output; or the file that takes the place of `path` at the end, packed if it ends in .gz."""
+    """Standard output, or a file that replaces `path` when it is complete; it is compressed if `path` ends in .gz."""
     if path is None:
         with cli.output() as output:
             yield output
@@ -151,13 +151,15 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
     model_arguments.add_arguments(parser)
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
-    parser.add_argument("--input", metavar="FILE", type=Path, help="instead of standard input; may be a .gz")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output; packed if a .gz")
-    parser.add_argument("--prefix", metavar="FILE", type=Path, help="what each translation has to begin with, by line")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="a setting, such as beam_size=5")
+    parser.add_argument(
+        "--input", metavar="FILE", type=Path, help="read this file instead of standard input; may be a .gz"
+    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output; compressed if a .gz")
+    parser.add_argument("--prefix", metavar="FILE", type=Path, help="line n is the beginning of translation n")
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
-    parser.add_argument("--alignment", action="store_true", help="write which word comes from which")
-    parser.add_argument("--json", action="store_true", help="write an object a line")
+    parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
+    parser.add_argument("--json", action="store_true", help="write one JSON object for each line")
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
     model_arguments.add_compile(parser)
     line_input.add_arguments(parser)

@@ -23,7 +23,7 @@ from benchmarks.decoders import Decoder, line_up
 from benchmarks.process import PeerError
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.evaluation.metrics import Score, check_aligned, score_corpus
+from transformer_mt.evaluation.metrics import MetricScore, check_aligned, score_corpus
 from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
 from transformer_mt.wording import counted
@@ -212,7 +212,7 @@ def _row(lines: list[str], outcomes: Sequence[Outcome], texts: Texts) -> dict[st
     """Output tokens are the pieces that ours cuts the translations into."""
     seconds = median(outcome.seconds for outcome in outcomes)
     tokens = sum(len(ids) - 1 for ids in texts.tokenizer.encode_target(lines))
-    bleu: Score = score_corpus(lines, [texts.reference], texts.target_language)[0]
+    bleu: MetricScore = score_corpus(lines, [texts.reference], texts.target_language)[0]
     return {
         "seconds": [outcome.seconds for outcome in outcomes],
         "sentences_per_second": len(lines) / seconds,

@@ -1,6 +1,5 @@
 """CTranslate2 behind our contract: it finds what our search finds, and its scores are those of forced decoding."""
 
-import math
 import os
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ from helpers.tiny import demo_pairs, renew_sums
 
 from transformer_mt import export
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
-from transformer_mt.decoding.ctranslate2_search import power_of_length
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.translator import Translator
@@ -106,18 +104,6 @@ def test_scores_are_divided_by_our_length_penalty(form, engine, sentences):
         for hypothesis in hypotheses:
             penalty = length_penalty(len(hypothesis.tokens), 0.8, form)
             assert hypothesis.score == pytest.approx(hypothesis.log_prob / penalty)
-
-
-def test_the_power_of_the_length_grows_as_the_penalty_does():
-    for alpha in (0.0, 0.6, 1.0):
-        for length in (1, 8, 40):
-            average, none, gnmt = (
-                power_of_length(DecodingConfig(length_penalty=alpha, length_penalty_form=form), length)
-                for form in ("average", "none", "gnmt")
-            )
-            assert average == pytest.approx(alpha)
-            assert none == 0
-            assert gnmt == pytest.approx(alpha * math.log((6 + length) / (5 + length)) / math.log(1 + 1 / length))
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[name] for name in SETTINGS if name != "sampling"])

@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from transformer_mt.decoding.cutting import segments
+from transformer_mt.decoding.cutting import cut_pieces
 from transformer_mt.decoding.words import WORD, words_of
 
 
 def cut(text: str, longest: int, width: int = 1) -> list[str]:
-    """The segments of a text whose pieces are `width` characters of a word."""
+    """The parts of a text whose pieces are `width` characters of a word."""
     pieces = []
     for word in text.split(" "):
         marked = WORD + word
         pieces += [marked[start : start + width] for start in range(0, len(marked), width)]
-    found = list(segments(pieces, longest))
+    found = list(cut_pieces(pieces, longest))
     assert all(0 < stop - start <= longest for start, stop in found)
     assert [0, *(stop for _, stop in found)] == [*(start for start, _ in found), len(pieces)]
     return ["".join(pieces[start:stop]).replace(WORD, " ").strip() for start, stop in found]
@@ -22,7 +22,7 @@ def cut(text: str, longest: int, width: int = 1) -> list[str]:
 
 def test_a_line_that_fits_is_whole():
     assert cut("One two. Three.", 16) == ["One two. Three."]
-    assert list(segments([], 5)) == [(0, 0)]
+    assert list(cut_pieces([], 5)) == [(0, 0)]
 
 
 @pytest.mark.parametrize("mark", [".", "!", "?", "…", ".”", '."', ".)", "?!"])
@@ -55,8 +55,8 @@ def test_without_sentences_words_are_cut_apart_and_without_words_characters():
 
 def test_no_character_is_cut_in_bytes_unless_there_is_no_other_way():
     pieces = [WORD, *(f"<0x{byte:02X}>" for byte in "日本語".encode())]
-    assert list(segments(pieces, 5)) == [(0, 4), (4, 7), (7, 10)]
-    assert list(segments(pieces, 2)) == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7), (7, 9), (9, 10)]
+    assert list(cut_pieces(pieces, 5)) == [(0, 4), (4, 7), (7, 10)]
+    assert list(cut_pieces(pieces, 2)) == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7), (7, 9), (9, 10)]
 
 
 def test_any_text_is_cut_into_all_of_itself():

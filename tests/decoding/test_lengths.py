@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transformer_mt.decoding.lengths import coverage_penalty, length_penalty
+from transformer_mt.decoding.lengths import coverage_penalty, length_penalty, power_of_length
 
 forms = pytest.mark.parametrize("form", ["gnmt", "average", "none"])
 alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
@@ -47,6 +47,15 @@ def test_alpha_0_has_no_effect(form):
 def test_no_translation_is_divided_by_less_for_being_longer(form, alpha):
     penalties = [length_penalty(length, alpha, form) for length in range(1, 50)]
     assert penalties == sorted(penalties)
+
+
+def test_the_power_of_the_length_grows_as_the_penalty_does():
+    for alpha in (0.0, 0.6, 1.0):
+        for length in (1, 8, 40):
+            average, none, gnmt = (power_of_length(alpha, form, length) for form in ("average", "none", "gnmt"))
+            assert average == pytest.approx(alpha)
+            assert none == 0
+            assert gnmt == pytest.approx(alpha * math.log((6 + length) / (5 + length)) / math.log(1 + 1 / length))
 
 
 # Coverage

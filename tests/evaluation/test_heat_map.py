@@ -116,7 +116,7 @@ def test_maps_of_any_size_fit(sizes, tmp_path):
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.png.gz", ".png"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(PictureError, match=r"x?.*: its name says its format: end it in .png, .svg, .pdf"):
+    with pytest.raises(PictureError, match=r"x?.*: the name of a picture must end in .png, .svg, .pdf"):
         heat_map.check(Path(name))
 
 
@@ -136,7 +136,7 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(weights(), ROWS, COLUMNS, path)
     path.write_text("mine")
-    with pytest.raises(PictureError, match=rf"{path}: is there already, and is no picture in the format {name}"):
+    with pytest.raises(PictureError, match=rf"{path}: is there already, and is not a picture in the format {name}"):
         draw(weights(), ROWS, COLUMNS, path)
     assert path.read_text() == "mine"
 

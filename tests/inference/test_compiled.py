@@ -181,6 +181,25 @@ def test_which_steps_are_compiled(two_forms, two_int8_forms, sources, monkeypatc
         assert calls == expected
 
 
+def test_a_single_hypothesis_takes_the_steps_of_several_if_only_these_are_compiled(two_forms, sources, monkeypatch):
+    """As at the beginning and the end of a beam search, and however often in between."""
+    model, ours = two_forms
+    calls = []
+    several = Kind(True, 2)
+
+    def counted(tensors, step=ours.steps[several]):
+        calls.append(several)
+        return step(tensors)
+
+    monkeypatch.setattr(ours, "steps", {several: counted})
+    for widths in ([1, 1, 1], [1, 3, 1, 1, 2, 1]):
+        calls.clear()
+        assert_steps_alike(ours, model, sources(1, 7), widths)
+        assert len(calls) == len(widths)
+    assert_steps_alike(ours, model, sources(2, 7), [1, 1])
+    assert len(calls) == len(widths), "but not those of several sentences"
+
+
 def test_products_that_no_compiler_makes_stay(tiny_model, monkeypatch):
     monkeypatch.setattr(module, "mkl_is_quicker", lambda: True)
     ours = compiled(tiny_model(d_model=16).float(), FP32)
@@ -382,7 +401,7 @@ def test_other_architectures_are_refused(tiny_model, tiny_rnn):
 def test_int8_is_for_some_processors_and_newer_pytorch(machine, version, tiny_model, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
-    with pytest.raises(TranslationError, match=r"for int8 on x86 processors alone, by PyTorch 2\.13"):
+    with pytest.raises(TranslationError, match=r"with int8 needs an x86 processor and PyTorch 2\.13"):
         compiled(tiny_model().float(), INT8)
 
 

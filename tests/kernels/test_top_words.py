@@ -1,4 +1,4 @@
-"""The best words of a vocabulary, found by groups, are those that a look at all of them finds."""
+"""The best words found by groups are those that torch.argmax and torch.topk find among all."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from transformer_mt.decoding import search
+from transformer_mt.kernels.top_words import best_continuations, most_probable
 
 SEEDS = range(4)
 
@@ -15,7 +15,7 @@ vocab_sizes = pytest.mark.parametrize("vocab_size", [1, 5, 31, 40, 64, 97, 127, 
 
 
 def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
-    """AWV; so many are -inf, though one word of each hypothesis is not."""
+    """AWV. About that share of them is -inf, but never all words of a hypothesis."""
     generator = torch.Generator().manual_seed(seed)
     logits_AWV = 3 * torch.randn(num_sentences, width, vocab_size, generator=generator)
     forbidden_AWV = torch.rand(logits_AWV.shape, generator=generator) < share_forbidden
@@ -28,28 +28,28 @@ def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
 def test_the_most_probable_word_is_the_largest_logit(vocab_size, share_forbidden):
     for seed in SEEDS:
         logits_AWV = drawn_logits(7, 3, vocab_size, share_forbidden, seed)
-        assert torch.equal(search.most_probable(logits_AWV), logits_AWV.argmax(dim=-1))
+        assert torch.equal(most_probable(logits_AWV), logits_AWV.argmax(dim=-1))
 
 
 def test_of_equals_the_first_is_the_most_probable():
     logits_AWV = torch.zeros(1, 4, 1024)
     for w, places in enumerate([[1023, 3], [130, 900, 131], [127, 128]]):
         logits_AWV[0, w, places] = 1.0
-    assert search.most_probable(logits_AWV).tolist() == [[3, 130, 127, 0]]
+    assert most_probable(logits_AWV).tolist() == [[3, 130, 127, 0]]
 
 
 @vocab_sizes
 @pytest.mark.parametrize("share_forbidden", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("count", [1, 2, 8, 50])
 def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden, count):
-    """Or all, where there are fewer; hypotheses of -inf, and forbidden words, come last."""
+    """All of them, if there are fewer than asked for. Hypotheses at -inf and forbidden words come last."""
     for seed, width in itertools.product(SEEDS, (1, 4)):
         log_probs_AWV = drawn_logits(5, width, vocab_size, 0.0, seed).log_softmax(dim=-1)
         forbidden_AWV = drawn_logits(5, width, vocab_size, share_forbidden, seed + 100) == -math.inf
         score_AW = -5 * torch.rand(5, width, generator=torch.Generator().manual_seed(seed))
         score_AW[0, 1:] = -math.inf
         sum_AWV = (log_probs_AWV + score_AW[..., None]).masked_fill(forbidden_AWV, -math.inf)
-        found = search.best_continuations(log_probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
+        found = best_continuations(log_probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
         expected_AC = sum_AWV.flatten(1).topk(min(count, width * vocab_size)).values
         torch.testing.assert_close(found.score_AC, expected_AC, rtol=1e-6, atol=1e-6)
         chosen_AC = found.parent_AC * vocab_size + found.token_AC
@@ -59,9 +59,9 @@ def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden
 
 
 def test_a_probability_of_zero_is_no_ban():
-    """A word that fp32 thinks impossible may have to come, as the end does at the greatest length."""
+    """A word whose probability is 0 in fp32 may be the only one allowed, as EOS is at the greatest length."""
     log_probs_AWV = torch.tensor([0.0, -400.0, -200.0]).log_softmax(dim=-1).repeat(1, 1, 1)
     log_probs_AWV[0, 0, 0] = -math.inf
-    found = search.best_continuations(log_probs_AWV, torch.zeros(1, 1), 3)
+    found = best_continuations(log_probs_AWV, torch.zeros(1, 1), 3)
     assert found.token_AC[0, :2].tolist() == [2, 1]
     assert found.score_AC[0].isfinite().tolist() == [True, True, False]

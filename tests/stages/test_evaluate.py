@@ -14,7 +14,7 @@ from helpers.tiny import renew_sums
 
 from transformer_mt import evaluate
 from transformer_mt.data.prepared import files_of_test_set
-from transformer_mt.decoding.translator import Translation
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.errors import NotFiniteError
 from transformer_mt.evaluate import main
 from transformer_mt.evaluation.scores import score_files, write_json
@@ -141,8 +141,8 @@ class TestMistakes:
         [
             ([], "name a run or a model"),
             (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
-            (["--reference", "{ref}"], "belong to --hypothesis"),
-            (["{run}", "--language", "de"], "belong to --hypothesis"),
+            (["--reference", "{ref}"], "need --hypothesis"),
+            (["{run}", "--language", "de"], "need --hypothesis"),
             (["{run}", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
             (["--test", "x", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
             (["--hypothesis", "{hyp}", "--reference", "{short}"], "hyp.txt has 3 lines, {short} has 2"),

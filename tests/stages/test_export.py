@@ -141,7 +141,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine is not empty, and no export: it holds thesis.tex. Name another directory" in error
+    assert "mine is neither empty nor an export: it holds thesis.tex. Name another directory" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
@@ -178,7 +178,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
 @pytest.mark.parametrize("content", ["mine", "{}", "[1]", '{"format": 1}'])
 def test_a_file_of_the_name_of_our_mark_makes_no_export(tmp_path, content):
     (tmp_path / export.MARK).write_text(content)
-    with pytest.raises(ExportError, match=r"is not empty, and no export: it holds export.json"):
+    with pytest.raises(ExportError, match=r"is neither empty nor an export: it holds export.json"):
         export.check_output(tmp_path)
 
 
@@ -213,8 +213,8 @@ def test_a_setting_that_a_format_knows_nothing_of_is_refused():
     held = set(TransformerConfig.model_fields)
     assert beyond(Newer(), held) is None
     assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
-    assert beyond(Newer(memory_tokens=5), held) == "it has no model.memory_tokens=5"
-    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it has no model.norm=pre"
+    assert beyond(Newer(memory_tokens=5), held) == "it does not have model.memory_tokens=5"
+    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not have model.norm=pre"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_what_a_format_does_not_compute_is_refused(format, setting, joint_tokeni
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
     status, error = status_and_error(export.main, model_dir, tmp_path / "x", "--format", format, capsys=capsys)
     assert status == 2
-    assert f"cannot be exported as {format}: it has no model.{setting}" in error
+    assert f"cannot be exported as {format}: it does not have model.{setting}" in error
     assert not (tmp_path / "x").exists()
 
 
@@ -248,7 +248,7 @@ def test_quantisation_is_of_one_format(model_dir, tmp_path, capsys):
     arguments = (model_dir, tmp_path / "x", "--format", "huggingface", "--quantization", "int8")
     status, error = status_and_error(export.main, *arguments, capsys=capsys)
     assert status == 2
-    assert "--quantization is of --format ctranslate2 alone" in error
+    assert "--quantization is only for --format ctranslate2" in error
 
 
 def test_a_directory_that_is_no_model_is_named(tmp_path, capsys):

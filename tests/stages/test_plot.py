@@ -124,7 +124,7 @@ def test_mistakes_are_named(capsys, model_dir, tmp_path):
         (["--source", SOURCE, "--target", "", *output], "--target is blank"),
         (["--source", long, *output], "--source has .* subword pieces, and the model takes at most 1,024"),
         (["--source", SOURCE, "--target", long, *output], "--target has .* subword pieces"),
-        (["--source", SOURCE, "--output", tmp_path / "x.gif"], "x.gif: its name says its format"),
+        (["--source", SOURCE, "--output", tmp_path / "x.gif"], "x.gif: the name of a picture must end in"),
         (["--source", SOURCE, "--output", tmp_path / "no" / "x.png"], "no/x.png: cannot be written"),
         (["--source", SOURCE, "--layer", 3, *output], "the cross attention has layers 1 to 2"),
         (["--source", SOURCE, "--layer", -1, *output], "layer -1: the cross attention has layers 1 to 2"),

@@ -82,7 +82,7 @@ def test_an_alignment_needs_attention_in_every_model(runs, trained, sources_file
         arguments = [*models, "--input", sources_file, "--output", output, "--alignment"]
         status, error = status_and_error(translate.main, *arguments, capsys=capsys)
         assert status == 2
-        assert "needs attention to the source, and there is a model without" in error
+        assert "needs attention to the source, which this model" in error
         assert not output.exists()
 
 

@@ -1,7 +1,7 @@
 """What translate says when it has ended."""
 
 from transformer_mt import translate
-from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.terminal.translation_summary import TranslationSummary
 
 

@@ -9,18 +9,18 @@ from itertools import pairwise
 
 # A mark of these may end a sentence where white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
 # Ethiopic, Burmese, Khmer.
-_MARKS = ".!?…؟۔।॥։።။។"  # noqa: RUF001
+MARKS = ".!?…؟۔।॥։።။។"  # noqa: RUF001
 # These end one whatever follows: Chinese and Japanese write no white space there.
-_WIDE_MARKS = "。！？｡"  # noqa: RUF001
+WIDE_MARKS = "。！？｡"  # noqa: RUF001
 # Quotes are in both, because one language closes with what another opens with.
-_CLOSING = "\"'”’»›“‘«)]}」』）】"  # noqa: RUF001
+CLOSING = "\"'”’»›“‘«)]}」』）】"  # noqa: RUF001
 _OPENING = "\"'“‘«‹„‚”’»([{¿¡「『（【-–—"  # noqa: RUF001
 _LONGEST_ABBREVIATION = 20  # characters: what is longer is a word
 
 # A run of marks is looked at once, from its first one: a line of marks alone takes no longer than others.
 _END = re.compile(
-    rf"(?<![{_MARKS}])(?P<marks>[{_MARKS}]++)[{re.escape(_CLOSING)}]*+(?P<space>\s++)(?=\S)"
-    rf"|(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(_CLOSING)}])"
+    rf"(?<![{MARKS}])(?P<marks>[{MARKS}]++)[{re.escape(CLOSING)}]*+(?P<space>\s++)(?=\S)"
+    rf"|(?<![{WIDE_MARKS}])[{WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(CLOSING)}])"
 )
 _FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
 _LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")  # with no mark before it; and what comes after it
@@ -94,7 +94,7 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     window = line[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()]
     before, word = _last_word(window)
     if word.isdecimal():
-        begins_an_item = not before or before[-1] in _MARKS  # of a list, as in "1. Mix. 2. Bake."
+        begins_an_item = not before or before[-1] in MARKS  # of a list, as in "1. Mix. 2. Bake."
         return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
     lower = word.lower()
     dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too

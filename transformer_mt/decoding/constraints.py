@@ -1,7 +1,7 @@
-"""Which pieces may come next in a hypothesis, whatever their probability.
+"""Constraints: which pieces may come next in a hypothesis, whatever their probability.
 
 A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary
-F sentences of which one piece alone may come next  G sequences of n pieces  m = n - 1
+F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
 """
 
 import math
@@ -16,23 +16,22 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class Constraints:
-    """Of a batch of sentences. Where two of them contradict each other, the upper one here goes first."""
+    """The constraints on the translations of a batch. If two contradict each other, the one listed first here holds."""
 
     max_length: list[int]
-    """Of each sentence: how many pieces its translation may have, EOS included. There it has to end."""
+    """The most pieces, EOS included, that the translation of each sentence may have. At that length it must end."""
     prefixes: list[list[int]] = field(default_factory=list)
-    """Of each sentence: what its translation has to begin with; no EOS. Or none of any."""
+    """The pieces that the translation of each sentence must begin with, without EOS. An empty list if none has any."""
     no_repeat_ngram: int = 0
-    """No sequence of so many pieces comes twice, but within a prefix; where no piece is left, EOS may come.
-    0 lets them."""
+    """No sequence of this many pieces occurs twice, except in a prefix. If no piece is left, EOS may come. 0: off."""
     min_length: int = 0
-    """How many pieces a translation has at least, EOS not included."""
+    """The fewest pieces of a translation, EOS not included."""
 
     def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> None:
-        """Write -inf in place where a piece may not be the `length`th of its hypothesis, counted from 1.
+        """Set the scores of forbidden pieces to -inf, in place. The next piece has number `length`, counted from 1.
 
-        Scores are logits or log-probabilities; `sentences` are the numbers of the A sentences in the batch;
-        tokens_AWT is BOS and what the hypotheses hold, and is read only if there is a no_repeat_ngram.
+        Scores are logits or log-probabilities. `sentences` are the numbers of the A sentences in the batch. tokens_AWT
+        holds BOS and the pieces of the hypotheses so far; it is read only for no_repeat_ngram.
         """
         forced = self._forced(sentences, length)
         if forced:
@@ -54,7 +53,7 @@ class Constraints:
             scores_AWV[rows_F, :, pieces_F] = forced_FW
 
     def _forced(self, sentences: list[int], length: int) -> dict[int, int]:
-        """The one piece that may come next, by row of the batch, where there is but one."""
+        """The rows whose next piece is forced, each with that piece."""
         if length > self._longest_prefix and length not in self._max_lengths:
             return {}
         forced = {}
@@ -75,7 +74,7 @@ class Constraints:
 
 
 def _forbid_repetition(scores_AWV: Tensor, words_AWT: Tensor, n: int) -> None:
-    """-inf for each piece that would make the last n pieces a sequence which the hypothesis already holds."""
+    """Set a piece to -inf if it would complete a sequence of n pieces that the hypothesis already has."""
     sequences_AWGn = words_AWT.unfold(dimension=-1, size=n, step=1)
     newest_AW1m = words_AWT[:, :, None, words_AWT.shape[-1] - (n - 1) :]
     repeated_AWG = (sequences_AWGn[..., :-1] == newest_AW1m).all(dim=-1)

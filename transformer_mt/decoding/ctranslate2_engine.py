@@ -1,4 +1,4 @@
-"""Search and forced decoding by CTranslate2, of a model that `export` wrote. Imports no PyTorch.
+"""The engine that searches and scores with CTranslate2, for models that `export` wrote. Imports no PyTorch.
 
 S source positions  T target positions
 """
@@ -24,16 +24,17 @@ from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.storage.json_text import read_json
 
-SCORED_TOGETHER = 4096  # target positions of a batch of pairs, padding included
+SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 
 
 class CTranslate2Engine(Engine):
-    """An exported model on a device.
+    """Runs an exported model on a device.
 
-    It finds what TorchEngine finds, with these differences. Beam search ends when a number of hypotheses have
-    ended, not when no other can overtake the best. While it runs, log-probabilities are divided by that power
-    of the length which is nearest to the length penalty; what is found is ranked by the penalty itself. A
-    hypothesis ends at its greatest length whatever others there are. The same seed draws other samples.
+    It finds the same translations as TorchEngine, with these differences. Beam search ends when a certain number of
+    hypotheses are finished, not when no alive hypothesis can still win. During the search, log-probabilities are
+    divided by the power of the length that is nearest to the length penalty; the hypotheses found are ranked by the
+    length penalty itself. A hypothesis at its greatest length ends there and is kept, even if better ones were found.
+    The same seed draws other samples.
     """
 
     def __init__(
@@ -46,11 +47,12 @@ class CTranslate2Engine(Engine):
         workers: int = 0,
         compute_type: str = "default",
     ) -> None:
-        """`max_positions` and `alignment_layer` are the settings it was exported with.
+        """`max_positions` and `alignment_layer` are the settings that the model was exported with.
 
-        `workers` translate a batch each at the same time, on a CPU with a thread each; 0 takes one a core.
-        `compute_type` is CTranslate2's; default is that of the file. Raises TranslationError if the package is
-        missing or the device cannot do it, CheckpointError if a file is missing or damaged.
+        `workers` is the number of batches that are translated at the same time, on a CPU by one thread each; 0 takes
+        one for each core. `compute_type` is one of CTranslate2's; default is the type of the file. Raises
+        TranslationError if the package is missing or the device cannot compute so, and CheckpointError if a file is
+        missing or damaged.
         """
         super().__init__()
         self.ctranslate2 = import_ctranslate2()
@@ -59,7 +61,7 @@ class CTranslate2Engine(Engine):
         self.vocabularies = _vocabularies(directory)
         on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
         self.workers = workers or (num_cores() if on_cpu else 1)
-        self.translator = self._open(self.workers)
+        self.translator = self._load(self.workers)
 
     def translate_unordered(
         self,
@@ -74,7 +76,7 @@ class CTranslate2Engine(Engine):
         if with_attention and decoding.alignment_layer != self.alignment_layer:
             raise TranslationError(
                 f"alignment_layer={decoding.alignment_layer}: {self.directory} was exported with "
-                f"alignment_layer={self.alignment_layer}, and holds the attention of that layer alone. Export again "
+                f"alignment_layer={self.alignment_layer}, and gives the attention of that layer only. Export again "
                 f"with alignment_layer={decoding.alignment_layer}, or use the engine torch"
             )
         translator, workers = self._threads(sentences, decoding)
@@ -86,7 +88,7 @@ class CTranslate2Engine(Engine):
         width = 1 if decoding.sampling else decoding.beam_size
         budget = min(decoding.tokens_per_batch // width, math.ceil(sum(lengths) / workers))
         if with_attention and width > 1:
-            # In a batch, beam search gives a sentence another's attention for its first token (CTranslate2 4.8.5).
+            # In a batch, beam search returns another sentence's attention for the first token (CTranslate2 4.8.5).
             budget = 1
         found = search.run(list(batches(lengths, budget)), progress)
         if width > 1:
@@ -109,12 +111,12 @@ class CTranslate2Engine(Engine):
 
     def _begin_after_fork(self) -> None:
         raise TranslationError(
-            f"{self.directory} was loaded in another process, from which this one was forked, and the threads of "
-            "CTranslate2 are not in this one: load the model in each process, after the fork"
+            f"{self.directory} was loaded in the process from which this one was forked, and the threads of "
+            "CTranslate2 do not exist in this one: load the model in each process, after the fork"
         )
 
     def _begin_scoring(self, pairs: Sequence[tuple[list[int], list[int]]], numbers: Sequence[int]) -> list[Any]:
-        """Have a batch of pairs scored in the background: an asynchronous result for each pair."""
+        """Let a batch of pairs be scored in the background; returns an asynchronous result for each pair."""
         results: list[Any] = self.translator.score_batch(
             [self.vocabularies.pieces(pairs[number][0]) for number in numbers],
             [[self.vocabularies.target[i] for i in pairs[number][1][:-1]] for number in numbers],  # it adds EOS
@@ -124,16 +126,16 @@ class CTranslate2Engine(Engine):
         return results
 
     def _threads(self, sentences: Sequence[Sentence], decoding: DecodingConfig) -> tuple[Any, int]:
-        """Who translates these, and how many batches at a time."""
+        """The ctranslate2.Translator for these sentences, and the number of batches it translates at a time."""
         if not decoding.sampling or not sentences:
             return self.translator, self.workers
-        # A thread's generator is seeded once, when it first draws: hence new threads for each call, and one of
-        # them only, or the order in which they draw would matter.
+        # A thread's random generator is seeded only once, when it first draws: hence a new thread for each call. And
+        # only one thread, because with several the order in which they draw would matter.
         self.ctranslate2.set_random_seed((decoding.seed + sentences[0].number) % 2**32)
-        return self._open(workers=1), 1
+        return self._load(workers=1), 1
 
-    def _open(self, workers: int) -> Any:
-        """Its own translator, which has one thread a worker and shares the weights among them."""
+    def _load(self, workers: int) -> Any:
+        """A new ctranslate2.Translator, with one thread for each worker; all of them share the weights."""
         kind, _, index = self.device.partition(":")
         try:
             return self.ctranslate2.Translator(
@@ -145,17 +147,17 @@ class CTranslate2Engine(Engine):
                 intra_threads=1,
                 max_queued_batches=-1,
             )
-        except ValueError as error:  # of the device or the type
-            raise TranslationError(f"CTranslate2 cannot run {self.directory} so: {error}") from None
+        except ValueError as error:  # about the device or the type
+            raise TranslationError(f"CTranslate2 cannot run {self.directory} with these options: {error}") from None
         except RuntimeError as error:
             if "CUDA" in str(error):
                 raise TranslationError(f"device={self.device}: {error}; use device cpu") from None
             raise CheckpointError(f"{self.directory}: {error}; export the model again") from None
 
     def _score_again(self, sentences: Sequence[Sentence], found: list[list[Found]], decoding: DecodingConfig) -> None:
-        """Forced decoding where the search's log-probabilities are not the model's.
+        """Compute log-probabilities by forced decoding where those of the search are not the model's own.
 
-        CTranslate2 leaves prefixes out of them, and makes what is not forbidden, or may be drawn, sum to one.
+        CTranslate2 does not count prefixes, and makes the probabilities of the pieces that may be chosen sum to one.
         """
         changed = decoding.sampling or decoding.min_length > 0 or decoding.no_repeat_ngram > 0
         places = [
@@ -170,7 +172,7 @@ class CTranslate2Engine(Engine):
 
 
 def import_ctranslate2() -> ModuleType:
-    """Raises TranslationError if it is not installed."""
+    """Import the package. Raises TranslationError if it is not installed."""
     try:
         import ctranslate2
     except ModuleNotFoundError:
@@ -183,7 +185,7 @@ def import_ctranslate2() -> ModuleType:
 
 
 def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:
-    """CTranslate2's word for it; fp32 without quantisation means the type of the exported weights."""
+    """The name of a precision in CTranslate2. fp32 without quantisation means the type of the exported weights."""
     match dtype, quantize:
         case "fp32", "none":
             return "default"

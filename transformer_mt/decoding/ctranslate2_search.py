@@ -1,4 +1,4 @@
-"""What is asked of CTranslate2's search, and what is made of its answers. Imports no PyTorch.
+"""Searches of CTranslate2: how they are asked for, and how hypotheses are made of their results. Imports no PyTorch.
 
 S source positions  T target positions
 """
@@ -11,20 +11,19 @@ from functools import cached_property
 from typing import Any
 
 from transformer_mt.decoding.engine import Hypothesis, Sentence
-from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty
+from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty, power_of_length
 from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-# Beam search ends when so many times beam_size hypotheses have ended. It knows no other end: with this all of 300
-# captions were translated as by our search without such a limit.
+# Beam search ends when this many times beam_size hypotheses are finished; CTranslate2 has no other rule. With this
+# value it translated all of 300 captions as our search does without patience.
 LONG_PATIENCE = 1.5
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two questions whether a batch is done
-TYPICAL_LENGTH = 25  # pieces of a translation, where one length penalty has to stand for all lengths
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two checks whether a batch is done
 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The pieces of both languages, by id."""
+    """The pieces of both languages, listed by id."""
 
     source: list[str]
     target: list[str]
@@ -34,30 +33,30 @@ class Vocabularies:
         return {piece: number for number, piece in enumerate(self.target)}
 
     def pieces(self, source: Sequence[int]) -> list[str]:
-        """What CTranslate2 is given of a source: it adds EOS."""
+        """The pieces of a source as CTranslate2 takes them: without EOS, which it adds."""
         return [self.source[i] for i in source[:-1]]
 
 
 @dataclass
 class Found:
-    """A hypothesis as the search leaves it."""
+    """A hypothesis as CTranslate2's search returns it."""
 
     tokens: list[int]
     log_prob: float
     attention_TS: list[list[float]]
-    """A row a token, EOS of the source left out; empty unless asked for."""
+    """One row for each token, without EOS of the source; empty unless asked for."""
     is_changed: bool = False
-    """Whether its tokens are others than those that log_prob is of."""
+    """Whether its tokens have been changed, so that log_prob no longer belongs to them."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What one call of `translate` asks of CTranslate2."""
+    """The searches that one call of the engine's `translate_unordered` makes."""
 
     translator: Any
     """A ctranslate2.Translator."""
     workers: int
-    """How many batches it translates at a time."""
+    """The number of batches that it translates at a time."""
     vocabularies: Vocabularies
     sentences: Sequence[Sentence]
     options: dict[str, Any]
@@ -65,13 +64,13 @@ class Search:
     max_positions: int
 
     def limit(self, number: int) -> int:
-        """How many tokens a translation of a sentence has at most, EOS included."""
+        """The most tokens of the translation of a sentence, EOS included."""
         return self.sentences[number].max_length(self.max_extra_length, self.max_positions)
 
     def run(
         self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None
     ) -> dict[int, list[Found]]:
-        """The hypotheses of each sentence of these batches; they may be as long as the longest source allows."""
+        """The hypotheses of each sentence of these batches, no longer than the longest source of the batch allows."""
         found = {}
         for batch, results in completed(self._begin, batches, self.workers):
             for number, result in zip(batches[batch], results, strict=True):
@@ -81,19 +80,19 @@ class Search:
         return found
 
     def too_long(self, found: dict[int, list[Found]]) -> list[int]:
-        """The sentences with a hypothesis that could become longer in its batch than it may."""
+        """The sentences with a hypothesis that is longer than is allowed for the sentence."""
         return [n for n, hypotheses in found.items() if any(len(h.tokens) > self.limit(n) for h in hypotheses)]
 
     def _begin(self, numbers: Sequence[int]) -> list[Any]:
-        """Have a batch translated in the background: a promise for each sentence."""
+        """Let a batch be translated in the background; returns an asynchronous result for each sentence."""
         batch = [self.sentences[number] for number in numbers]
         longest = max(self.limit(number) for number in numbers)
-        # CTranslate2 refuses more than the greatest length, of which one is for EOS.
+        # CTranslate2 refuses a minimum above the greatest length, which includes EOS.
         options = self.options | {"min_decoding_length": min(self.options["min_decoding_length"], longest - 1)}
         results: list[Any] = self.translator.translate_batch(
             [self.vocabularies.pieces(sentence.source) for sentence in batch],
             [[self.vocabularies.target[i] for i in sentence.prefix] for sentence in batch],
-            max_input_length=0,  # none is cut
+            max_input_length=0,  # no source is cut
             max_decoding_length=longest,
             return_scores=True,
             return_end_token=True,
@@ -103,7 +102,7 @@ class Search:
         return results
 
     def _found(self, result: Any) -> list[Found]:
-        """The hypotheses of a TranslationResult, whose scores were divided by a power of the length."""
+        """The hypotheses of a TranslationResult. Its scores are log-probabilities divided by a power of the length."""
         found = []
         for rank, pieces in enumerate(result.hypotheses):
             tokens = [self.vocabularies.target_ids[piece] for piece in pieces]
@@ -116,11 +115,11 @@ class Search:
 def completed(
     begin: Callable[[Sequence[int]], list[Any]], batches: Sequence[Sequence[int]], workers: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """(Number of the batch, its results) of each batch, as they are done.
+    """Yield (number of the batch, its results) for each batch when it is done.
 
-    `begin` gives CTranslate2 a batch, and returns its asynchronous results. No more than two batches a worker are
-    begun and not done, because what was begun cannot be taken back. To ask and to sleep, again and again, lets Python
-    handle Ctrl-C: while it waits in CTranslate2 for a result, it does not.
+    `begin` gives CTranslate2 a batch, and returns its asynchronous results. At most two batches for each worker are
+    under way, because a batch cannot be cancelled. This function checks and sleeps by turns, so that Python can handle
+    Ctrl-C, which it cannot do while it waits for a result inside CTranslate2.
     """
     begun: dict[int, list[Any]] = {}
     num_begun, since = 0, time.monotonic()
@@ -133,12 +132,12 @@ def completed(
             yield batch, [result.result() for result in begun.pop(batch)]
         if done:
             since = time.monotonic()
-        else:  # for a tenth of what has been waited: it makes a short wait no longer than that
+        else:  # for a tenth of the time waited so far, so that no wait becomes more than a tenth longer
             time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, (time.monotonic() - since) / 10)))
 
 
 def search_options(decoding: DecodingConfig) -> dict[str, Any]:
-    """Arguments of CTranslate2's `translate_batch`."""
+    """Our settings of decoding as arguments of CTranslate2's `translate_batch`."""
     options = {"min_decoding_length": decoding.min_length, "no_repeat_ngram_size": decoding.no_repeat_ngram}
     if decoding.sampling:
         return options | {
@@ -149,7 +148,7 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
             "sampling_temperature": decoding.temperature,
             "length_penalty": 0.0,
         }
-    power = power_of_length(decoding)
+    power = power_of_length(decoding.length_penalty, decoding.length_penalty_form)
     ranked_anew = power > 0 or decoding.coverage_penalty > 0
     return options | {
         "beam_size": decoding.beam_size,
@@ -159,15 +158,8 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
     }
 
 
-def power_of_length(decoding: DecodingConfig, length: int = TYPICAL_LENGTH) -> float:
-    """The power of the length that grows as the length penalty does, at translations of this length."""
-    alpha, form = decoding.length_penalty, decoding.length_penalty_form
-    growth = length_penalty(length + 1, alpha, form) / length_penalty(length, alpha, form)
-    return math.log(growth) / math.log((length + 1) / length)
-
-
 def ended(hypothesis: Found, limit: int) -> Found:
-    """The hypothesis without PAD and BOS, which only an untrained model writes, and with EOS at the `limit`."""
+    """Remove PAD and BOS, which only an untrained model writes, and end the hypothesis in EOS at the `limit`."""
     kept = [place for place, token in enumerate(hypothesis.tokens) if token not in (PAD, BOS)]
     tokens = [hypothesis.tokens[place] for place in kept]
     if tokens[-1:] != [EOS] or len(tokens) > limit:
@@ -179,7 +171,7 @@ def ended(hypothesis: Found, limit: int) -> Found:
 
 
 def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) -> list[Hypothesis]:
-    """Each once, best first, at most n-best of them; none if a score is not finite."""
+    """Rank the hypotheses: the n_best best of them, each once, best first; none if a score is not finite."""
     alpha, form = decoding.length_penalty, decoding.length_penalty_form
     hypotheses: list[Hypothesis] = []
     for hypothesis in found:
@@ -187,7 +179,8 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
         if decoding.coverage_penalty:
             score += _coverage_penalty(hypothesis.attention_TS, decoding.coverage_penalty)
         most_looked_at = [row_S.index(max(row_S)) for row_S in hypothesis.attention_TS[: len(hypothesis.tokens) - 1]]
-        if decoding.sampling or all(hypothesis.tokens != other.tokens for other in hypotheses):  # some were cut
+        is_new = all(hypothesis.tokens != other.tokens for other in hypotheses)  # some are equal after they were cut
+        if decoding.sampling or is_new:
             seen = most_looked_at if alignment else None
             hypotheses.append(Hypothesis(hypothesis.tokens, hypothesis.log_prob, score, seen))
     if not all(math.isfinite(hypothesis.score) for hypothesis in hypotheses):
@@ -196,7 +189,7 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
 
 
 def _coverage_penalty(attention_TS: Sequence[Sequence[float]], beta: float) -> float:
-    """As `lengths.coverage_penalty`. What a row lacks of 1 was for EOS of the source."""
+    """The same as `lengths.coverage_penalty`. What a row lacks to a sum of 1 is the attention to EOS of the source."""
     received_S = [sum(column_T) for column_T in zip(*attention_TS, strict=True)]
     received_S.append(sum(1.0 - sum(row_S) for row_S in attention_TS))
     return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)

@@ -1,19 +1,16 @@
-"""Where a line is cut that is too long: its sentences, and by its subword pieces."""
+"""Where a line that is too long is cut: between its sentences, or between its subword pieces."""
 
 from collections.abc import Iterator, Sequence
 
+from transformer_mt.data.sentences import CLOSING, MARKS, WIDE_MARKS
 from transformer_mt.decoding.words import WORD
-
-_ENDS = ".!?…"  # of sentences, where a word follows
-_WIDE_ENDS = "。！？"  # noqa: RUF001 - of sentences, whatever follows
-_CLOSING = "\"'”’»«›‹“‘)]}」』）】"  # noqa: RUF001 - belongs to the sentence that it comes after
 
 
 def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> Iterator[tuple[int, int]]:
-    """Groups of neighbouring sentences: the first of each group and the one after its last.
+    """Group neighbouring sentences; yields the first sentence of each group and the one after its last.
 
-    `lengths` are their pieces. A group has as many sentences, and pieces, as it may; a sentence with more pieces than
-    that is a group of its own.
+    `lengths` are the numbers of pieces of the sentences. Each group takes as many sentences as fit. A sentence with
+    more than `most_pieces` is a group of its own.
     """
     start, num_pieces = 0, 0
     for number, length in enumerate(lengths):
@@ -24,45 +21,46 @@ def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> I
     yield start, len(lengths)
 
 
-def segments(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:
-    """The first piece of each segment and the one after its last; no segment has more than `longest` pieces.
+def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:
+    """Cut a line into parts of at most `longest` pieces; yields the first piece of each and the one after its last.
 
-    Each is cut at its last end of a sentence; or if it has none at its last end of a word, or at least between
-    characters.
+    A part ends at the last end of a sentence that it could hold. If there is none, it ends after a word; if there is
+    none of those either, after a character.
     """
-    marks = _marks(pieces)
+    quality = _quality_of_cuts(pieces)
     start = 0
     while len(pieces) - start > longest:
-        window = marks[start + 1 : start + longest + 1]
+        window = quality[start + 1 : start + longest + 1]
         best = max(window)
-        # A mark of 0 everywhere: bytes that are no characters are cut anywhere.
-        cut = start + longest if best == 0 else start + 1 + max(i for i, mark in enumerate(window) if mark == best)
+        # 0 everywhere: bytes that are no characters are cut anywhere.
+        last_best = max(i for i, value in enumerate(window) if value == best)
+        cut = start + longest if best == 0 else start + 1 + last_best
         yield start, cut
         start = cut
     yield start, len(pieces)
 
 
-def _marks(pieces: Sequence[str]) -> list[int]:
+def _quality_of_cuts(pieces: Sequence[str]) -> list[int]:
     """How good a cut before each piece is: 3 after a sentence, 2 after a word, 1 after a character, 0 inside one."""
-    marks = []
+    quality = []
     last = ""  # the last character that closes nothing
     for piece in pieces:
         if _ends_a_sentence(last, piece):
-            marks.append(3)
+            quality.append(3)
         elif piece.startswith(WORD):
-            marks.append(2)
+            quality.append(2)
         else:
-            marks.append(0 if _continues_a_character(piece) else 1)
-        last = (piece.removeprefix(WORD).rstrip(_CLOSING) or last)[-1:]
-    return marks
+            quality.append(0 if _continues_a_character(piece) else 1)
+        last = (piece.removeprefix(WORD).rstrip(CLOSING) or last)[-1:]
+    return quality
 
 
 def _ends_a_sentence(last: str, following: str) -> bool:
-    if not last or following[0] in _CLOSING:
+    if not last or following[0] in CLOSING:
         return False
-    return last in _WIDE_ENDS or (last in _ENDS and following.startswith(WORD))
+    return last in WIDE_MARKS or (last in MARKS and following.startswith(WORD))
 
 
 def _continues_a_character(piece: str) -> bool:
-    """Whether it is one of the bytes 0x80 to 0xBF, by which no character of UTF-8 begins."""
+    """Whether the piece is a byte from 0x80 to 0xBF, with which no character of UTF-8 begins."""
     return len(piece) == 6 and piece.startswith("<0x") and piece[3] in "89AB"

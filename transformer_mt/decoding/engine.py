@@ -1,4 +1,4 @@
-"""What a translator asks of that which computes: ids in, hypotheses out. Imports no PyTorch."""
+"""The interface of engines, which run models: ids in, hypotheses out. Imports no PyTorch."""
 
 import os
 import threading
@@ -13,51 +13,51 @@ from transformer_mt.settings.experiment import DecodingConfig
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is to be translated."""
+    """A sentence to translate."""
 
     source: list[int]
-    """Its pieces, EOS the last."""
+    """The ids of its pieces, ending in EOS."""
     prefix: list[int] = field(default_factory=list)
-    """Pieces that the translation has to begin with; no EOS."""
+    """The ids that the translation must begin with, without EOS."""
     number: int = 0
-    """Tells it from others: seeds what is drawn for it."""
+    """A number of its own, which seeds the random numbers that are drawn for it."""
 
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
-        """How many pieces its translation has at most, EOS included: so many more than itself, or than its prefix."""
+        """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
         return min(max(len(self.source), len(self.prefix)) + max_extra_length, max_positions)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation that the search found."""
+    """A translation that a search has found."""
 
     tokens: list[int]
-    """Without BOS, with its EOS."""
+    """The ids of its pieces, without BOS, ending in EOS."""
     log_prob: float
-    """Sum over all its tokens, EOS included, in nats."""
+    """The sum of the log-probabilities of all its tokens, EOS included, in nats."""
     score: float
-    """What hypotheses are ranked by: log_prob divided by the length penalty."""
+    """What hypotheses are ranked by: log_prob divided by the length penalty, plus a coverage penalty."""
     alignment: list[int] | None = None
-    """The source position that each token but EOS looked at most, EOS of the source left out.
+    """For each token except EOS, the source position that got most of its attention; EOS of the source does not count.
 
-    If asked for, and if the source is more than EOS.
+    None if not asked for, or if the source has no pieces before its EOS.
     """
 
 
 class Engine(ABC):
-    """A model, or several, on a device."""
+    """Runs a model, or an ensemble, on a device."""
 
     max_positions: int
-    """No source may have more pieces, EOS included, and no translation will."""
+    """The most pieces of a source and of a translation, EOS included."""
     keeps_all_pasts = False
-    """Whether a search keeps the pasts of all hypotheses of a sentence together, and none of them ever moves."""
+    """Whether a search keeps the pasts of all hypotheses of a sentence in one cache, where they never move."""
 
     def __init__(self) -> None:
         self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Let one thread at a time use the engine; the others wait.
+        """Let one thread at a time use the engine while the others wait.
 
         Raises TranslationError if the engine is closed, or cannot be used in a process that was forked.
         """
@@ -71,11 +71,11 @@ class Engine(ABC):
             yield
 
     def close(self) -> None:
-        """Wait until no other thread uses the engine, then end its processes and threads; closing twice is allowed."""
+        """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice."""
         with self._lock:
             self._is_closed = True
 
-    def _begin_after_fork(self) -> None:  # noqa: B027  most have nothing to do
+    def _begin_after_fork(self) -> None:  # noqa: B027  most engines have nothing to do
         """Called once in a process that was forked from the one that loaded the engine."""
 
     @abstractmethod
@@ -88,11 +88,11 @@ class Engine(ABC):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        """(Numbers of sentences, the hypotheses of each), as they are found; each sentence once.
+        """Translate; yields (numbers of some sentences, the hypotheses of each) as they are found, each sentence once.
 
-        Hypotheses are best first, at least one, at most n-best; but there are none of a sentence for which the model
-        computes numbers that are not finite. Without `scores` these may be not a number, where that is quicker.
-        `progress` is told how many more sentences are done.
+        Hypotheses come best first, at least one and at most n_best. A sentence has none if the model computes numbers
+        for it that are not finite. Without `scores`, scores may be NaN, which can be faster. `progress` is called with
+        the number of further sentences that are done.
         """
 
     def translate(
@@ -104,7 +104,7 @@ class Engine(ABC):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The same, in the order of the sentences."""
+        """The hypotheses that `translate_unordered` yields, in the order of the sentences."""
         found: list[list[Hypothesis]] = [[] for _ in sentences]
         for numbers, hypotheses_of in self.translate_unordered(
             sentences, decoding, alignment=alignment, scores=scores, progress=progress
@@ -115,14 +115,17 @@ class Engine(ABC):
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Forced decoding: the log-probability of each target token, in nats. Sources and targets end in EOS.
+        """The log-probability of each target token in forced decoding, in nats. Sources and targets end in EOS.
 
-        One that is not finite is given as it is.
+        Log-probabilities that are not finite are returned as they are.
         """
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, longest first, as many together as the budget of positions allows."""
+    """Batch sentences of similar length, longest first; yields the numbers of those in each batch.
+
+    A batch has at most `budget` positions with padding, or a single sentence.
+    """
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
         longest = lengths[batch[0]] if batch else 0
@@ -135,7 +138,7 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def num_cores() -> int:
-    """That are for us: a scheduler, or a container, may give fewer than the machine has."""
+    """The number of cores available to this process. A scheduler or a container may give fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

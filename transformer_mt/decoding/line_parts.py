@@ -1,4 +1,4 @@
-"""The parts of a line that are translated apart: its sentences, and what of a sentence has too many pieces."""
+"""Cuts lines into the parts that are translated separately: sentences, and parts of sentences that are too long."""
 
 import logging
 import unicodedata
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from transformer_mt.data.sentences import split_at_openers, split_sentences
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.cutting import segments, together
+from transformer_mt.decoding.cutting import cut_pieces, together
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.words import units_of
 from transformer_mt.errors import TranslationError
@@ -19,7 +19,7 @@ from transformer_mt.vocabulary import EOS
 _log = logging.getLogger(__name__)
 
 _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
-_LINES = 2**32  # more than any text has: parts of a line are numbered by multiples of it
+_LINES = 2**32  # more lines than any text has: part i of line n gets the number n + i * _LINES
 
 
 @dataclass(frozen=True)
@@ -30,29 +30,29 @@ class Part:
     """From 0."""
     sentence: Sentence
     first_unit: int = 0
-    """The number in the line of the word that its first piece belongs to; or of the character, without spaces."""
+    """The number, in the line, of the word that its first piece belongs to; without spaces, of the character."""
     space: str = ""
-    """What stands between the translation of the part before it and its own."""
+    """The white space between the translation of the part before it and its own translation."""
 
 
 @dataclass(frozen=True)
 class LineCutter:
-    """Cuts lines into parts that a model can translate, as far as it has to."""
+    """Cuts lines into parts that a model can translate. Lines that it can translate stay whole."""
 
     tokenizer: Tokenizer
     max_positions: int
-    """Of the model: no part has more pieces, EOS included."""
+    """The positions of the model: no part has more pieces, EOS included."""
     longest: int
-    """Pieces of a part of a sentence that has more than max_positions."""
+    """The most pieces in each part of a sentence that has more than max_positions."""
     languages: tuple[str, str] = ("", "")
-    """Codes of source and target."""
+    """The codes of the source and target languages."""
     trained: TrainingLines | None = None
-    """What was usual in training; None where that is not known: then split_sentences=auto splits nothing."""
+    """What was usual in training; None if that is not known. Then split_sentences=auto splits nothing."""
 
     def parts(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, first_line: int
     ) -> list[Part]:
-        """Of the lines that are not blank, in order; a prefix belongs to the first part of its line.
+        """The parts of all lines that are not blank, in order. A prefix belongs to the first part of its line.
 
         Raises TranslationError for a prefix that is too long.
         """
@@ -72,31 +72,31 @@ class LineCutter:
             parts: list[Part] = []
             for (ids, space), first_unit in zip(sentences, self._first_units(sentences), strict=True):
                 part = Part(line, Sentence(ids, [] if parts else prefix, number), first_unit, space)
-                parts += [part] if len(ids) <= self.max_positions else self._segments(part)
+                parts += [part] if len(ids) <= self.max_positions else self._cut(part)
             found += map(_numbered, parts, range(len(parts)))
         return found
 
     def has_several_sentences(self, line: str) -> bool:
-        """By its marks."""
+        """Whether the line has several sentences, judged by its punctuation."""
         return len(split_sentences(line, self.languages[0])) > 1
 
     def _first_units(self, sentences: list[tuple[list[int], str]]) -> list[int]:
-        """The number in the line of each sentence's first word, or character."""
+        """The number, in the line, of the first word or character of each sentence."""
         numbers = [0]
         for ids, _ in sentences[:-1]:
             numbers.append(numbers[-1] + self._units(ids[:-1])[-1].stop)
         return numbers
 
     def _units(self, ids: list[int]) -> list[range]:
-        """The words, or characters, of each piece."""
+        """The numbers of the words or characters that each piece has a part in."""
         return units_of(self.tokenizer.source_pieces(ids), has_spaces(self.languages[0]))
 
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences
     ) -> list[tuple[list[int], str]]:
-        """The pieces of what is translated apart, each with what stands before its translation.
+        """The pieces of each sentence or group of sentences, with the white space before its translation.
 
-        A prefix of several sentences belongs to as many of the source, which stay together.
+        If the prefix has several sentences, the same number of sentences at the beginning of the line stay together.
         """
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
@@ -114,9 +114,10 @@ class LineCutter:
     def _as_in_training(
         self, sentences: list[tuple[str, str]], num_pieces: int, trained: TrainingLines
     ) -> list[tuple[str, str]]:
-        """Groups of as many sentences as were usual in training, each with the white space after it.
+        """Group as many sentences as were usual in training; each group comes with the white space after it.
 
-        In a line that has to be split, what is longer than usual may be several sentences without marks between them.
+        In a line that has to be split, a sentence longer than usual may really be several without marks between them.
+        Such a sentence is split at words that begin sentences.
         """
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
             return [_joined(sentences)]
@@ -131,21 +132,21 @@ class LineCutter:
         return [_joined(sentences[start:stop]) for start, stop in groups]
 
     def _lengths(self, sentences: list[tuple[str, str]]) -> list[int]:
-        """Pieces of each, EOS not counted."""
+        """The number of pieces of each sentence, without EOS."""
         return [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
 
     def _space_between(self, space: str) -> str:
-        """The line's own white space, as far as it may stand in a line of output, where tabs part columns."""
+        """The line's own white space. A plain space replaces tabs, which separate columns of output, and the like."""
         if short_code(self.languages[1]) in _NO_SPACE_BETWEEN_SENTENCES:
             return ""
         return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
 
-    def _segments(self, part: Part) -> Iterator[Part]:
-        """Cut a part that has too many pieces, and log a warning."""
+    def _cut(self, part: Part) -> Iterator[Part]:
+        """Cut a part that has too many pieces, and warn of it."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
         units = self._units(ids)
-        found = list(segments(pieces, self.longest))
+        found = list(cut_pieces(pieces, self.longest))
         _log.warning(
             "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
             "(model.max_positions): they are translated in %d parts",
@@ -165,11 +166,11 @@ class LineCutter:
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:
-    """Neighbouring sentences as one text, with the white space after the last of them."""
+    """Join neighbouring sentences into one text; it comes with the white space after the last of them."""
     text, space = sentences[-1]
     return "".join(text + space for text, space in sentences[:-1]) + text, space
 
 
 def _numbered(part: Part, index: int) -> Part:
-    """The part with a number that tells its samples from those of the other parts of its line; the first keeps it."""
+    """Number the parts of a line differently, so that different random numbers are drawn; part 0 keeps its number."""
     return replace(part, sentence=replace(part.sentence, number=part.sentence.number + index * _LINES))

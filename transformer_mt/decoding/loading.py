@@ -1,10 +1,13 @@
-"""Opens model directories: their tokenizer, and an engine for their weights. Imports no PyTorch before it has to."""
+"""Loads model directories: their tokenizer, and an engine that runs their weights.
+
+PyTorch is imported only when a model is loaded that needs it.
+"""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
@@ -14,19 +17,22 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.run_directory import check_model, how_to_get_a_model, stale_warning
 
+if TYPE_CHECKING:
+    from transformer_mt.models.interface import Seq2Seq
+
 _log = logging.getLogger(__name__)
 
 EngineName = Literal["torch", "ctranslate2"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["none", "int8"]
-# One model, or several of one vocabulary, an ensemble.
+# One model, or an ensemble: several models with the same vocabulary.
 ModelDirs = str | Path | Sequence[str | Path]
 
 _WEIGHTS: dict[EngineName, str] = {"torch": "model.safetensors", "ctranslate2": "model.bin"}
 
 
 @dataclass(frozen=True)
-class OpenModel:
+class LoadedModel:
     """What translating and scoring need of a model, or of the models of an ensemble."""
 
     engine: Engine
@@ -37,7 +43,7 @@ class OpenModel:
     """Of the first model; None if it has none."""
 
 
-def open_model(
+def load_model(
     model_dirs: ModelDirs,
     device: str,
     engine: EngineName,
@@ -46,17 +52,17 @@ def open_model(
     workers: int,
     *,
     compile: bool = False,
-) -> OpenModel:
-    """Read what `average` wrote, or for CTranslate2 what `export` wrote.
+) -> LoadedModel:
+    """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
     Raises a UserError that names the file that is missing or damaged, the models that do not go together, or
     what the engine cannot do.
     """
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
-        raise TranslationError("no model directory: name one, or several of one vocabulary")
+        raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
     if workers < 0:
-        raise TranslationError(f"--workers {workers}: name how many processes, or 0 to leave it to the engine")
+        raise TranslationError(f"--workers {workers}: give the number of processes, or 0 to let the engine choose")
     if compile and (engine != "torch" or dtype != "fp32"):
         raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
@@ -65,18 +71,19 @@ def open_model(
             _log.warning(warning)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
+    what = directories, configs, tokenizer, device, dtype, quantize, workers
     match engine:
         case "torch":
-            made = _torch_engine(directories, configs, tokenizer, device, dtype, quantize, workers, compile=compile)
+            loaded = _load_torch_engine(*what, compile=compile)
         case "ctranslate2":
-            made = _ctranslate2_engine(directories, configs, tokenizer, device, dtype, quantize, workers)
+            loaded = _load_ctranslate2_engine(*what)
         case _:
             assert_never(engine)
-    return OpenModel(made, tokenizer, configs[0], TrainingLines.load(directories[0]))
+    return LoadedModel(loaded, tokenizer, configs[0], TrainingLines.load(directories[0]))
 
 
 def check_files(directory: Path, engine: EngineName) -> None:
-    """Raises CheckpointError, with what to name instead, unless the engine finds its weights and a config.yaml."""
+    """Raises CheckpointError, and says what to name instead, unless the engine finds its weights and config.yaml."""
     if not directory.is_dir():
         raise CheckpointError(f"{directory}: no such directory; {how_to_get_a_model(directory)}")
     if not (directory / "config.yaml").is_file():
@@ -87,9 +94,9 @@ def check_files(directory: Path, engine: EngineName) -> None:
     if not (directory / _WEIGHTS[other]).is_file():
         advice = how_to_get_a_model(directory)
     elif engine == "torch":
-        advice = "it is an export, which the engine ctranslate2 runs (--engine ctranslate2)"
+        advice = "it is an export, which only the engine ctranslate2 runs: add --engine ctranslate2"
     else:
-        advice = f"first `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
+        advice = f"first run `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
     raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
 
 
@@ -98,13 +105,13 @@ def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
     for directory, other in zip(directories[1:], others, strict=True):
         if other.digest != first.digest:
             raise CheckpointError(
-                f"{directory} has another vocabulary than {directories[0]}: an ensemble's models are trained on "
-                "the same prepared data"
+                f"{directory} has another vocabulary than {directories[0]}: the models of an ensemble must be trained "
+                "on the same prepared data"
             )
     return first
 
 
-def _torch_engine(
+def _load_torch_engine(
     directories: Sequence[Path],
     configs: Sequence[Config],
     tokenizer: Tokenizer,
@@ -115,32 +122,13 @@ def _torch_engine(
     *,
     compile: bool,
 ) -> Engine:
-    # Here, because they import PyTorch, which takes longer than to translate a page.
+    # Imported here because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
     from transformer_mt.device import choose_device
     from transformer_mt.inference.ensemble import Ensemble
-    from transformer_mt.models.build import build_model
-    from transformer_mt.models.interface import Seq2Seq
-    from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
 
-    models: list[Seq2Seq] = []
-    for directory, config in zip(directories, configs, strict=True):
-        file = directory / "model.safetensors"
-        metadata = read_metadata(file)
-        trained_with = metadata.get("tokenizer", "")
-        if not trained_with:
-            read_weights(file)  # says so if the file is damaged
-        if trained_with != tokenizer.digest:
-            raise CheckpointError(
-                f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
-                f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
-                "directory again"
-            )
-        model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-        load_weights(model, file)
-        if warning := stale_warning(directory, metadata):
-            _log.warning(warning)
-        models.append(model)
+    pairs = zip(directories, configs, strict=True)
+    models = [_load_torch_model(directory, config, tokenizer) for directory, config in pairs]
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
     chosen = choose_device(device, precision=dtype)
@@ -152,11 +140,34 @@ def _torch_engine(
     if workers > 1 and on_gpu:
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
     if compile and on_gpu:
-        raise TranslationError("--compile is for CPUs; on a GPU steps are captured as graphs in any case")
+        raise TranslationError("--compile is for CPUs; on a GPU the steps of the search are CUDA graphs in any case")
     return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile)
 
 
-def _ctranslate2_engine(
+def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer) -> "Seq2Seq":
+    """The model of one directory. Raises CheckpointError if it was trained with another tokenizer than this."""
+    from transformer_mt.models.build import build_model
+    from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
+
+    file = directory / "model.safetensors"
+    metadata = read_metadata(file)
+    trained_with = metadata.get("tokenizer", "")
+    if not trained_with:
+        read_weights(file)  # says so if the file is damaged
+    if trained_with != tokenizer.digest:
+        raise CheckpointError(
+            f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
+            f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
+            "directory again"
+        )
+    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    load_weights(model, file)
+    if warning := stale_warning(directory, metadata):
+        _log.warning(warning)
+    return model
+
+
+def _load_ctranslate2_engine(
     directories: Sequence[Path],
     configs: Sequence[Config],
     tokenizer: Tokenizer,
@@ -166,7 +177,7 @@ def _ctranslate2_engine(
     workers: int,
 ) -> Engine:
     if len(directories) > 1:
-        raise TranslationError("an ensemble needs the engine torch; name one export alone")
+        raise TranslationError("the engine ctranslate2 runs no ensembles: name only one export, or use --engine torch")
     from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
 
     engine = CTranslate2Engine(

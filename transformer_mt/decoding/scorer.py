@@ -1,4 +1,7 @@
-"""How probable a given translation is: the Python API of forced decoding. Imports no PyTorch before a model."""
+"""The Python API for scoring given translations: their probability by forced decoding.
+
+PyTorch is imported only when a model is loaded that needs it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +10,7 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.vocabulary import EOS
 
@@ -17,29 +20,29 @@ class PairScore:
     """The log-probability of a target, given its source, in nats."""
 
     pieces: list[str]
-    """Of the target, the sign of its end the last; none if source and target are blank."""
+    """The pieces of the target, ending in that of EOS; none if source and target are blank."""
     log_probs: list[float]
-    """Of each piece, given the source and the pieces before it."""
+    """The log-probability of each piece, given the source and the pieces before it."""
 
     @property
     def log_prob(self) -> float:
-        """Of the whole target."""
+        """The log-probability of the whole target."""
         return sum(self.log_probs, start=0.0)
 
     @property
     def average(self) -> float:
-        """By piece; 0 if there is none."""
+        """The mean over its pieces; 0 if there are none."""
         return self.log_prob / max(1, len(self.log_probs))
 
 
 class Scorer:
-    """A tokenizer, and an engine that scores its ids.
+    """Scores pairs of texts: a tokenizer, and an engine that scores its ids.
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
-    A text is scored by the pieces that the tokenizer cuts it into. A search may have written the same text in
-    others, and reported their probability: `Translation.pieces`, as targets of `score_pieces`, give it again.
-    Several threads may share a Scorer, as they may share a Translator.
+    A text is scored in the pieces that the tokenizer cuts it into. A search may have written the same text in other
+    pieces, with another probability: `score_pieces` of `Translation.pieces` gives that one. Several threads may share
+    a Scorer, just like a Translator.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
@@ -56,18 +59,18 @@ class Scorer:
         quantize: Quantization = "none",
         workers: int = 0,
     ) -> Self:
-        """As Translator.load."""
-        model = open_model(model_dirs, device, engine, dtype, quantize, workers)
+        """Load a model. See Translator.load for the arguments and errors."""
+        model = load_model(model_dirs, device, engine, dtype, quantize, workers)
         return cls(model.engine, model.tokenizer)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1) -> list[PairScore]:
         """The score of each pair, in order.
 
-        A blank source, or a blank target, is scored as the end of a sentence alone; but two blanks are 0, which is
-        what translating a blank line gives. `first_line` is the number that an error gives to the first pair.
-        Raises TypeError if either is one text, ValueError unless there are as many of both, TranslationError if a
-        text has more pieces than the model has positions, NotFiniteError for the first pair of which the model
-        computes a log-probability that is not finite.
+        A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
+        translated blank line does. Errors call the first pair line `first_line`.
+        Raises TypeError if either argument is one text; ValueError if their lengths differ; TranslationError if a text
+        has more pieces than the model has positions; NotFiniteError for the first pair for which the model computes a
+        log-probability that is not finite.
         """
         if isinstance(targets, str):
             raise TypeError("targets is one text; give a list of texts")
@@ -76,7 +79,7 @@ class Scorer:
     def score_pieces(
         self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, first_line: int = 1
     ) -> list[PairScore]:
-        """Likewise, for targets that are in pieces, without an end. Raises TokenizerError for an unknown piece."""
+        """The same for targets in pieces, without an end of sentence. Raises TokenizerError for an unknown piece."""
         return self._score(sources, [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets], first_line)
 
     def _score(self, sources: Sequence[str], targets: Sequence[list[int]], first_line: int) -> list[PairScore]:
@@ -91,7 +94,7 @@ class Scorer:
                         f"{self.engine.max_positions:,} (model.max_positions): split the pair into sentences"
                     )
         scores = [PairScore([], []) for _ in pairs]
-        written = [row for row, pair in enumerate(pairs) if max(map(len, pair)) > 1]  # a blank text is EOS alone
+        written = [row for row, pair in enumerate(pairs) if max(map(len, pair)) > 1]  # a blank text is only EOS
         with self.engine.turn():
             found = self.engine.score([pairs[row] for row in written])
         for row, log_probs in zip(written, found, strict=True):

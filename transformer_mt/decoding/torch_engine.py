@@ -1,4 +1,4 @@
-"""Search and forced decoding by PyTorch.
+"""The engine that searches and scores with PyTorch.
 
 B sentences  S source positions  T target positions  V vocabulary
 """
@@ -31,12 +31,12 @@ from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-SCORED_TOGETHER = 4096  # positions of a batch of pairs, padding included
-NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # PyTorch's function that finds the range of what is multiplied
+SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding
+NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fails on inputs that are not finite
 
 
 class TorchEngine(Engine):
-    """A model of ours on a device; on a CPU in several processes of one thread each, which share its memory."""
+    """Runs one of our models on a device; on a CPU in several processes of one thread each, which share the weights."""
 
     def __init__(
         self,
@@ -47,11 +47,12 @@ class TorchEngine(Engine):
         workers: int = 1,
         compile: bool = False,
     ) -> None:
-        """`workers` are processes on a CPU; 0 are as many as it has cores for us. `compile` is for fp32 and int8 on a
-        CPU; it is done before the first translation of sentences alone, or of several, with so many hypotheses, which
-        raises TranslationError if it cannot be (models.compiled).
+        """`workers` is the number of processes on a CPU; 0 takes one for each core available to this process.
 
-        Raises TranslationError if the model cannot be computed in that precision.
+        `compile` is for fp32 and int8 on a CPU (inference.compiled). The search is compiled when a kind of it is first
+        needed: for one sentence or for several, and for a beam size. That translation raises TranslationError if it
+        cannot be compiled.
+        Raises TranslationError if the model has no form for this precision.
         """
         super().__init__()
         self.model = model.to(device.torch_device).eval()
@@ -60,10 +61,10 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.compile = compile
         if self.matmul != Matmul():
-            self.searched  # noqa: B018  which may be refused
+            self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
         on_cpu = device.torch_device.type == "cpu"
         number = (workers or num_cores()) if on_cpu else 1
-        # What works for the workers is held weakly: else they would not end before the garbage is collected.
+        # The workers refer to this engine weakly, so that both end as soon as nobody uses the engine.
         engine = weakref.proxy(self)
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
         self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
@@ -75,11 +76,16 @@ class TorchEngine(Engine):
 
     @cached_property
     def searched(self) -> Seq2Seq:
-        """The model in its form for search; on a GPU its steps are captured."""
+        """The model in its form for search."""
+        return self._form_for_search()
+
+    def _form_for_search(self) -> Seq2Seq:
+        """The frozen model; on a GPU with CUDA graphs, or compiled on a CPU. Raises TranslationError if it has none."""
         if self.compile:
             assert self.device.torch_device.type == "cpu"
             use_own_cache()
-            from transformer_mt.inference.compiled import compiled  # imports a compiler, which takes seconds
+            # Imported here because it imports a compiler, which takes seconds.
+            from transformer_mt.inference.compiled import compiled
 
             return compiled(self.model, self.matmul)
         model, device = frozen(self.model, self.matmul), self.device.torch_device
@@ -88,7 +94,10 @@ class TorchEngine(Engine):
         return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def _make_ready(self, alone: bool, width: int) -> None:
-        """The model for searches with so many hypotheses, made before there are workers, so that they share it."""
+        """Make the model for search, and with `compile` the steps of this kind of search.
+
+        It is called before there are workers, so that they share what it makes.
+        """
         searched = self.searched
         if self.compile:
             from transformer_mt.inference.compiled import compile_steps
@@ -107,8 +116,8 @@ class TorchEngine(Engine):
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
             raise TranslationError(
-                "an alignment, or a coverage_penalty, needs attention to the source, and there is a model without "
-                "(model.attention=none): leave it out, or take a model with attention"
+                "an alignment or a coverage_penalty needs attention to the source, which this model, or a model of the "
+                "ensemble, does not have (model.attention=none): leave it out, or use a model with attention"
             )
         lengths = [len(sentence.source) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
@@ -131,13 +140,13 @@ class TorchEngine(Engine):
         return scores
 
     def attention_to_source(self, source: list[int], target: list[int], layer: int) -> Tensor:
-        """How much each piece of a target looked at each of its source while it was written; TS. Both end in EOS."""
+        """The attention of each target piece to each source piece in forced decoding, TS. Both sentences end in EOS."""
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
         with torch.inference_mode():
             return self.model.attention_to_source(source_1S, decoder_input_1T, layer)[0].cpu()
 
     def attention_weights(self, source: list[int], target: list[int]) -> AttentionWeights:
-        """Likewise every attention in the model. Raises AttentionError if it has no layers and heads of it."""
+        """The weights of every attention in the model. Raises AttentionError if it has none in layers and heads."""
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
         with torch.inference_mode():
             return self.model.attention_weights(source_1S, decoder_input_1T)
@@ -162,7 +171,7 @@ class TorchEngine(Engine):
         with torch.inference_mode(), self._one_thread():
             if self.matmul == Matmul():
                 logits_BTV = self.model(source_BS, decoder_input_BT)
-            else:  # as they are searched
+            else:  # only the form for search computes in other precisions, and it goes step by step
                 logits_BTV = stepped(self.searched, source_BS, decoder_input_BT)
             log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
         return [
@@ -188,13 +197,13 @@ class TorchEngine(Engine):
     def _with_attention(
         self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool
     ) -> list[list[Hypothesis]]:
-        """The hypotheses ranked with the coverage penalty, and with their alignments if asked for."""
+        """Rank the hypotheses anew with the coverage penalty, and add alignments if asked for."""
         pairs = [
             (sentence.source, hypothesis.tokens)
             for sentence, hypotheses in zip(batch, found, strict=True)
             for hypothesis in hypotheses
         ]
-        if not pairs:  # of no sentence the numbers were finite
+        if not pairs:  # the numbers were not finite for any sentence
             return found
         source_NS, decoder_input_NT, _ = self._forced(pairs)
         attention_NTS = self.model.attention_to_source(source_NS, decoder_input_NT, decoding.alignment_layer)
@@ -204,7 +213,7 @@ class TorchEngine(Engine):
         )
         return [
             sorted(
-                (_looked(hypothesis, next(attentions), decoding, alignment) for hypothesis in hypotheses),
+                (_with_penalty(hypothesis, next(attentions), decoding, alignment) for hypothesis in hypotheses),
                 key=lambda hypothesis: hypothesis.score,
                 reverse=True,
             )
@@ -212,7 +221,7 @@ class TorchEngine(Engine):
         ]
 
     def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Sources BS, decoder inputs BT and targets BT."""
+        """The inputs and outputs of forced decoding, padded: sources BS, decoder inputs BT and targets BT."""
         source_BS = _pad([source for source, _ in pairs]).to(self.device.torch_device)
         target_BT = _pad([target for _, target in pairs]).to(self.device.torch_device)
         decoder_input_BT = target_BT.masked_fill(target_BT == EOS, PAD).roll(1, dims=1)
@@ -221,7 +230,7 @@ class TorchEngine(Engine):
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
-        """Two processes of one thread are quicker than one of two, whose threads wait for each other."""
+        """On a CPU, use one thread: two processes of one thread are faster than one process of two threads."""
         before = torch.get_num_threads()
         if self.device.torch_device.type == "cpu":
             torch.set_num_threads(1)
@@ -232,7 +241,7 @@ class TorchEngine(Engine):
 
 
 def _shared(lengths: Sequence[int], positions: int, workers: int) -> list[list[int]]:
-    """Numbers of the sentences of each batch; for workers as many batches for each, and all of like size."""
+    """The numbers of the sentences in each batch. Several workers get equally many batches of about the same size."""
     together = list(batches(lengths, positions))
     if workers == 1 or not together:
         return together
@@ -244,7 +253,7 @@ def _shared(lengths: Sequence[int], positions: int, workers: int) -> list[list[i
 
 
 def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-    """Logits of forced decoding, BTV, position by position."""
+    """The logits of forced decoding, BTV, computed position by position."""
     state, logits = model.start(source_BS, width=1), []
     for token_B in decoder_input_BT.unbind(dim=1):
         logits_B1V, state = model.step(token_B[:, None], state)
@@ -252,8 +261,10 @@ def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tens
     return torch.cat(logits, dim=1)
 
 
-def _looked(hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool) -> Hypothesis:
-    """With its coverage penalty, and its alignment if asked for; rows and columns of EOS are the last ones."""
+def _with_penalty(
+    hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
+) -> Hypothesis:
+    """Add the coverage penalty, and the alignment if asked for. The last row and column of the attention are of EOS."""
     score = hypothesis.score + coverage_penalty(attention_TS, decoding.coverage_penalty)
     attention_TS = attention_TS[:-1, :-1]
     if not alignment or attention_TS.shape[1] == 0:

@@ -1,9 +1,11 @@
-"""Lines in, lines out: the Python API of a trained model. Imports no PyTorch before a model is loaded."""
+"""The Python API for translating: `Translator` turns lines into lines.
+
+PyTorch is imported only when a model is loaded that needs it.
+"""
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Self
 
 from pydantic import ValidationError
@@ -13,7 +15,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, open_model
+from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.words import units_of, written_together
 from transformer_mt.errors import ConfigError, NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
@@ -26,45 +29,20 @@ from transformer_mt.wording import cut
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A translation of a line."""
-
-    text: str
-    score: float
-    """What translations of a line are ranked by: log_prob by the length penalty (settings.DecodingConfig)."""
-    log_prob: float
-    """In nats: the sum over its pieces and its end."""
-    pieces: list[str] = field(default_factory=list)
-    """The subword pieces that the model wrote, without its end."""
-    alignment: list[tuple[int, int]] | None = None
-    """If asked for: pairs of a source word, by number from 0, and of the target word that comes from it.
-
-    Of a language without spaces they are characters, spaces not counted."""
-    num_parts: int = 1
-    """Parts of the line that were translated separately."""
-    is_short: bool = False
-    """Whether it, or a part of it, is much shorter than training has for such a source: something may be left out."""
-    at_limit: bool = False
-    """Whether it, or a part of it, was cut off at its greatest length (max_extra_length, model.max_positions)."""
-
-
-BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
-
-
 class Translator:
-    """A tokenizer, and an engine that translates its ids.
+    """Translates lines of text: a tokenizer, and an engine that translates its ids.
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
 
-    A line with more sentences, or more pieces, than was usual in training is cut at ends of sentences
+    A line that has more sentences or more pieces than usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
-    most `longest_part` pieces, with a warning to the logger of `line_parts`. The translations of a line's parts are
-    joined by the line's own white space, their scores and log-probabilities added, n-best lists joined rank by rank.
-    `languages` are the codes of source and target: they tell where sentences end, and whether alignments are of words
-    or of characters.
-    Several threads may share a Translator: one translates at a time, and the others wait. As a context manager, or by
-    `close`, it ends the processes and threads that it has started; after that it raises TranslationError.
+    most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
+    joined by the line's own white space; their scores and log-probabilities are added, and n-best lists are joined
+    rank by rank. `languages` are the codes of the source and target languages. They tell where sentences end, and
+    whether alignments are between words or characters.
+
+    Several threads may share a Translator: one translates while the others wait. `close`, or leaving it as a context
+    manager, ends the processes and threads that it has started. After that it raises TranslationError.
     """
 
     def __init__(
@@ -77,9 +55,10 @@ class Translator:
         trained: TrainingLines | None = None,
         model: ModelConfig | None = None,
     ) -> None:
-        """`trained` are the lines of the training text; None where they are not known.
+        """`trained` says what was usual in the training text; None if that is not known.
 
-        `model` are the settings of the engine's model, by which those of decoding are checked; None checks less.
+        `model` has the settings of the engine's model. Settings of decoding are checked against them; with None, less
+        is checked.
         """
         self.model = model
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
@@ -100,16 +79,16 @@ class Translator:
         workers: int = 0,
         compile: bool = False,
     ) -> Self:
-        """A model directory that `average` wrote, or several of one vocabulary: an ensemble.
+        """Load a model directory that `average` wrote, or several with the same vocabulary as an ensemble.
 
-        Or for the engine ctranslate2 one that `export` wrote. `workers` are processes on a CPU; 0 leaves the
-        choice to the engine. With `compile`, for a CPU in fp32 or int8, steps of the search are compiled before
-        lines first come alone, or together, with so many hypotheses: for a minute, and kept for the next time.
+        The engine ctranslate2 loads a directory that `export` wrote. `workers` is the number of processes on a CPU; 0
+        lets the engine choose. `compile`, for a CPU in fp32 or int8, compiles the search to C++: once for single
+        lines and once for several, for each beam size, which takes about a minute and is cached.
         Raises a UserError that names the file that is missing or damaged.
         """
-        model = open_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
+        model = load_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
         corpus, trained = model.config.corpus, model.training_lines
-        # Longer sources than in training are translated badly: what has to be cut anyway is cut to these.
+        # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
         longest = min(corpus.max_length, model.engine.max_positions) - 1
         if trained is not None:
             longest = min(longest, trained.most_pieces)
@@ -135,9 +114,9 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
-        """The best translation of each line, in order; an empty or blank line gives an empty one.
+        """The best translation of each line, in order. A blank line has an empty translation.
 
-        As `translations` otherwise.
+        Arguments and errors are those of `translations`.
         """
         found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
@@ -158,46 +137,62 @@ class Translator:
     ) -> list[list[Translation]]:
         """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
 
-        `decoding` is the model's own unless given; the next three go before either. `prefixes` are what the
-        translations have to begin with, a text for each line. Without `scores` they may be not a number, where that
-        is quicker. `first_line` is the number that a warning gives to lines[0]. `progress` is told how many more lines
-        are done: a fraction where lines are translated in parts, each of which counts the same. Raises TypeError if
-        `lines` is one text, ConfigError for a setting that is not allowed, NotFiniteError for the first line that the
-        model computes no finite numbers for, and TranslationError for a prefix that is too long, for a Translator that
-        is closed, and in a process that was forked after the engine began its own processes or threads: load the model
-        there instead.
+        `decoding` is the model's own unless given, and beam_size, length_penalty and n_best replace what it says.
+        Each translation begins with the text in `prefixes`, one for each line. Without `scores`, scores may be NaN,
+        which can be faster. Warnings call lines[0] number `first_line`. `progress` is called with the number of further
+        lines that are done, a fraction where a line is translated in parts.
+        Raises TypeError if `lines` is one text; ConfigError for a setting that is not allowed; NotFiniteError for the
+        first line for which the model computes numbers that are not finite; TranslationError for a prefix that is too
+        long, after `close`, and in a process that was forked after the engine had started processes or threads.
         """
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = _changed(decoding or self.decoding, changes)
         self._warn_if_unknown(lines, decoding)
-        cut = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
-        sentences = [part.sentence for part in cut]
-        self._check(decoding, sentences)
-        found: list[list[Translation]] = [[] for _ in cut]
-        told = None if progress is None else _by_lines(progress, len(cut), len({part.line for part in cut}))
+        parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
+        self._check(decoding, [part.sentence for part in parts])
+        found = self._search(parts, decoding, alignment, scores, progress)
+        if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
+            raise NotFiniteError.of_line(first_line + lost[0])
+        return self._by_line(parts, found, len(lines))
+
+    def _search(
+        self,
+        parts: Sequence[Part],
+        decoding: DecodingConfig,
+        alignment: bool,
+        scores: bool,
+        progress: Callable[[float], None] | None,
+    ) -> list[list[Translation]]:
+        """The translations of each part; none if the model computed numbers that are not finite."""
+        found: list[list[Translation]] = [[] for _ in parts]
+        sentences = [part.sentence for part in parts]
+        told = None if progress is None else _by_lines(progress, len(parts), len({part.line for part in parts}))
         with self.engine.turn():
             for numbers, hypotheses_of in self.engine.translate_unordered(
                 sentences, decoding, alignment=alignment, scores=scores, progress=told
-            ):  # words are made of some while others are still searched for
+            ):  # the text of some is made while others are still searched for
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                    found[number] = [self._translation(h, cut[number], decoding) for h in hypotheses]
-        if lost := [part.line for part, translations in zip(cut, found, strict=True) if not translations]:
-            raise NotFiniteError.of_line(first_line + lost[0])
-        parts: list[list[list[Translation]]] = [[] for _ in lines]  # of each line, each part and each rank
-        spaces: list[list[str]] = [[] for _ in lines]
-        for part, translations in zip(cut, found, strict=True):
-            parts[part.line].append(translations)
+                    found[number] = [self._translation(h, parts[number], decoding) for h in hypotheses]
+        return found
+
+    def _by_line(
+        self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int
+    ) -> list[list[Translation]]:
+        """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
+        parts_of: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
+        spaces: list[list[str]] = [[] for _ in range(num_lines)]
+        for part, translations in zip(parts, found, strict=True):
+            parts_of[part.line].append(translations)
             spaces[part.line].append(part.space)
-        # A part may have fewer translations than another: as many ranks as all have.
         return [
-            [_joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
-            for line, before in zip(parts, spaces, strict=True)
+            [joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
+            for line, before in zip(parts_of, spaces, strict=True)
         ]
 
     def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
-        """Raises ConfigError for settings with which the model cannot translate these."""
+        """Raises ConfigError for settings with which the model cannot translate these sentences."""
         if self.model is None or not sentences:
             return
         vocab_size, max_positions = self.tokenizer.target_vocab_size, self.engine.max_positions
@@ -206,7 +201,7 @@ class Translator:
         check_search_memory(decoding, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts)
 
     def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig) -> None:
-        """Log once that lines of several sentences are not split, because nothing is known of those in training."""
+        """Warn once that lines of several sentences are not split, because the lines of training are not known."""
         if self._warned or self.trained is not None or decoding.split_sentences != "auto":
             return
         self._warned = any(self.cutter.has_several_sentences(line) for line in lines)
@@ -232,16 +227,17 @@ class Translator:
         )
 
     def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
-        """For each target word, the source word that most of its pieces looked at; of equals, the first.
+        """Pair each target word with the source word that most of its pieces attended to; of equal ones the first.
 
-        Without spaces: for each target character, the characters of the source piece that its own looked at.
+        In a language without spaces, each target character is paired with the characters of the source piece that the
+        character's own piece attended to.
         """
         source_units = units_of(self.tokenizer.source_pieces(part.sentence.source[:-1]), self._source_spaced)
         pairs: list[tuple[int, int]] = []
         num_units = 0
         for group in written_together(self.tokenizer.target_pieces(tokens), self._target_spaced):
             [(most, _)] = Counter(source_units[looked_at[index]] for index in group).most_common(1)
-            # Not always one: a model may write a space and nothing after it, or whitespace in bytes.
+            # Not always one unit: a model may write a space and nothing after it, or white space in bytes.
             text = self.tokenizer.decode_target([tokens[index] for index in group])
             units = range(num_units, num_units + len(split_units(text, self._target_spaced)))
             pairs += [(part.first_unit + source, target) for target in units for source in most]
@@ -250,7 +246,7 @@ class Translator:
 
 
 def _by_lines(progress: Callable[[float], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
-    """What is told of parts, and tells of as large a share of the lines."""
+    """A function that takes a number of parts that are done, and reports the same share of the lines."""
     return lambda count: progress(count * num_lines / num_parts)
 
 
@@ -263,29 +259,8 @@ def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> Deco
 
 
 def _mistake(error: ErrorDetails) -> str:
-    """What is wrong with a setting that was given to a function."""
+    """Say what is wrong with a setting that was given to a function."""
     key = ".".join(["decoding", *map(str, error["loc"])])
     if error["type"] == "value_error":  # of several settings
         return f"{key}: {error['ctx']['error']}"
     return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
-
-
-def _joined(parts: Sequence[Translation], spaces: Sequence[str], spaced: bool) -> Translation:
-    """The translations of a line's parts as one: `spaces` stand before each, `spaced` is whether words have some."""
-    if len(parts) == 1:
-        return parts[0]
-    text, pairs = "", []
-    for part, space in zip(parts, spaces, strict=True):
-        num_units = len(split_units(text, spaced))
-        pairs += [(source, num_units + target) for source, target in part.alignment or []]
-        text += (space if text and part.text else "") + part.text
-    return Translation(
-        text,
-        sum(part.score for part in parts),
-        sum(part.log_prob for part in parts),
-        [piece for part in parts for piece in part.pieces],
-        None if parts[0].alignment is None else pairs,
-        len(parts),
-        any(part.is_short for part in parts),
-        any(part.at_limit for part in parts),
-    )

@@ -1,15 +1,15 @@
-"""Words, or characters where a language has no spaces, and the subword pieces that they consist of."""
+"""Which words, or which characters in a language without spaces, the subword pieces of a line belong to."""
 
 import re
 from collections.abc import Sequence
 
-WORD = "\u2581"  # sentencepiece's sign for a space: before the first piece of a word
+WORD = "\u2581"  # SentencePiece's sign for a space, with which the first piece of a word begins
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-_CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # UTF-8: not the first byte of its character
+_CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # a byte of UTF-8 that is not the first of its character
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """The number, from 0, of the word that each piece of a line belongs to."""
+    """For each piece of a line, the number of the word that it belongs to, from 0."""
     numbers, number = [], 0
     for index, piece in enumerate(pieces):
         number += index > 0 and piece.startswith(WORD)
@@ -18,7 +18,7 @@ def words_of(pieces: Sequence[str]) -> list[int]:
 
 
 def characters_of(pieces: Sequence[str]) -> list[range]:
-    """The numbers, from 0, of the characters of a line that each piece has a part in; spaces are not counted."""
+    """For each piece of a line, the numbers of the characters that it has a part in, from 0. Spaces do not count."""
     found, end = [], 0
     for piece in pieces:
         if end > 0 and _CONTINUES.fullmatch(piece):
@@ -30,12 +30,12 @@ def characters_of(pieces: Sequence[str]) -> list[range]:
 
 
 def units_of(pieces: Sequence[str], spaced: bool) -> list[range]:
-    """What an alignment is about, by numbers: the word of each piece, or without spaces the characters in it."""
+    """For each piece, the numbers of its units of alignment: its word, or without spaces its characters."""
     return [range(word, word + 1) for word in words_of(pieces)] if spaced else characters_of(pieces)
 
 
 def written_together(pieces: Sequence[str], spaced: bool) -> list[list[int]]:
-    """The indices of the pieces in groups: of a word each, or without spaces of one or several whole characters."""
+    """Group the indices of pieces that form a word, or without spaces one or more whole characters."""
     words, groups = words_of(pieces), list[list[int]]()
     for index, piece in enumerate(pieces):
         if index == 0:

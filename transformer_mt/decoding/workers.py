@@ -1,4 +1,4 @@
-"""Work shared by several processes of this machine."""
+"""Processes on this machine that share work."""
 
 import gc
 import multiprocessing
@@ -19,14 +19,14 @@ from transformer_mt.errors import TranslationError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-PARENT_SEEN = 0.2  # seconds between two looks of a worker whether its parent lives
+PARENT_SEEN = 0.2  # seconds between two checks of a worker whether its parent still runs
 
 
 class Workers(Generic[Task, Result]):
-    """Processes that do one kind of work.
+    """Processes that do one kind of work, `work`, on many tasks.
 
-    They are forked at the first tasks that are worth it, so that all that `work` holds lies in memory once, and as it
-    was then. Tasks and results are pickled; nothing else that `work` does is seen here.
+    They are forked when there are first several tasks. So everything that `work` refers to lies in memory only once,
+    and the processes see it as it was then. Tasks and results are pickled. Other effects of `work` stay in the process.
     """
 
     def __init__(self, work: Callable[[Task], Result], number: int) -> None:
@@ -35,10 +35,12 @@ class Workers(Generic[Task, Result]):
         self._parent = 0  # the id of the process whose children are in the pool
 
     def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-        """(number of the task, its result) of each, as they are done; a single task, or worker, by this process.
+        """Yield (number of the task, its result) for each task when it is done.
 
-        Raises what `work` raises, and TranslationError if a process dies, or where the processes are not of this
-        process but of the one from which it was forked.
+        This process does the work itself if there is only one task or one worker.
+
+        Raises what `work` raises, and TranslationError if a process dies, or if the workers belong to another process,
+        from which this one was forked.
         """
         if min(self.number, len(tasks)) < 2:
             yield from enumerate(map(self.work, tasks))
@@ -64,9 +66,9 @@ class Workers(Generic[Task, Result]):
                 self.close()
 
     def close(self) -> None:
-        """End the processes at once; what they have begun is lost. Others are forked when needed."""
+        """End the processes at once; what they have begun is lost. New ones are forked when they are needed."""
         if self._pool is not None and self._parent == os.getpid():
-            # A task may take minutes, and who has pressed Ctrl-C does not want its result.
+            # A task may take minutes, and a user who has pressed Ctrl-C does not want its result.
             for process in list((self._pool._processes or {}).values()):
                 process.kill()
             self._pool.shutdown(cancel_futures=True)
@@ -76,19 +78,19 @@ class Workers(Generic[Task, Result]):
         if self._pool is None:
             context = multiprocessing.get_context("fork")
             self._parent = os.getpid()
-            # The pool does not hold us, so that it ends when nobody does, at the latest when Python ends.
+            # The pool refers to us weakly. So it ends when nobody uses us any more, at the latest when Python ends.
             self._pool = ProcessPoolExecutor(
                 self.number, context, initializer=_begin, initargs=(weakref.ref(self), self._parent)
             )
             weakref.finalize(self, _shut_down, self._pool, self._parent)
         with warnings.catch_warnings():
-            # Python 3.12 warns of threads and forks together: ours hold no lock that a worker takes.
+            # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
             return {self._pool.submit(_do, task): number for number, task in enumerate(tasks)}
 
 
 def _shut_down(pool: ProcessPoolExecutor, parent: int) -> None:
-    if os.getpid() == parent:  # a process that was forked from it has none of its threads and children
+    if os.getpid() == parent:  # a process that was forked from the parent has neither its threads nor its children
         pool.shutdown()
 
 
@@ -96,21 +98,22 @@ _work: Callable[[Any], Any]  # of a worker process
 
 
 def _begin(workers: "weakref.ref[Workers[Any, Any]]", parent: int) -> None:
-    """In a worker: signals for all are the parent's business, and with the parent it goes."""
+    """Start a worker: it leaves Ctrl-C to its parent, and ends when its parent ends."""
     global _work  # noqa: PLW0603
     parents = workers()
-    assert parents is not None, "forked while they are"
+    assert parents is not None, "forked while the Workers exist"
     _work = parents.work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    gc.freeze()  # to look through what the parent holds takes 0.3 s, and copies the memory that we share
+    gc.freeze()  # a collection of the parent's objects takes 0.3 s, and copies the memory that we share
 
 
 def _end_with(parent: int) -> None:
     """End this process when its parent has ended.
 
-    The system's own signal for that (PR_SET_PDEATHSIG) is sent already when the thread ends that has forked us.
+    The signal that Linux has for this (PR_SET_PDEATHSIG) does not serve: it comes already when the thread ends that
+    has forked us.
     """
     while os.getppid() == parent:
         time.sleep(PARENT_SEEN)

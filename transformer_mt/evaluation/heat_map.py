@@ -1,6 +1,6 @@
-"""Weights of attention become a picture, by matplotlib, an extra that is imported when it is needed.
+"""Draws attention weights as a heat map. matplotlib is an optional package, imported only when it is needed.
 
-H heads, a map each  T rows  S columns
+H heads, with one map each  T rows  S columns
 """
 
 import math
@@ -20,31 +20,32 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 
-# Inches. A cell is as large as a line of text, but no map wider or higher than a page or so.
+# In inches. A cell is as large as a line of text, unless maps would become larger than about a page.
 _CELL, _LONGEST_SIDE = 0.24, 16.0
 _FONT = "DejaVu Sans"  # comes with matplotlib
 
 
 @dataclass(frozen=True)
 class Side:
-    """What the rows or the columns of a map are."""
+    """The labels of the rows or the columns of a map."""
 
     name: str
     pieces: list[str]
 
 
 def check(path: Path) -> str:
-    """The format of a picture of this name.
+    """The picture format that the ending of `path` names.
 
-    Raises PictureError for an unknown one, for a file of this name that is no such picture, and without matplotlib.
+    Raises PictureError for an unknown format, if the file exists and is not such a picture, and if matplotlib is not
+    installed.
     """
     picture_format = path.suffix.removeprefix(".").lower()
     if picture_format not in FORMATS:
-        raise PictureError(f"{path}: its name says its format: end it in .{', .'.join(FORMATS)}")
+        raise PictureError(f"{path}: the name of a picture must end in .{', .'.join(FORMATS)}")
     if path.is_file() and not _begins_as(path, picture_format):
         raise PictureError(
-            f"{path}: is there already, and is no picture in the format {picture_format}; it stays as it is. Name "
-            "another file"
+            f"{path}: is there already, and is not a picture in the format {picture_format}, so it is left as it is. "
+            "Name another file"
         )
     try:
         import matplotlib  # noqa: F401
@@ -57,7 +58,7 @@ def check(path: Path) -> str:
 
 
 def _begins_as(path: Path, picture_format: str) -> bool:
-    """Whether the file is empty or begins as pictures of this format do."""
+    """Whether the file is empty, or begins like a picture of this format."""
     with path.open("rb") as file:
         beginning = file.read(1000)
     marks = {"png": b"\x89PNG", "svg": b"<svg", "pdf": b"%PDF"}
@@ -65,14 +66,14 @@ def _begins_as(path: Path, picture_format: str) -> bool:
 
 
 def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
-    """Write the picture of a map, or of several, each with its number; the same maps give the same bytes.
+    """Write a picture of one map, or of several with numbers. The same maps always give the same bytes.
 
-    White is 0, the darkest blue 1. Raises PictureError as `check`, UserError if the file cannot be written.
+    White is 0, and the darkest blue is 1. Raises PictureError like `check`, or UserError if it cannot be written.
     """
     picture_format = check(path)
     import matplotlib
 
-    # No date and no version, so that the same picture is the same file.
+    # No date and no version are written, so that the same picture gives the same file.
     undated = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDate", "Creator", "Producer"]}
     nothing = dict.fromkeys(undated[picture_format])
     with matplotlib.rc_context(), replacing(path) as file:
@@ -84,28 +85,28 @@ def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
 
 
 def without_font(text: str) -> list[str]:
-    """Characters that no installed font has: they are drawn as their code points, as U+4E2D."""
+    """The characters that no installed font has. They are drawn as their code points, such as U+4E2D."""
     return [character for character in _lacking(text) if not any(_has(path, character) for path in _others().values())]
 
 
 def figure_of(weights_HTS: Tensor, rows: Side, columns: Side) -> "Figure":
-    """The maps beside each other and below each other, and what the colours mean."""
+    """The maps in a grid, and a bar that shows what the colours mean."""
     from matplotlib.figure import Figure
 
     H, T, S = weights_HTS.shape
     across = math.ceil(math.sqrt(H))
     down = math.ceil(H / across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
-    points = min(10.0, 0.6 * cell * 72)  # 72 an inch
+    points = min(10.0, 0.6 * cell * 72)  # an inch has 72
     labels = [_shown(side.pieces) for side in (rows, columns)]
-    # A letter is at most about as wide as 0.4 of a cell; the rest for names and gaps.
+    # A letter is at most about 0.4 cells wide; the rest of the room is for names and gaps.
     room = [0.7 + 0.4 * cell * max(map(len, texts)) for texts in labels]
     size = (across * (cell * S + room[0]) + 1.0, down * (cell * T + room[1]))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for head, axes in enumerate(grid[:H]):
         image = axes.imshow(weights_HTS[head].numpy(), cmap="Blues", vmin=0.0, vmax=1.0)
-        # parse_math: a piece may be a dollar sign.
+        # parse_math=False, since a piece may be a dollar sign.
         axes.set_yticks(range(T), labels[0], parse_math=False, fontsize=points)
         axes.set_xticks(range(S), labels[1], parse_math=False, fontsize=points, rotation=90)
         axes.tick_params(length=0)
@@ -122,7 +123,7 @@ def _shown(pieces: Sequence[str]) -> list[str]:
 
 
 def _lacking(text: str) -> list[str]:
-    """Characters that our font lacks, each once and in order."""
+    """The characters that the main font lacks, each once, in order."""
     from matplotlib import font_manager
 
     path = font_manager.findfont(_FONT)
@@ -130,13 +131,13 @@ def _lacking(text: str) -> list[str]:
 
 
 def _more_fonts(text: str) -> list[str]:
-    """Names of fonts of the system that have something which ours lacks of a text."""
+    """The names of system fonts that have some characters of a text which the main font lacks."""
     lacking = _lacking(text)
     return [name for name, path in _others().items() if any(_has(path, character) for character in lacking)]
 
 
 def _others() -> dict[str, str]:
-    """Upright fonts of the system of normal weight: names and files. Others of matplotlib's are for formulas."""
+    """The names and files of upright system fonts of normal weight, without those that come with matplotlib."""
     import matplotlib
     from matplotlib import font_manager
 
@@ -147,7 +148,7 @@ def _others() -> dict[str, str]:
 
 @cache
 def _characters(path: str) -> frozenset[int]:
-    """Code points that a font has."""
+    """The code points that a font has."""
     from matplotlib import font_manager
 
     return frozenset(font_manager.get_font(path).get_charmap())

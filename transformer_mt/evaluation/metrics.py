@@ -1,4 +1,4 @@
-"""sacreBLEU's BLEU, chrF and TER, each with the signature that makes it comparable."""
+"""BLEU, chrF2 and TER by sacreBLEU, each with the signature that says how it was computed."""
 
 import re
 from collections.abc import Sequence
@@ -16,19 +16,22 @@ from transformer_mt.wording import counted
 _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _NEEDS_MECAB = ("ja", "ko")
 _LINES_LOOKED_AT = 1000
-# sentencepiece's mark of a word's beginning; subword-nmt's of a word that goes on. A bare @@ is text.
+# SentencePiece marks the beginning of a word, subword-nmt (@@) a word that goes on. A bare @@ is text.
 _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
-# Spaces before ? ! : ; are French; before a full stop or a comma they are a tokeniser's. The rest is Moses'.
+# French writes a space before ? ! : ; but only a tokeniser writes one before . or , - the rest is from Moses.
 _TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
 _TOKENISED_SHARE = 0.1
 _RESAMPLES = 1000
-# Of a line, for TER: sacreBLEU takes 10 to 20 seconds for a pair of lines of 400 words, and hours for one of 20,000.
+# In a line. sacreBLEU's TER takes 10 to 20 seconds for a pair of lines of 400 words, and hours for 20,000 words.
 _MOST_WORDS_FOR_TER = 500
 
 
 @dataclass(frozen=True)
-class Score:
-    """BLEU and chrF2 in percent, higher is better; TER in edits by 100 reference words, lower is better."""
+class MetricScore:
+    """The score of a text by one metric.
+
+    BLEU and chrF2 are percentages, higher is better. TER is the edits for 100 reference words, lower is better.
+    """
 
     name: str
     value: float
@@ -39,12 +42,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """BLEU, in percent, of the sentences whose source has `shortest` to `longest` words, or characters."""
+    """BLEU, in percent, of the sentences whose source has `shortest` to `longest` words or characters."""
 
     shortest: int
     longest: int
     unit: str
-    """word, or character where the source language has no spaces between words."""
+    """word; or character, for a source language without spaces between words."""
     num_sentences: int
     bleu: float
 
@@ -56,18 +59,17 @@ def score_corpus(
     names: Sequence[str] = (),
     *,
     confidence: bool = False,
-) -> list[Score]:
-    """BLEU, chrF2 and TER of detokenised lines against one or more whole sets of references.
+) -> list[MetricScore]:
+    """BLEU, chrF2 and TER of detokenised lines against one or more complete sets of references.
 
-    TER is left out where a line is too long for it, as `ter_warning` says.
-    `target_language` is a code such as de, zh-CN or jpn_Jpan and chooses the tokeniser of BLEU: zh, ja-mecab,
-    ko-mecab; char for Thai, Lao, Khmer and Burmese, for which sacreBLEU has none of their own; else 13a (Post
-    2018). TER of these seven languages splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
-    `names` are what errors call the hypotheses and each reference.
-    `confidence` adds intervals: each score of 1,000 bootstrap samples of the lines (Koehn 2004), as sacreBLEU
-    draws them, which the signature then says.
-    Raises EvaluationError: no lines, unequal numbers of lines, subword pieces in place of words, a tokeniser
-    that is not installed.
+    TER is left out if a line is too long for it (`ter_warning`). `target_language` is a code such as de, zh-CN or
+    jpn_Jpan, and chooses the tokeniser of BLEU: zh, ja-mecab or ko-mecab for these three languages; char for Thai, Lao,
+    Khmer and Burmese, for which sacreBLEU has no tokeniser; 13a for all others (Post 2018). For the same seven
+    languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes). `names` are the names of the
+    hypotheses and of each reference in errors. `confidence` adds confidence intervals from 1,000 bootstrap samples of
+    the lines (Koehn 2004), which sacreBLEU draws and notes in the signature.
+    Raises EvaluationError if there are no lines, if the texts have unequal numbers of lines, if a line has subword
+    pieces in place of words, or if a tokeniser is not installed.
     """
     names = names or ["hypothesis", *(f"reference {number + 1}" for number in range(len(references)))]
     check_aligned([hypotheses, *references], names)
@@ -82,7 +84,7 @@ def score_corpus(
         signature, interval = str(metric.get_signature()), None
         if confidence:
             signature, interval = _resampled(metric, hypotheses, references)
-        scores.append(Score(result.name, float(result.score), signature, interval))
+        scores.append(MetricScore(result.name, float(result.score), signature, interval))
     return scores
 
 
@@ -94,10 +96,10 @@ def bleu_by_length(
     target_language: str = "",
     source_language: str = "",
 ) -> list[Bucket]:
-    """BLEU of short sources and of long ones apart: of 1 to `width` words, width + 1 to 2 width, and so on.
+    """BLEU by the length of the source: for sources of 1 to `width` words, of width + 1 to 2 width words, and so on.
 
-    Words are parted by spaces; of a source language without spaces characters are counted. A blank source counts
-    with the shortest. Buckets without a sentence are left out.
+    Words are what spaces separate; for a source language without spaces, characters are counted. A blank source belongs
+    to the shortest. Buckets without sentences are left out.
     """
     check_aligned([sources, hypotheses, *references], ["source", "hypothesis", *["reference"] * len(references)])
     lines_of: dict[int, list[int]] = {}
@@ -115,33 +117,33 @@ def bleu_by_length(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str = "") -> float:
-    """BLEU in percent, as in `score_corpus`, for validation: whatever an unready model says is scored."""
+    """BLEU in percent, as `score_corpus` computes it. For validation: takes any output of a half-trained model."""
     check_aligned([hypotheses, references], ["hypothesis", "reference"])
     return float(_bleu(target_language).corpus_score(hypotheses, [references]).score)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """chrF2 in percent, likewise."""
+    """chrF2 in percent, as `score_corpus` computes it. For validation."""
     check_aligned([hypotheses, references], ["hypothesis", "reference"])
     return float(CHRF().corpus_score(hypotheses, [references]).score)
 
 
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Raise EvaluationError unless all texts have the first one's number of lines, and that is not 0."""
+    """Raise EvaluationError unless all texts have the same number of lines, and at least one."""
     if len(texts) < 2:
         raise EvaluationError("there is nothing to compare with; give at least one reference")
     for name, lines in zip(names, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise EvaluationError(
                 f"{names[0]} has {counted(len(texts[0]), 'line')}, {name} has {len(lines):,}; "
-                "line n of each must be of the same sentence"
+                "line n of each must belong to the same sentence"
             )
     if not texts[0]:
         raise EvaluationError(f"{' and '.join(names)} have no lines; there is nothing to score")
 
 
 def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
-    """What to say of lines that look tokenised, for BLEU tokenises by itself; None if they do not."""
+    """A warning about lines that look tokenised, since BLEU tokenises by itself; None if they do not."""
     num_tokenised = sum(_TOKENISED.search(line) is not None for line in lines)
     if num_tokenised <= _TOKENISED_SHARE * len(lines):
         return None
@@ -153,7 +155,7 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
 
 
 def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
-    """A warning of scores that mean nothing in the language of these lines; None if there are no such scores."""
+    """A warning about scores that mean nothing in the language of these lines; None if all mean something."""
     code = short_code(target_language)
     if code in NAMES:
         if code in _TOKENISERS:
@@ -176,22 +178,21 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
 
 
 def ter_warning(texts: Sequence[Sequence[str]], names: Sequence[str], target_language: str) -> str | None:
-    """Why TER is left out: a line of some text has more words, or characters, than it can be computed for in time."""
+    """A warning that TER is left out, because it would take too long for a line with so many words; or None."""
     spaced = has_spaces(target_language)
     unit = "word" if spaced else "character"
     for name, lines in zip(names, texts, strict=True):
         for number, line in enumerate(lines, start=1):
             if len(line) > _MOST_WORDS_FOR_TER and (length := len(split_units(line, spaced))) > _MOST_WORDS_FOR_TER:
                 return (
-                    f"TER is left out: {name}, line {number}, has {counted(length, unit)}, and the time that TER takes "
-                    "grows with the square of their number and more. It is computed where no line has more than "
-                    f"{_MOST_WORDS_FOR_TER}"
+                    f"TER is left out: {name}, line {number}, has {counted(length, unit)}, and to compute it would "
+                    f"take too long. It is computed if no line has more than {_MOST_WORDS_FOR_TER}"
                 )
     return None
 
 
 def check_tokeniser(target_language: str) -> None:
-    """Raise EvaluationError if BLEU for that language needs a package that is not installed."""
+    """Raise EvaluationError if BLEU for this language needs a package that is not installed."""
     _bleu(target_language)
 
 
@@ -204,7 +205,7 @@ def _bleu(target_language: str) -> BLEU:
     language = short_code(target_language)
     tokeniser = _TOKENISERS.get(language, "13a" if has_spaces(language) else "char")
     try:
-        # Tokenised text is our own warning; `force` only silences sacreBLEU's and changes no score.
+        # `force` silences sacreBLEU's warning about tokenised text, as we give our own. It changes no score.
         return BLEU(tokenize=tokeniser, force=True)
     except RuntimeError:
         if language not in _NEEDS_MECAB:
@@ -218,7 +219,7 @@ def _bleu(target_language: str) -> BLEU:
 def _resampled(
     metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[str, float]:
-    """The signature that says so, and half of the interval: of a paired test in which a single system takes part."""
+    """The signature and half of the confidence interval, from a paired test with a single system."""
     systems = [("hypothesis", hypotheses)]
     signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
     [(name, signature)] = signatures.items()
@@ -233,5 +234,5 @@ def _check_words(name: str, lines: Sequence[str]) -> None:
         if piece:
             raise EvaluationError(
                 f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
-                "decode them to plain text first, for a score of pieces compares with no other"
+                "decode them to plain text first, because scores of pieces cannot be compared with others"
             )

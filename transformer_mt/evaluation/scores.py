@@ -1,4 +1,4 @@
-"""Scores of lines of text: what scores.json holds of them, and what is printed."""
+"""Scores of lines of text: what is written to scores.json, and what is printed."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
-    Score,
+    MetricScore,
     bleu_by_length,
     language_warning,
     score_corpus,
@@ -21,29 +21,29 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import counted
 
-# A test set's, or a file's, name: what scores.json says of it.
+# For the name of each test set or file: what scores.json says about it.
 Results = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Details:
-    """What is computed besides the scores."""
+    """Which details are computed besides the scores."""
 
     confidence: bool = False
-    """Their 95 % confidence intervals."""
+    """Whether to compute their 95 % confidence intervals."""
     by_length: int | None = None
-    """Width of the source lengths that get a BLEU of their own: words, or characters in a language without spaces."""
+    """Compute BLEU by source length, in steps of this many words, or characters in a language without spaces."""
     source_language: str = ""
-    """Code of the source language: it tells whether words or characters are counted."""
+    """The code of the source language, which decides whether words or characters are counted."""
 
 
-SCORES_ALONE = Details()
+ONLY_SCORES = Details()
 
 
 def score_files(
-    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = SCORES_ALONE
+    hypothesis: Path, references: Sequence[Path], language: str = "", details: Details = ONLY_SCORES
 ) -> Results:
-    """Score a file of detokenised translations against files of references, aligned by line; not by length."""
+    """Score a file of detokenised translations against files of references, line by line; never by source length."""
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
     scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details)
@@ -58,11 +58,10 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What scores.json says of these lines and their references.
+    """Score these lines against their references; returns what scores.json says about them.
 
-    Prints a warning if scores mean nothing, or if TER is left out.
-
-    `names` are what errors and warnings call the hypotheses and each set of references.
+    Prints a warning if scores mean nothing or if TER is left out. `names` are the names of the hypotheses and of each
+    set of references in errors and warnings.
     """
     scores = score_corpus(hypotheses, references, language, names, confidence=details.confidence)
     for name, lines in zip(names, [hypotheses, *references], strict=True):
@@ -82,13 +81,13 @@ def score_lines(
     return result | {"by_length": [asdict(bucket) for bucket in buckets]}
 
 
-def _fields(score: Score) -> dict[str, float | str]:
+def _fields(score: MetricScore) -> dict[str, float | str]:
     fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
     return fields if score.interval is None else fields | {"interval": score.interval}
 
 
 def print_scores(results: Results) -> None:
-    """One line for each score: name, metric, value, signature; for each length; and for the speed, where known."""
+    """Print one line for each score (name, metric, value, signature), each source length and the speed, if known."""
     width = max(len(name) for name in results)
     for name, result in results.items():
         for metric, score in result["scores"].items():
@@ -112,9 +111,9 @@ def print_scores(results: Results) -> None:
 
 
 def write_json(path: Path, results: Results) -> None:
-    """Replace `path` by the results: by test set, scores with signatures and how they came about.
+    """Write the results to `path`: for each test set, scores, signatures, and how the translations were made.
 
-    Raises EvaluationError if there is a file of something else.
+    Raises EvaluationError if the file exists and holds something else.
     """
     check_scores_file(path)
     if not path.parent.exists():
@@ -123,17 +122,17 @@ def write_json(path: Path, results: Results) -> None:
 
 
 def earlier_scores(path: Path) -> Results:
-    """The scores that the file holds already; none if there is no such file. Raises EvaluationError as `write_json`."""
+    """The scores that the file holds already, if it exists. Raises EvaluationError if it holds something else."""
     check_scores_file(path)
     return _scores_in(path) or {}
 
 
 def check_scores_file(path: Path) -> None:
-    """Raises EvaluationError if there is a file, and it holds something else than scores."""
+    """Raises EvaluationError if the file exists and holds something else than scores."""
     if path.is_file() and path.stat().st_size and _scores_in(path) is None:
         raise EvaluationError(
-            f"{path}: is there already, and holds something else than scores of `evaluate`; it stays as it is. Move it "
-            "away, or delete it"
+            f"{path}: is there already, and holds something else than scores of `evaluate`, so it is left as it is. "
+            "Move it away, or delete it"
         )
 
 

@@ -1,1 +1,1 @@
-"""A model becomes a directory that another program loads."""
+"""Writes models in the formats of other programs."""

@@ -1,4 +1,4 @@
-"""A model becomes a directory that CTranslate2 loads (github.com/OpenNMT/CTranslate2).
+"""Writes a model in the format of CTranslate2 (github.com/OpenNMT/CTranslate2).
 
 D model width  V vocabulary  T positions
 """
@@ -24,14 +24,14 @@ HELD = {
 
 
 def refusal(model: ModelConfig) -> str | None:
-    """Why CTranslate2 cannot compute this model; None if it can."""
+    """The reason why CTranslate2 cannot run this model; None if it can."""
     return beyond(model, HELD)
 
 
 def write(trained: Trained, directory: Path, quantization: str | None) -> None:
-    """model.bin, the vocabularies and config.json, into a directory that exists.
+    """Write model.bin, the vocabularies and config.json into a directory that exists.
 
-    `quantization` is one of CTranslate2's types, of weights on disk; None leaves them fp32.
+    `quantization` is CTranslate2's type of the weights in the file; None is fp32.
     """
     model = trained.model
     spec = _empty_spec(model, trained.config.decoding)
@@ -48,8 +48,8 @@ def write(trained: Trained, directory: Path, quantization: str | None) -> None:
         _fill_norm(spec.encoder.layer_norm, trained, "encoder_norm")
         _fill_norm(spec.decoder.layer_norm, trained, "decoder_norm")
     _fill_vocabularies(spec, trained)
-    spec.config.layer_norm_epsilon = 1e-5  # nn.LayerNorm's
-    # What `translate_batch` may be called with, by those who use CTranslate2 without us.
+    spec.config.layer_norm_epsilon = 1e-5  # the default of nn.LayerNorm
+    # Arguments of `translate_batch` for users who run CTranslate2 without this package.
     spec.config.add_attribute("translate_batch", _options(trained.config))
     spec.validate()
     spec.optimize(quantization=quantization)
@@ -57,15 +57,15 @@ def write(trained: Trained, directory: Path, quantization: str | None) -> None:
 
 
 def alignment_layer(decoding: DecodingConfig, num_layers: int) -> int:
-    """From 0, the decoder layer whose attention is returned; by default the last but one (Garg et al. 2019)."""
+    """The decoder layer whose attention is returned, from 0; by default the last but one (Garg et al. 2019)."""
     return decoding.alignment_layer - 1 if decoding.alignment_layer else max(num_layers - 2, 0)
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Our defaults of decoding as those arguments."""
+    """Our defaults of decoding as arguments of `translate_batch`."""
     return search_options(config.decoding) | {
         "num_hypotheses": config.decoding.n_best,
-        "max_input_length": config.model.max_positions - 1,  # EOS comes besides
+        "max_input_length": config.model.max_positions - 1,  # without EOS
         "max_decoding_length": min(LONGEST_TRANSLATION, config.model.max_positions),
     }
 
@@ -87,13 +87,13 @@ def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> Transform
         activation=activation,
         ffn_glu=model.activation == "swiglu",
         alignment_layer=alignment_layer(decoding, model.decoder_layers),
-        alignment_heads=model.num_heads,  # the mean of so many, from the first
+        alignment_heads=model.num_heads,  # the mean over all heads
     )
 
 
 def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
-    # Weights of equal numbers become one in the file: CTranslate2 sees by itself which are tied.
-    # The positions are ours to the last digit: left out, they would be made as all sines before all cosines.
+    # CTranslate2 finds out by itself which weights are tied, as it stores equal ones only once.
+    # Position encodings must be given: by default CTranslate2 puts all sines before all cosines.
     model = trained.model
     if model.positions == "learned":
         positions_TD = trained.weights["positions.table_TD"]
@@ -108,7 +108,9 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
 
 
 def _fill_attention(spec: MultiHeadAttentionSpec, trained: Trained, attention: str, residual: str) -> None:
-    """Self-attention has one product for queries, keys and values; cross-attention one for queries, one for both."""
+    """Fill self-attention, with one matrix for queries, keys and values, or cross-attention, with one for queries
+    and one for keys and values.
+    """
     weight = trained.weights[f"{attention}.in_projection.weight"]
     bias = trained.weights[f"{attention}.in_projection.bias"]
     *inputs, output = spec.linear
@@ -142,4 +144,4 @@ def _fill_vocabularies(spec: TransformerSpec, trained: Trained) -> None:
     spec.config.unk_token = target.id_to_piece(UNK)
     spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
     spec.config.eos_token = target.id_to_piece(EOS)
-    spec.config.add_source_eos = True  # so that callers give the pieces of a text and nothing else
+    spec.config.add_source_eos = True  # so that callers give only the pieces of a text

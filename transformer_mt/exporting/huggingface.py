@@ -1,8 +1,8 @@
-"""A model becomes a directory that transformers' MarianMTModel and MarianTokenizer load, written without them.
+"""Writes a model in the format of Hugging Face's MarianMTModel and MarianTokenizer, without using transformers.
 
-Marian's architecture (Junczys-Dowmunt et al. 2018) is ours, post-norm, but for its position encodings: all sines
-before all cosines instead of one after the other. An order of the model's columns means nothing to it as long as
-every matrix has the same, so all of them are brought into Marian's, and not a number changes.
+Marian's architecture (Junczys-Dowmunt et al. 2018) is our post-norm Transformer with other position encodings: it puts
+all sines before all cosines, and we alternate them. The order of a model's columns does not matter as long as all
+matrices have the same one. So the columns of every matrix are put into Marian's order, and no number changes.
 
 D model width  V vocabulary
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.decoding.ctranslate2_search import power_of_length
+from transformer_mt.decoding.lengths import power_of_length
 from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.settings.experiment import Config, DecodingConfig
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
@@ -30,18 +30,18 @@ HELD = {
 
 
 def refusal(model: ModelConfig) -> str | None:
-    """Why MarianMTModel cannot compute this model; None if it can."""
+    """The reason why MarianMTModel cannot run this model; None if it can."""
     if not isinstance(model, TransformerConfig):
         return beyond(model, HELD)
     if model.norm == "pre":
-        return "MarianMTModel has its layer norms after the residual sums alone, and this model before (model.norm=pre)"
+        return "MarianMTModel has its layer norms after the residual sums, and this model before (model.norm=pre)"
     if model.activation == "swiglu":
-        return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU three (model.activation=swiglu)"
+        return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU has three (model.activation=swiglu)"
     return beyond(model, HELD)
 
 
 def write(trained: Trained, directory: Path) -> None:
-    """Weights, configurations and tokenizer, into a directory that exists."""
+    """Write weights, configurations and tokenizer into a directory that exists."""
     save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
     config, tokenizer = trained.config, trained.tokenizer
     sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
@@ -56,7 +56,7 @@ def write(trained: Trained, directory: Path) -> None:
 
 
 def marian_weights(trained: Trained) -> dict[str, Array]:
-    """The weights by Marian's names, in its order of columns."""
+    """The weights under Marian's names and in its order of columns."""
     model = trained.model
     columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
     weights = _embeddings(trained)
@@ -81,7 +81,7 @@ def _embeddings(trained: Trained) -> dict[str, Array]:
 
 
 def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
-    """One layer's weights; `here` and `there` are what its names begin with."""
+    """The weights of one layer. Their names begin with `here` in our model and with `there` in Marian."""
     names = {
         "feed_forward.inner": "fc1",
         "feed_forward.outer": "fc2",
@@ -93,7 +93,7 @@ def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
         "self_attention.out_projection": "self_attn.out_proj",
         "cross_attention.out_projection": "encoder_attn.out_proj",
     }
-    # One matrix, or bias, for queries, keys and values: it becomes three.
+    # Our one matrix, or bias, for queries, keys and values becomes three.
     parts = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
     weights = {}
     for kind in ("weight", "bias"):
@@ -109,10 +109,10 @@ def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
 
 
 def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
-    """What reads the model's columns has them in its second axis, what writes them in its first."""
+    """Reorder the model's columns: the first axis of matrices that write them, the second of those that read them."""
     if any(part in name for part in ("out_proj", "fc2", "layer_norm")):
         return weight.take(columns_D, axis=0)
-    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of what reads stays
+    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of a matrix that reads them stays
 
 
 def _architecture(model: TransformerConfig) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _architecture(model: TransformerConfig) -> dict[str, Any]:
         "tie_word_embeddings": model.tied_embeddings != "none",
         "dtype": "float32",
         **_special_ids(),
-        "forced_eos_token_id": None,  # Marian's own is 0; the one that serves is in generation_config.json
+        "forced_eos_token_id": None,  # Marian's default is 0; the right one is in generation_config.json
     }
 
 
@@ -145,11 +145,11 @@ def _special_ids() -> dict[str, int]:
 
 
 def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
-    """Our defaults of decoding for `generate`. Its lengths count BOS, and are the same for all sentences."""
+    """Our defaults of decoding for `generate`, whose lengths include BOS and are the same for all sentences."""
     settings = {
         "num_beams": decoding.beam_size,
         "num_return_sequences": decoding.n_best,
-        "length_penalty": power_of_length(decoding),
+        "length_penalty": power_of_length(decoding.length_penalty, decoding.length_penalty_form),
         "max_length": min(LONGEST_TRANSLATION, max_positions),
         "min_length": decoding.min_length + 1,
         "no_repeat_ngram_size": decoding.no_repeat_ngram,

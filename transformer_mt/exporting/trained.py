@@ -1,4 +1,4 @@
-"""What is exported: a model directory, its weights as arrays.
+"""The trained model that is exported, with its weights as NumPy arrays.
 
 D model width  V vocabulary  T positions
 """
@@ -18,24 +18,24 @@ from transformer_mt.vocabulary import EOS
 
 Array = NDArray[np.float32]
 
-LONGEST_TRANSLATION = 512  # pieces, for programs that know no limit for each sentence
+LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
 
-# In evaluation they are the same whatever their value.
-_OF_TRAINING_ALONE = {"dropout", "attention_dropout"}
+# Settings that make no difference when the model is used.
+_ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What `average` wrote."""
+    """A model directory that `average` wrote."""
 
     config: Config
     tokenizer: Tokenizer
     weights: dict[str, Array]
-    """By their names in our Transformer; a tied one once."""
+    """The weights by their names in our Transformer. Tied weights have only one name."""
 
     @property
     def model(self) -> TransformerConfig:
-        assert isinstance(self.config.model, TransformerConfig), "others have been refused"
+        assert isinstance(self.config.model, TransformerConfig), "other kinds have been refused"
         return self.config.model
 
     @property
@@ -52,13 +52,13 @@ class Trained:
 
 
 def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
-    """A model directory that is known to be whole, with other defaults of decoding."""
+    """Read a model directory that is known to be complete. `overrides` are its new defaults of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
     return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
 
 
 def random_sources(trained: Trained, count: int) -> list[list[int]]:
-    """Sentences of 1 to 30 of the source's pieces and EOS, the same each time."""
+    """Sentences of 1 to 30 random pieces of the source vocabulary and EOS; the same ones at each call."""
     generator = np.random.default_rng(1)
     size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
     lengths = generator.integers(1, longest, size=count, endpoint=True)
@@ -66,14 +66,14 @@ def random_sources(trained: Trained, count: int) -> list[list[int]]:
 
 
 def beyond(model: ModelConfig, held: set[str]) -> str | None:
-    """The first setting that a format which holds these keys knows nothing of; None if there is none.
+    """The reason why a format that holds only the settings in `held` cannot hold this model; None if it can.
 
-    So what a newer model has besides is refused, and not left out, as long as nobody has taught the format.
+    A setting that is added to our models later is thus refused, not ignored, until the format is taught it.
     """
     if not isinstance(model, TransformerConfig):
-        return f"it holds Transformers alone, and this is model.kind={model.kind}"
+        return f"it can only hold Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if key not in held | _OF_TRAINING_ALONE and value != field.default:
-            return f"it has no model.{key}={value}"
+        if key not in held | _ONLY_FOR_TRAINING and value != field.default:
+            return f"it does not have model.{key}={value}"
     return None

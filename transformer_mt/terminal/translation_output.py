@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer_mt.decoding.translator import Translation
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.storage.json_text import finite
 
 

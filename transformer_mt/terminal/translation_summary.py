@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.host_memory import peak_memory
 from transformer_mt.wording import counted
 
