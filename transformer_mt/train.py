@@ -41,10 +41,11 @@ from transformer_mt.training.checkpoint import (
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import check_layout, choose_layout, new_learner
 from transformer_mt.training.loop import is_trained, train
+from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run_data import on_data, say_of_data
 from transformer_mt.training.run_record import record_start
-from transformer_mt.training.update import Learner, is_out_of_memory
+from transformer_mt.training.update import Learner
 from transformer_mt.training.validation import ValidationSet, load_validation
 from transformer_mt.wording import counted
 
