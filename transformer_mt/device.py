@@ -1,15 +1,13 @@
-"""What a stage runs on: the device, the precision of its matrix products, and how to be quick there."""
+"""The device that a stage runs on, the precision of its matrix products, and its memory."""
 
-import ctypes
-import platform
 from dataclasses import dataclass
 
 import torch
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.host_memory import free_memory, peak_memory
+from transformer_mt.kernels.cpu import return_freed_memory, set_up_cpu
 from transformer_mt.wording import counted
-
-ONEDNN_REFUSES = "could not create a primitive"  # its only word for a lack of memory
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,11 @@ class Device:
             torch.cuda.synchronize(self.torch_device)
 
     def give_back(self) -> None:
-        """Return the memory that is freed and kept for reuse, so that other shapes, and oneDNN's code, find room."""
+        """Return memory that was freed and kept for reuse: tensors of other shapes and oneDNN's code then find room."""
         if self.torch_device.type == "cuda":
             torch.cuda.empty_cache()
-        elif platform.libc_ver()[0] == "glibc":
-            ctypes.CDLL(None).malloc_trim(0)
+        else:
+            return_freed_memory()
 
     def autocast(self) -> torch.autocast:
         """The context of a forward pass."""
@@ -39,9 +37,11 @@ class Device:
 
 
 def choose_device(name: str = "auto", precision: str = "auto", num_threads: int = 0) -> Device:
-    """The device of that name, set up; `auto` is CUDA if there is one.
+    """The device of that name, ready to use; `auto` is CUDA if there is one, and else the CPU.
 
     `precision` auto is bf16 on a device that multiplies it in hardware, and else fp32. Raises ConfigError.
+    Choosing the CPU changes settings of the whole process, its number of threads among them: see
+    `kernels.cpu.set_up_cpu`.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -58,15 +58,10 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     if device.type == "cuda":
         hardware = torch.cuda.get_device_name(device)
     else:
-        _set_up_cpu(num_threads)
+        set_up_cpu(num_threads)
         hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     return Device(device, dtype, f"{hardware}, {precision}")
-
-
-def do_without_onednn() -> None:
-    """Leave products to MKL from now on: where oneDNN found no room for its code once, it never looks again."""
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
 
 
 def _multiplies_bf16(device: torch.device) -> bool:
@@ -76,36 +71,13 @@ def _multiplies_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def _set_up_cpu(num_threads: int) -> None:
-    if num_threads:
-        torch.set_num_threads(num_threads)
-    torch.set_flush_denormal(True)
-    _keep_freed_memory()
-    _route_products_to_onednn()
+def peak_memory_on(device: torch.device) -> int:
+    """The most bytes that this process has held at once: on that GPU, or else in the host's memory."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
 
 
-def _keep_freed_memory() -> None:
-    """Let glibc reuse large blocks: else each large tensor is mapped, zeroed and unmapped page by page."""
-    if platform.libc_ver()[0] != "glibc":
-        return
-    mmap_threshold, trim_threshold, gigabyte = -3, -1, 1 << 30
-    libc = ctypes.CDLL(None)
-    libc.mallopt(mmap_threshold, gigabyte)
-    libc.mallopt(trim_threshold, 2 * gigabyte - 1)
-
-
-def _route_products_to_onednn() -> None:
-    """Have fp32 products done by oneDNN where it is exact; on AMD it is twice as fast as MKL.
-
-    The setting allows bf16 inside. A processor without AMX does not make use of that, and one with it
-    would: so the result of one product decides.
-    """
-    mkldnn = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
-    generator = torch.Generator().manual_seed(0)
-    left = torch.randn(256, 512, generator=generator)
-    right = torch.randn(512, 512, generator=generator)
-    exact = left.double() @ right.double()
-    before = mkldnn.fp32_precision
-    mkldnn.fp32_precision = "bf16"
-    if ((left @ right).double() - exact).norm() > 1e-6 * exact.norm():
-        mkldnn.fp32_precision = before
+def free_memory_on(device: torch.device) -> int:
+    """The bytes that this process can hold: on that GPU in all, or else of the host's memory besides what it holds."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    return free_memory()

@@ -1,4 +1,4 @@
-"""How much memory a process has taken, and how much there is."""
+"""How much of the host's memory this process has held, and how much there is."""
 
 import os
 import re
@@ -9,9 +9,8 @@ from pathlib import Path
 
 def peak_memory() -> int:
     """The most of the host's memory that this process has held so far, in bytes; its worker processes not counted."""
-    # Linux counts in ru_maxrss what the process that started this one held; VmHWM is of this program alone.
-    status = Path("/proc/self/status")
-    found = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text() if status.is_file() else "", re.MULTILINE)
+    # Linux counts in ru_maxrss what the process that started this one held; VmHWM counts only this program.
+    found = re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE)
     if found:
         return int(found[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -20,7 +19,24 @@ def peak_memory() -> int:
 
 def machine_memory() -> int:
     """The host's memory in bytes, or what the container that this process runs in may take of it."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.is_file() else ""
-    return min(memory, int(text)) if text.isdecimal() else memory
+    return min(_installed(), _container_limit())
+
+
+def free_memory() -> int:
+    """The bytes of the host's memory that are free for programs, at most those that the container may take."""
+    found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
+    return min(int(found[1]) * 1024 if found else _installed(), _container_limit())
+
+
+def _installed() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _container_limit() -> int:
+    """The limit of this process's control group; where there is none, a number that is larger than any memory."""
+    limit = _text("/sys/fs/cgroup/memory.max").strip()
+    return int(limit) if limit.isdecimal() else sys.maxsize
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else ""

@@ -3,8 +3,7 @@
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
@@ -16,10 +15,9 @@ from tqdm import tqdm
 from transformer_mt import __version__
 from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
 from transformer_mt.data.data_directory import hold_data_dir
-from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
 from transformer_mt.data.overlaps import Overlap, OverlapCounter
-from transformer_mt.data.pair_counts import EncodedPair, PairCounts
+from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.prepared import (
     SUMMARY,
     TRAINED_ON,
@@ -30,6 +28,7 @@ from transformer_mt.data.prepared import (
     write_data_sums,
     write_sums_of_older,
 )
+from transformer_mt.data.split_files import Pair, write_test_set, write_training, write_validation
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
@@ -42,9 +41,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.wording import counted
 
 _BLOCK = 10_000  # pairs that are encoded together
-_LINES_LOOKED_AT = 500_000  # about, evenly spaced: of these, sentences are counted
-
-Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
+_LINES_LOOKED_AT = 500_000  # about half a million lines, evenly spaced, have their sentences counted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +109,7 @@ def _fill(
     tokenizer.save(directory)
     tests = [name for name in pairs if name.startswith("test/")]
     for name in tests:
-        _write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
+        write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
     overlaps = OverlapCounter({name: pairs[name] for name in pairs if name != "train"})
     counts = {"train": PairCounts(), "valid": PairCounts()}
     lines = _lines_counter(config.corpus, pairs["train"])
@@ -121,10 +118,10 @@ def _fill(
         encoded = _encoded(pairs[name], tokenizer, name)
         return _kept(encoded, counts[name], config.corpus.max_length, max_ratio)
 
-    _write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines, overlaps)
+    write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines, overlaps)
     lines.result().save(directory)
     # Whoever wrote the validation set meant its ratios, however odd.
-    _write_validation(directory, kept("valid", float("inf")), tokenizer)
+    write_validation(directory, kept("valid", float("inf")), tokenizer)
     _write_summary(directory, config, digests, counts, overlaps.overlaps, tokenizer)
     _report(counts, tokenizer, {name: len(pairs[name]) for name in tests}, overlaps.overlaps)
     print(lines.result().description)
@@ -189,67 +186,6 @@ def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokeniz
     sources = (source for source, _ in islice(pairs, 0, None, step))
     targets = (target for _, target in islice(pairs, 0, None, step))
     return Tokenizer.train(sources, targets, settings)
-
-
-def _write_training(
-    directory: Path,
-    kept: Iterable[Pair],
-    counts: PairCounts,
-    tokenizer: Tokenizer,
-    lines: TrainingLinesCounter,
-    overlaps: OverlapCounter,
-) -> None:
-    """Token ids; and of each pair its line in the training text, from 1, as int64. `lines` and `overlaps` see each."""
-    with (directory / "train.lines").open("wb") as numbers:
-
-        def rows() -> Iterator[EncodedPair]:
-            for text, ids in kept:
-                numbers.write(counts.read.to_bytes(8, "little"))
-                lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
-                overlaps.add(text, counts.read)
-                yield ids
-
-        write_encoded(directory / "train", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-
-
-def _write_validation(directory: Path, kept: Iterable[Pair], tokenizer: Tokenizer) -> None:
-    """Token ids and text of the same pairs: perplexity is of the ids, BLEU of the text."""
-    with _text_files(directory / "valid") as write:
-
-        def rows() -> Iterator[EncodedPair]:
-            for text, ids in kept:
-                write(text)
-                yield ids
-
-        write_encoded(directory / "valid", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-
-
-def _write_test_set(prefix: Path, pairs: Iterable[Pair], max_positions: int) -> None:
-    """All lines in order: a test set is scored whole. Raises CorpusError if the model cannot read one of them."""
-    prefix.parent.mkdir(exist_ok=True)
-    with _text_files(prefix) as write:
-        for number, (text, (source, _)) in enumerate(pairs, start=1):
-            if len(source) > max_positions:
-                raise CorpusError(
-                    f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
-                    f"model takes at most model.max_positions={max_positions}; raise it or split the line"
-                )
-            write(text)
-
-
-@contextmanager
-def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
-    """What writes the next line of PREFIX.source.txt and of PREFIX.target.txt."""
-    with (
-        Path(f"{prefix}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
-        Path(f"{prefix}.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
-    ):
-
-        def write(pair: tuple[str, str]) -> None:
-            sources.write(pair[0] + "\n")
-            targets.write(pair[1] + "\n")
-
-        yield write
 
 
 def _kept(pairs: Iterable[Pair], counts: PairCounts, max_length: int, max_ratio: float) -> Iterator[Pair]:

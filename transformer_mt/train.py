@@ -2,33 +2,30 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
-from transformer_mt.data.loader import Layout, Loader
+from transformer_mt.data.loader import BatchLayout, Loader
 from transformer_mt.data.prepared import TRAINED_ON, check_data, data_digests, read_prepared
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import copy_training_lines
-from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
+from transformer_mt.device import Device
+from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
-from transformer_mt.storage.run_directory import COPIED_FROM_DATA, checkpoint_path, saved_steps
+from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
 from transformer_mt.terminal import cli
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
@@ -39,40 +36,18 @@ from transformer_mt.training.checkpoint import (
     point_best_at,
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
-from transformer_mt.training.learner import check_layout, choose_layout, new_learner
-from transformer_mt.training.loop import is_trained, train
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.run_data import on_data, say_of_data
+from transformer_mt.training.going_on import may_change
+from transformer_mt.training.learner import check_layout, choose_layout, choose_rank_device, new_learner
+from transformer_mt.training.loop import train
+from transformer_mt.training.out_of_memory import is_out_of_memory
+from transformer_mt.training.progress import Progress, is_trained
+from transformer_mt.training.run_data import copy_from_data, lines_of_pairs, on_data, say_of_data
 from transformer_mt.training.run_record import record_start
-from transformer_mt.training.update import Learner, is_out_of_memory
+from transformer_mt.training.update import Learner
 from transformer_mt.training.validation import ValidationSet, load_validation
 from transformer_mt.wording import counted
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
-
-# A run may go on with other values of these: they do not change what it has done so far. Directories and tokenizers
-# may have been moved: what counts of the data is in `corpus` and in the tokenizer's digest.
-FREE_TO_CHANGE = {
-    "data_dir",
-    "run_dir",
-    "tokenizer.from",
-    "training.device",
-    "training.num_threads",
-    "training.sharding",
-    "training.compile",
-    "training.max_bad_updates",
-    "training.keep_best",
-    "training.accept_changed_data",
-    "training.on_failed_save",
-    "training.tensorboard",
-    "training.max_steps",
-    "training.patience",
-    "training.keep_last",
-    "training.log_every",
-    "training.save_every",
-    "training.validate_every",
-}
-FREE_SECTIONS = ("decoding.", "averaging.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,7 +88,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
             with ranks.together():
                 tokenizer = _prepared_tokenizer(data_dir, config, ranks)
                 data = data_digests(data_dir) if ranks.is_first else {}
-                device = _choose_device(config.training, ranks)
+                device = choose_rank_device(config.training, ranks)
                 corpus = EncodedCorpus.load(data_dir / "train")
                 validation = load_validation(
                     data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
@@ -139,7 +114,7 @@ def _train(
     device: Device,
     ranks: Ranks,
 ) -> int:
-    """Likewise, from the checkpoint at `path` on, or from the beginning."""
+    """Train from the checkpoint at `path` on, or from the beginning; the number of the signal that stopped it, or 0."""
     settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
@@ -153,7 +128,7 @@ def _train(
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
-        _copy_from_data(Path(config.data_dir), tokenizer, run_dir)
+        copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, changed, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
@@ -162,31 +137,31 @@ def _train(
         say_of_data(changed, knew_its_data, ranks)
     loader = _loader(config, corpus, tokenizer, progress)
     if not progress.tokens_per_batch:
-        budget = settings.tokens_per_batch
-        if budget == "auto":
-            budget = largest_tokens_per_batch(learner.loss, loader, ranks)
-            say(f"training.tokens_per_batch: {budget:,} positions fit", flush=True)
+        budget = _budget(learner, loader, settings, ranks, say)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
-    lines = Path(config.data_dir) / "train.lines"
-    progress, signum = train(
-        learner, loader, validation, settings, run_dir, progress, ranks, lambda pairs: _lines(lines, pairs)
-    )
-    say(
-        f"{run_dir}: {counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
-        f"{progress.seconds:.0f} s, {progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
-        + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
-    )
+    lines_of = partial(lines_of_pairs, Path(config.data_dir))
+    progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, lines_of)
+    say(f"{run_dir}: {_summary(progress, settings.metric)}")
     if not signum:
         say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
     return signum
 
 
-def _copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
-    """What `average` puts into a model besides its weights."""
-    tokenizer.save(run_dir)
-    copy_training_lines(data_dir, run_dir)
-    if not run_dir.samefile(data_dir):  # older versions allowed one for both: its checksums are of all the data
-        write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks, say: Callable[..., None]) -> int:
+    """The positions of a micro-batch: as configured, or as many as fit."""
+    budget = settings.tokens_per_batch
+    if budget == "auto":
+        budget = largest_tokens_per_batch(learner.loss, loader, ranks)
+        say(f"training.tokens_per_batch: {budget:,} positions fit", flush=True)
+    return budget
+
+
+def _summary(progress: Progress, metric: str) -> str:
+    return (
+        f"{counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
+        f"{progress.seconds:.0f} s, {progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
+        + (f"; best {metric} at update {progress.best_steps[0]}" if progress.best else "")
+    )
 
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
@@ -205,9 +180,9 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progres
 
 
 def _build(
-    config: Config, tokenizer: Tokenizer, path: Path | None, layout: Layout, device: Device, ranks: Ranks
+    config: Config, tokenizer: Tokenizer, path: Path | None, layout: BatchLayout, device: Device, ranks: Ranks
 ) -> Learner:
-    """Model and optimizer as the checkpoint has them; without one, as the seed or another run's weights do."""
+    """Model and optimizer, from the checkpoint; without one, from the seed or from another run's weights."""
     settings = config.training
     if device.torch_device.type == "cpu" and ranks.size == 1:
         check_model_memory(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, copies=IN_TRAINING)
@@ -219,21 +194,6 @@ def _build(
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest)
     return learner
-
-
-def _choose_device(settings: TrainingConfig, ranks: Ranks) -> Device:
-    """Each rank of a machine has a GPU of its own."""
-    if ranks.size > 1 and settings.device.startswith("cuda:"):
-        raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
-    own = ranks.size > 1 and settings.device in ("auto", "cuda") and torch.cuda.is_available()
-    name = f"cuda:{ranks.local_rank}" if own else settings.device
-    return choose_device(name, settings.precision, settings.num_threads)
-
-
-def _lines(path: Path, pairs: Tensor) -> list[int]:
-    """The lines of these pairs in the training text, from 1."""
-    lines = np.memmap(path, dtype="<i8", mode="r")
-    return [int(line) for line in lines[pairs.numpy()]]
 
 
 def _say_nothing(*_: object, flush: bool = False) -> None:
@@ -276,7 +236,7 @@ def _claim(run_dir: Path, config: Config) -> None:
     path = run_dir / "config.yaml"
     if saved_steps(run_dir) and path.exists():
         changed = differences(load_config(path), config)
-        changed = {key: line for key, line in changed.items() if not _may_change(key, config)}
+        changed = {key: line for key, line in changed.items() if not may_change(key, config.training)}
         if changed:
             raise CheckpointError(
                 f"{run_dir} is a run of another configuration:\n  "
@@ -285,13 +245,6 @@ def _claim(run_dir: Path, config: Config) -> None:
                 + (" (this schedule depends on its end)" if "training.max_steps" in changed else "")
             )
     write_whole(path, dump_config(config))
-
-
-def _may_change(key: str, config: Config) -> bool:
-    # These schedules know their end: with another one, the updates so far would have been others.
-    if key == "training.max_steps" and config.training.schedule in ("linear", "cosine", "cooldown"):
-        return False
-    return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)
 
 
 def _checkpoint_to_go_on_from(run_dir: Path) -> Path | None:

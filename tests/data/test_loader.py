@@ -11,7 +11,7 @@ from helpers.corpora import MakeCorpus, lognormal, sentence_of
 from helpers.tiny import demo_pairs
 
 from transformer_mt.data.batching import Pairs, collate, epoch_batches
-from transformer_mt.data.loader import Layout, Loader, Position, split_evenly
+from transformer_mt.data.loader import BatchLayout, Loader, Position, split_evenly
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.settings.experiment import TokenizerConfig
@@ -193,7 +193,7 @@ class TestPacked:
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_sampled_pieces_are_a_function_of_seed_update_and_number(
-    make_corpus: MakeCorpus, tmp_path: Path, layout: Layout
+    make_corpus: MakeCorpus, tmp_path: Path, layout: BatchLayout
 ) -> None:
     corpus = make_corpus(*lognormal(300, seed=2), vocab_size=500)
     loader = Loader(corpus, 1500, 0, seed=1, layout=layout, sampler=sampler_for(tmp_path, 0.5))

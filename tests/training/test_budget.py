@@ -40,7 +40,7 @@ learner = new_learner(config, vocab_size=20_000)
 corpus = EncodedCorpus.load(Path({str(experiment.parent / "data" / "train")!r}))
 loader = Loader(corpus, 0, 100_000_000, 1)
 memory = peak_memory() + {megabytes * MEGABYTE}
-budget._memory = lambda device, ranks: memory
+budget._room = lambda device, ranks: memory
 found = budget.largest_tokens_per_batch(learner.loss, loader, Ranks())
 taken = budget._peak(learner.loss, replace(loader, tokens_per_batch=found))
 print(json.dumps([found, memory, taken, loader.smallest_budget]))
@@ -75,7 +75,7 @@ def test_a_run_keeps_the_budget_that_it_began_with(experiment, tmp_path, monkeyp
 
 
 def test_where_the_longest_pair_does_not_fit_the_keys_to_lower_are_named(experiment, monkeypatch):
-    monkeypatch.setattr(budget, "_memory", lambda device, ranks: 10 * MEGABYTE)
+    monkeypatch.setattr(budget, "_room", lambda device, ranks: 10 * MEGABYTE)
     loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 0, 700, 1)
     with pytest.raises(TrainingError, match=r"longest pair, of \d+ pieces.*corpus.max_length.*model.d_model"):
         budget.largest_tokens_per_batch(new_learner(load_config(experiment)).loss, loader, Ranks())

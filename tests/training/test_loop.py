@@ -19,8 +19,8 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.training import checkpoint, loop
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.validation import ValidationScores
+from transformer_mt.training.progress import Progress, is_trained
+from transformer_mt.training.validation import ValidationScores, compare_with_best
 
 
 def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):
@@ -155,12 +155,12 @@ def test_early_stopping_counts_validations_since_the_last_better_metric(experime
     progress, sign = Progress(), -1 if metric == "nll" else 1
     course = [(4, 10.0), (8, 9.0), (12, 12.0), (16, 12.0), (20, 11.0)]
     for step, value in course:
-        assert not loop.is_trained(progress, settings)
+        assert not is_trained(progress, settings)
         # The other metrics get worse with each.
         scores = {"nll": step, "bleu": -step, "chrf": -step, "seconds": 0.0} | {metric: sign * value}
-        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        progress = compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
     assert progress.best == ((12.0, 12),)
-    assert loop.is_trained(progress, settings)
+    assert is_trained(progress, settings)
 
 
 def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment):
@@ -168,7 +168,7 @@ def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment)
     progress, ranks = Progress(), []
     for step, value in enumerate([5.0, 7.0, 6.0, 7.0, 1.0, 9.0, 9.0, 7.5], start=1):
         scores = ValidationScores(nll=1.0, bleu=0.0, chrf=value, seconds=0.0)
-        progress = loop.compare_with_best(replace(progress, step=step), scores, settings)
+        progress = compare_with_best(replace(progress, step=step), scores, settings)
         ranks.append(progress.best_steps)
     assert ranks[:4] == [[1], [2, 1], [2, 3, 1], [2, 4, 3]]
     assert ranks[4:] == [[2, 4, 3], [6, 2, 4], [6, 7, 2], [6, 7, 8]]
@@ -238,5 +238,5 @@ def test_a_metric_that_is_no_number_is_the_worst(experiment, metric, number):
     progress = Progress()
     for step, value in [(4, math.nan), (8, number), (12, math.nan)]:
         scores = {"nll": 1.0, "bleu": 1.0, "chrf": 1.0, "seconds": 0.0} | {metric: value}
-        progress = loop.compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        progress = compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
         assert progress.best_steps == [min(step, 8)]

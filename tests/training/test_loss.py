@@ -1,27 +1,16 @@
-"""The chunked loss equals the plain formula, gradients too."""
-
-import math
-import shutil
+"""The plain formula is that of its source and of PyTorch; tests/kernels/test_cross_entropy.py compares the fast one."""
 
 import pytest
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.training import loss
-from transformer_mt.training.loss import compiled_softmax_and_gradient, in_whole_chunks, label_smoothed
+from transformer_mt.training.loss import label_smoothed, plain_label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
-
-
-@pytest.fixture(params=["one chunk", "several chunks", "a token a chunk", "less than a token a chunk"])
-def chunks(request, monkeypatch):
-    """The last chunk of several is shorter than the others."""
-    sizes = {"one chunk": 2 * N * V, "several chunks": 5 * V + 1, "a token a chunk": V}
-    monkeypatch.setattr(loss, "CHUNK_LOGITS", sizes.get(request.param, V // 2))
+losses = pytest.mark.parametrize("loss", [plain_label_smoothed, label_smoothed])
 
 
 @pytest.fixture
@@ -35,31 +24,9 @@ def inputs():
     return features_ND, output_VD, labels_N
 
 
-def plain(features_ND, output_VD, labels_N, smoothing):
-    logits_NV = features_ND @ output_VD.T
-    return F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum", ignore_index=PAD)
-
-
+@losses
 @smoothings
-def test_the_loss_and_its_gradients_are_those_of_cross_entropy(chunks, inputs, smoothing):
-    features_ND, output_VD, labels_N = inputs
-    ours = label_smoothed(features_ND, output_VD, labels_N, smoothing).smoothed
-    theirs = plain(features_ND, output_VD, labels_N, smoothing)
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-    our_gradients = torch.autograd.grad(ours, (features_ND, output_VD))
-    their_gradients = torch.autograd.grad(theirs, (features_ND, output_VD))
-    torch.testing.assert_close(our_gradients, their_gradients, rtol=1e-4, atol=1e-5)
-
-
-@smoothings
-def test_nll_is_not_smoothed_and_has_no_gradient(chunks, inputs, smoothing):
-    nll = label_smoothed(*inputs, smoothing).nll
-    torch.testing.assert_close(nll, plain(*inputs, smoothing=0.0).detach(), rtol=1e-5, atol=1e-5)
-    assert not nll.requires_grad
-
-
-@smoothings
-def test_the_loss_is_the_cross_entropy_against_softened_labels(inputs, smoothing):
+def test_the_loss_is_the_cross_entropy_against_softened_labels(loss, inputs, smoothing):
     """Written out: a label keeps 1 - smoothing, and all V words share the rest."""
     features_ND, output_VD, labels_N = inputs
     log_probs_NV = (features_ND @ output_VD.T).log_softmax(dim=-1)
@@ -69,161 +36,25 @@ def test_the_loss_is_the_cross_entropy_against_softened_labels(inputs, smoothing
             continue
         softened_V = [smoothing / V + (1 - smoothing) * (word == label) for word in range(V)]
         expected -= sum(share * log_prob for share, log_prob in zip(softened_V, log_probs_V, strict=True))
-    assert label_smoothed(*inputs, smoothing).smoothed.item() == pytest.approx(expected, rel=1e-5)
+    assert loss(*inputs, smoothing).smoothed.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_upstream_gradients_scale_both_gradients(inputs):
+@losses
+@smoothings
+def test_the_loss_and_its_gradients_are_those_of_pytorch(loss, inputs, smoothing):
     features_ND, output_VD, labels_N = inputs
-
-    def gradients(scale):
-        smoothed = label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed
-        return torch.autograd.grad(smoothed * scale, (features_ND, output_VD))
-
-    torch.testing.assert_close(gradients(-2.5), tuple(-2.5 * gradient for gradient in gradients(1.0)))
-
-
-def test_the_gradient_reaches_what_made_the_features(inputs):
-    _, output_VD, labels_N = inputs
-    inner = torch.randn(N, D, requires_grad=True)
-    ours = torch.autograd.grad(label_smoothed(inner.tanh() * 2, output_VD, labels_N, 0.1).smoothed, inner)
-    theirs = torch.autograd.grad(plain(inner.tanh() * 2, output_VD, labels_N, 0.1), inner)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    logits_NV = features_ND @ output_VD.T
+    theirs = F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum", ignore_index=PAD)
+    ours = loss(*inputs, smoothing).smoothed
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(each, (features_ND, output_VD)) for each in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("trained", [(True, False), (False, True)])
-def test_the_gradient_of_one_does_not_need_that_of_the_other(inputs, trained):
-    *matrices, labels_N = inputs
-    features_ND, output_VD = (m.detach().requires_grad_(t) for m, t in zip(matrices, trained, strict=True))
-    wanted = features_ND if trained[0] else output_VD
-    ours = torch.autograd.grad(label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed, wanted)
-    theirs = torch.autograd.grad(plain(features_ND, output_VD, labels_N, 0.1), wanted)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_without_gradients_the_sums_are_the_same(chunks, inputs):
-    with_gradients = label_smoothed(*inputs, 0.1)
-    with torch.no_grad():
-        without = label_smoothed(*inputs, 0.1)
-    assert not without.smoothed.requires_grad
-    torch.testing.assert_close(without.smoothed, with_gradients.smoothed.detach())
-    torch.testing.assert_close(without.nll, with_gradients.nll)
-
-
-def test_without_gradients_only_the_logits_are_computed(chunks, inputs):
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        label_smoothed(*inputs, 0.1)
-    assert counter.get_total_flops() == 2 * N * D * V
-
-
-def test_the_sums_of_two_halves_are_the_sums_of_the_whole(inputs):
+@losses
+def test_the_unsmoothed_loss_is_that_of_pytorch(loss, inputs):
     features_ND, output_VD, labels_N = inputs
-    whole = label_smoothed(features_ND, output_VD, labels_N, 0.1)
-    halves = [label_smoothed(features_ND[part], output_VD, labels_N[part], 0.1) for part in (slice(9), slice(9, N))]
-    torch.testing.assert_close(halves[0].smoothed + halves[1].smoothed, whole.smoothed)
-    torch.testing.assert_close(halves[0].nll + halves[1].nll, whole.nll)
-
-
-def test_even_logits_cost_the_logarithm_of_the_vocabulary(inputs):
-    features_ND, output_VD, labels_N = inputs
-    sums = label_smoothed(torch.zeros_like(features_ND), output_VD, labels_N, 0.1)
-    assert sums.smoothed.item() == pytest.approx((N - 2) * math.log(V), rel=1e-5)
-    assert sums.nll.item() == pytest.approx((N - 2) * math.log(V), rel=1e-5)
-
-
-@pytest.mark.parametrize("scale", [30.0, 1000.0])
-def test_improbable_labels_cost_what_they_should(inputs, scale):
-    """Most probabilities vanish in fp32, whose smallest is about exp(-103); their logarithms do not."""
-    features_ND, output_VD, labels_N = inputs
-    ours = label_smoothed(features_ND * scale, output_VD, labels_N, 0.1)
-    torch.testing.assert_close(ours.smoothed, plain(features_ND * scale, output_VD, labels_N, 0.1), rtol=1e-5, atol=0)
-    torch.testing.assert_close(
-        ours.nll, plain(features_ND * scale, output_VD, labels_N, 0.0).detach(), rtol=1e-5, atol=0
-    )
-    our_gradients = torch.autograd.grad(ours.smoothed, (features_ND, output_VD))
-    theirs = plain(features_ND * scale, output_VD, labels_N, 0.1)
-    their_gradients = torch.autograd.grad(theirs, (features_ND, output_VD))
-    torch.testing.assert_close(our_gradients, their_gradients, rtol=1e-4, atol=1e-4 * scale)
-
-
-@pytest.mark.parametrize("garbage", [1e30, math.inf, math.nan])
-def test_nothing_is_learnt_where_the_label_is_padding(chunks, inputs, garbage):
-    """Whatever the features are there."""
-    features_ND, output_VD, labels_N = inputs
-    real_N = labels_N != PAD
-    spoilt_ND = features_ND.detach().clone()
-    spoilt_ND[~real_N] = garbage
-    spoilt_ND.requires_grad_()
-    ours = label_smoothed(spoilt_ND, output_VD, labels_N, 0.1)
-    alone = label_smoothed(features_ND[real_N], output_VD, labels_N[real_N], 0.1)
-    torch.testing.assert_close(tuple(ours), tuple(alone))
-    our_gradients = torch.autograd.grad(ours.smoothed, (spoilt_ND, output_VD))
-    their_gradients = torch.autograd.grad(alone.smoothed, (features_ND, output_VD))
-    torch.testing.assert_close(our_gradients, their_gradients)
-
-
-@pytest.mark.parametrize("chunk", [1, 4, N, N + 5])
-def test_whole_chunks_cost_the_same(inputs, chunk):
-    """As rows of a GPU are: PAD fills the last chunk."""
-    features_ND, output_VD, labels_N = inputs
-    whole_ND, whole_N = in_whole_chunks(features_ND, labels_N, chunk)
-    assert len(whole_ND) == len(whole_N) == math.ceil(N / chunk) * chunk
-    padded, as_it_was = label_smoothed(whole_ND, output_VD, whole_N, 0.1), label_smoothed(*inputs, 0.1)
-    torch.testing.assert_close(tuple(padded), tuple(as_it_was))
-    of_padded = torch.autograd.grad(padded.smoothed, (features_ND, output_VD))
-    torch.testing.assert_close(of_padded, torch.autograd.grad(as_it_was.smoothed, (features_ND, output_VD)))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # by torch, of its own use
-@pytest.mark.skipif(shutil.which("g++") is None, reason="on a CPU it is compiled by g++")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compiled_it_computes_the_same(dtype):
-    generator = torch.Generator().manual_seed(1)
-    logits_NV = (10 * torch.randn(N, 40, generator=generator)).to(dtype)
-    labels_N1 = torch.randint(40, (N, 1), generator=generator)
-    compiled = compiled_softmax_and_gradient()(logits_NV.clone(), labels_N1, 0.1)
-    assert [tensor.dtype for tensor in compiled] == [torch.float32, torch.float32, dtype]
-    torch.testing.assert_close(compiled, loss.softmax_and_gradient(logits_NV.clone(), labels_N1, 0.1))
-
-
-def test_features_in_half_precision_come_close(chunks, inputs):
-    """bf16 has eight bits; the weights and their gradient stay fp32."""
-    features_ND, output_VD, labels_N = inputs
-    half_ND = features_ND.detach().bfloat16().requires_grad_()
-    ours = label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
-    theirs = plain(features_ND, output_VD, labels_N, 0.1)
-    assert ours.dtype == torch.float32
-    torch.testing.assert_close(ours, theirs, rtol=0.01, atol=0)
-    our_gradients = torch.autograd.grad(ours, (half_ND, output_VD))
-    their_gradients = torch.autograd.grad(theirs, (features_ND, output_VD))
-    assert [gradient.dtype for gradient in our_gradients] == [torch.bfloat16, torch.float32]
-    for our, their in zip(our_gradients, their_gradients, strict=True):
-        assert (our - their).norm() < 0.03 * their.norm()
-
-
-def test_of_half_precision_only_the_products_are_half(chunks, inputs):
-    """From the logits on, the sums are those of fp32."""
-    features_ND, output_VD, labels_N = inputs
-    half_ND = features_ND.detach().bfloat16()
-    logits_NV = (half_ND @ output_VD.bfloat16().T).float()
-    expected = F.cross_entropy(logits_NV, labels_N, label_smoothing=0.1, reduction="sum", ignore_index=PAD)
-    ours = label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
-    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=0)
-
-
-def test_the_output_gradient_of_many_chunks_is_summed_in_full_precision(monkeypatch, inputs):
-    """Sums in bf16 stop growing at 256 equal terms."""
-    features_ND, output_VD, labels_N = inputs
-    monkeypatch.setattr(loss, "CHUNK_LOGITS", V)
-    half_1D = features_ND[:1].detach().bfloat16()
-
-    def gradient(num_tokens):
-        sums = label_smoothed(half_1D.expand(num_tokens, D), output_VD, labels_N[:1].expand(num_tokens), 0.1)
-        return torch.autograd.grad(sums.smoothed, output_VD)[0]
-
-    torch.testing.assert_close(gradient(600), 600 * gradient(1), rtol=1e-4, atol=1e-3)
-
-
-def test_the_inputs_are_left_as_they_were(inputs):
-    before = [tensor.detach().clone() for tensor in inputs]
-    label_smoothed(*inputs, 0.1).smoothed.backward()
-    assert all(torch.equal(now, then) for now, then in zip(inputs, before, strict=True))
+    theirs = F.cross_entropy(features_ND @ output_VD.T, labels_N, reduction="sum", ignore_index=PAD)
+    nll = loss(*inputs, 0.3).nll
+    torch.testing.assert_close(nll, theirs.detach(), rtol=1e-5, atol=1e-5)
+    assert not nll.requires_grad

@@ -2,13 +2,22 @@
 
 import itertools
 import math
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
 from transformer_mt.settings.experiment import TrainingConfig
-from transformer_mt.training.optimization import build_optimizer, cooldown, cosine, inverse_sqrt, learning_rate, linear
+from transformer_mt.training.optimization import (
+    build_optimizer,
+    cooldown,
+    cosine,
+    depends_on_end,
+    inverse_sqrt,
+    learning_rate,
+    linear,
+)
 
 
 def settings(**changes):
@@ -130,3 +139,12 @@ def test_the_optimizer_moves_every_weight_and_begins_with_the_peak_rate():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     assert not any(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("schedule", get_args(TrainingConfig.model_fields["schedule"].annotation))
+def test_a_schedule_depends_on_its_end_if_another_end_changes_its_rates(schedule):
+    """Every schedule that the settings know is asked, so that none is forgotten."""
+    cooldown_steps = {"cooldown_steps": 300} if schedule == "cooldown" else {}
+    shorter, longer = (settings(schedule=schedule, max_steps=steps, **cooldown_steps) for steps in (400, 500))
+    rates = [[learning_rate(step, each) for step in range(1, 401)] for each in (shorter, longer)]
+    assert depends_on_end(shorter) == (rates[0] != rates[1])

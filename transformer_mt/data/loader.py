@@ -1,4 +1,4 @@
-"""What training reads: the micro-batches of each update, in an order that does not depend on who makes them."""
+"""Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 from transformer_mt.data.sampling import SubwordSampler
 
-Layout = Literal["padded", "packed"]
+BatchLayout = Literal["padded", "packed"]
+"""How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Loader:
     """Positions of a micro-batch on its longer side."""
     tokens_per_update: int
     seed: int
-    layout: Layout = "padded"
+    layout: BatchLayout = "padded"
     sampler: SubwordSampler | None = None
     """Cuts text into other pieces each time that it is read."""
     max_positions: int = 2**31
@@ -50,7 +51,7 @@ class Loader:
     def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
         """The micro-batches of each update from `position` on, without end, and the position after them.
 
-        As many as have `tokens_per_update` target tokens, and at least one.
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one.
         """
         update: list[Pairs] = []
         num_tokens, reached = 0, position
@@ -63,7 +64,7 @@ class Loader:
             num_tokens, reached = num_tokens + more, after
 
     def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
-        """Their ids; sampled ones are a function of the seed, the update and the number of the batch in it."""
+        """The ids of these pairs; if sampled, a function of the seed, the update and the batch's number in it."""
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
             longest, total = self._room(len(pairs))
@@ -78,12 +79,12 @@ class Loader:
         return collate_packed(corpus, rows, shape).of_pairs(pairs)
 
     def attention_scores(self, pairs: Pairs) -> int:
-        """How many a head has in these pairs' padded rows, on the longer side."""
+        """The number of attention scores of one head over these pairs' padded rows, on the longer side."""
         return len(pairs) * max(int(sentence_lengths(side, pairs).max()) ** 2 for side in self._sides)
 
     @property
     def smallest_budget(self) -> int:
-        """The least `tokens_per_batch` that has room for the longest pair; beside packed ones lie dummies."""
+        """The least `tokens_per_batch` with room for the longest pair and, if packed, for the dummies beside it."""
         return self._longest + 2 if self.layout == "packed" else self._longest
 
     @cached_property
@@ -106,7 +107,7 @@ class Loader:
 
     @cached_property
     def _shape_to_fill(self) -> PackedShape:
-        """With less room where sampled pieces will be more."""
+        """The shape that is filled: smaller than the batch's own if sampling can cut sentences into more pieces."""
         shape = self._shape
         source_rows, target_rows = (
             max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
@@ -115,7 +116,7 @@ class Loader:
         return PackedShape(source_rows, target_rows, shape.max_pairs, shape.max_length)
 
     def _room(self, num_pairs: int) -> tuple[int, int]:
-        """Pieces that a sentence may have, and that all of a side may have together."""
+        """How many pieces one sentence may have, and all sentences of a side together."""
         if self.layout == "padded":
             return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
@@ -131,9 +132,9 @@ class Loader:
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
-    """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has as many.
+    """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has the same number of them.
 
-    The largest is halved as long as that is needed; where only single pairs are left, empty ones are added.
+    Halves the largest until the number is right; when only single pairs are left, adds empty micro-batches.
     """
     parts = list(batches)
     while len(parts) % num_ranks:

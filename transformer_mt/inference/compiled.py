@@ -30,7 +30,8 @@ from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer, few_matmuls, has_frozen_form
 from transformer_mt.inference.frozen_state import FrozenState
 from transformer_mt.inference.traced import MOST_SLOTS, Kind, step_tensors, traced
-from transformer_mt.kernels.matmul import X86, Matmul, best_matmul, mkl_is_quicker
+from transformer_mt.kernels.cpu import best_matmul
+from transformer_mt.kernels.matmul import X86, Matmul, mkl_is_quicker
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.storage.compiler_files import cache_directory, fresh_torch_cache, read_digest

@@ -20,7 +20,8 @@ from transformer_mt.errors import TranslationError
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Folding, attention_to_folded
 from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
-from transformer_mt.kernels.matmul import Matmul, best_matmul
+from transformer_mt.kernels.cpu import best_matmul
+from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer

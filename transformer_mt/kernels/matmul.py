@@ -5,8 +5,7 @@ N rows  D input width  F output width
 
 import platform
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -102,7 +101,7 @@ def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) ->
 def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> LinearMap:
     """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time.
 
-    A single row of x is left to MKL, which reads the weight at nearly twice the speed: see best_matmul.
+    A single row of x is left to MKL, which reads the weight at nearly twice the speed: see kernels.cpu.best_matmul.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
@@ -195,16 +194,3 @@ def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> to
     finally:
         torch.backends.quantized.engine = before
     return packed
-
-
-@contextmanager
-def best_matmul(few: bool) -> Iterator[None]:
-    """Leaves products of matrices with vectors, and few products, to MKL on a CPU: half of oneDNN's time there."""
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
-    before = matmul.fp32_precision
-    if few:
-        matmul.fp32_precision = "none"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before

@@ -1,17 +1,15 @@
-"""How large a micro-batch this machine's memory takes."""
+"""Finds the largest micro-batch that fits into memory."""
 
-import os
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from transformer_mt.data.loader import Loader
+from transformer_mt.device import free_memory_on, peak_memory_on
 from transformer_mt.errors import RankError, TrainingError
-from transformer_mt.host_memory import peak_memory
 from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
-from transformer_mt.training.update import OUT_OF_MEMORY_SHARDED, BatchLoss, is_out_of_memory
+from transformer_mt.training.out_of_memory import OUT_OF_MEMORY_SHARDED, is_out_of_memory
+from transformer_mt.training.update import BatchLoss
 
 SAMPLE = 1000  # micro-batches, shuffled, among which the largest is looked for
 SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
@@ -21,12 +19,12 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
     """The largest budget of a micro-batch that fits on every rank, at most an update's.
 
     Doubles the budget as long as the next doubling will fit, and goes on in a straight line from there. Raises
-    TrainingError if the longest pair alone does not fit.
+    TrainingError if the longest pair does not fit by itself.
     """
     # Adam keeps two numbers a weight, from the first update on.
     states = 2 * sum(shard_of(weight).numel() * weight.element_size() for weight in loss.parameters())
     # Ranks agree after each try, for each of them has to make as many.
-    room = -ranks.max(-int(SHARE * _memory(loss.device.torch_device, ranks) - states))
+    room = -ranks.max(-int(SHARE * _room(loss.device.torch_device, ranks) - states))
     smallest = budget = loader.smallest_budget
     before = peak = ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
     if peak > room:
@@ -45,7 +43,7 @@ def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> i
 
 
 def _peak(loss: BatchLoss, loader: Loader) -> int:
-    """The most bytes that a micro-batch takes: that with the most attention to compute, or that with the most pairs."""
+    """The most bytes held by the micro-batch with the most attention scores, and by the one with the most pairs."""
     device = loss.device.torch_device
     batches = loader.order(0)[:SAMPLE]
     if device.type == "cuda":
@@ -62,21 +60,10 @@ def _peak(loss: BatchLoss, loader: Loader) -> int:
         return 2**62
     finally:
         loss.zero_grad(set_to_none=True)
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    # The most so far: a larger batch than all before it raises it.
-    return peak_memory()
+    # On the CPU it is the most of all tries so far: a larger batch than all before raises it.
+    return peak_memory_on(device)
 
 
-def _memory(device: torch.device, ranks: Ranks) -> int:
-    """Bytes that this process has or can get: of its GPU, or its part of the host's, within a control group's limit."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    available = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
-    limit = _text("/sys/fs/cgroup/memory.max").strip()
-    memory = int(available[1]) * 1024 if available else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return (min(memory, int(limit)) if limit.isdigit() else memory) // ranks.local_size
-
-
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else ""
+def _room(device: torch.device, ranks: Ranks) -> int:
+    """The bytes that this rank can get: of its GPU, or its share of the host's memory."""
+    return free_memory_on(device) if device.type == "cuda" else free_memory_on(device) // ranks.local_size

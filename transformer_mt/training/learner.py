@@ -1,9 +1,9 @@
-"""What a run begins with: how sentences lie, the loss, the optimizer."""
+"""Makes what a run begins with: its device, how sentences lie in a batch, and the learner on it."""
 
 import torch
 
-from transformer_mt.data.loader import Layout
-from transformer_mt.device import Device
+from transformer_mt.data.loader import BatchLayout
+from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import TrainingConfig
@@ -15,7 +15,19 @@ from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.update import BatchLoss, Learner
 
 
-def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> Layout:
+def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
+    """The device of this rank: each rank of a machine has a GPU of its own. Sets up the CPU as `choose_device` does.
+
+    Raises ConfigError.
+    """
+    if ranks.size > 1 and settings.device.startswith("cuda:"):
+        raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
+    own = ranks.size > 1 and settings.device in ("auto", "cuda") and torch.cuda.is_available()
+    name = f"cuda:{ranks.local_rank}" if own else settings.device
+    return choose_device(name, settings.precision, settings.num_threads)
+
+
+def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
     """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
     fault = _packed_fault(model, device)
     if settings.layout == "packed" and fault:
@@ -25,14 +37,14 @@ def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) 
     return settings.layout
 
 
-def check_layout(layout: Layout, model: ModelConfig, device: Device) -> None:
+def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> None:
     """Raises ConfigError if a run that began with this layout cannot go on on this device."""
     fault = _packed_fault(model, device)
     if layout == "packed" and fault:
         raise ConfigError(f"this run began with packed sentences, and training.layout=packed {fault}")
 
 
-def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: Layout, device: Device, ranks: Ranks) -> Learner:
+def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
     """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
     Raises ConfigError for what cannot be compiled, CompilerFilesError if it can be kept nowhere safely.

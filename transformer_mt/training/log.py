@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from tqdm import tqdm
 
+from transformer_mt.device import peak_memory_on
 from transformer_mt.errors import TrainingError
-from transformer_mt.host_memory import peak_memory
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.json_text import parse_json
@@ -56,7 +55,7 @@ class RunLog:
             self._board.close()
 
     def update(self, progress: Progress, update: Update) -> None:
-        """Note one update; every so many, write their means."""
+        """Note one update; every `log_every` updates, write their means."""
         self._bar.update()
         self._updates.append(update)
         if progress.step % self._every:
@@ -82,7 +81,7 @@ class RunLog:
             "gradient_norm": updates[-1].gradient_norm.item(),
             "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
             "padding": 1 - tokens / sum(update.num_positions for update in updates),
-            "memory_megabytes": _memory(updates[-1].nll.device),
+            "memory_megabytes": peak_memory_on(updates[-1].nll.device) / 1e6,
             "skipped": progress.skipped,
             "split": progress.split,
             "tokens": progress.tokens,
@@ -159,11 +158,6 @@ def _tensorboard(run_dir: Path, step: int) -> Any:
             "training.tensorboard=true needs a package that is not here: pip install tensorboard, or set it to false"
         ) from None
     return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
-
-
-def _memory(device: torch.device) -> float:
-    """The most that this process has taken so far, in MB: of the GPU, or of the host's memory."""
-    return (torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()) / 1e6
 
 
 def _drop_later_records(path: Path, step: int) -> None:

@@ -1,24 +1,15 @@
-"""Label-smoothed cross-entropy, as sums and counts.
+"""The loss: label-smoothed cross-entropy, as sums over tokens.
 
 N target tokens  D model width  V vocabulary
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.vocabulary import PAD
-
-# So many tokens at a time. Fewer logits stay nearer to the processor; fewer chunks each add to the whole gradient
-# of the output matrix, VD, which is no less than the logits where a chunk has D tokens.
-CHUNK_TOKENS, CHUNK_TOKENS_CUDA = 512, 4096
-CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # at most: 64 MB in fp32, 256 MB in bf16
 
 
 class LossSums(NamedTuple):
@@ -30,103 +21,22 @@ class LossSums(NamedTuple):
     """Unsmoothed: perplexity = exp(nll / tokens)."""
 
 
+def plain_label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
+    """The cross-entropy of softmax(features output^T) against smoothed labels, summed over N, as it is written.
+
+    The smoothed label of a token gives 1 - smoothing to the word itself, and shares `smoothing` evenly among all V
+    words, that word included (Szegedy et al. 2016, sec. 7). Equals F.cross_entropy(label_smoothing=smoothing,
+    reduction="sum", ignore_index=PAD). fairseq divides by V - 1 instead, The Annotated Transformer by V - 2: their
+    losses cannot be compared with these. Tokens whose label is PAD have no loss and no gradient.
+    """
+    real_N = labels_N != PAD
+    log_probs_NV = F.linear(features_ND[real_N], output_VD).log_softmax(dim=-1)
+    nll_N = -log_probs_NV.gather(1, labels_N[real_N, None]).squeeze(1)
+    uniform_N = -log_probs_NV.mean(dim=-1)
+    smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N
+    return LossSums(smoothed_N.sum(), nll_N.sum().detach())
+
+
 def label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    """Cross-entropy of softmax(features output^T) against labels softened towards uniform, summed over N.
-
-    Each label keeps 1 - smoothing and shares `smoothing` over all V words, its own included: Szegedy et
-    al. 2016, sec. 7; equals F.cross_entropy(label_smoothing=…, reduction="sum", ignore_index=PAD). Others
-    divide by V - 1 (fairseq) or V - 2 (annotated-transformer): losses do not compare. Where the label is PAD
-    there is no loss and no gradient.
-
-    The logits exist a chunk at a time: with them at hand the gradients are made too, in the forward pass.
-    """
-    if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
-        features_ND, output_VD = features_ND.detach(), output_VD.detach()
-    chunk = min(CHUNK_TOKENS, max(1, CHUNK_LOGITS // len(output_VD)))
-    if features_ND.is_cuda:
-        chunk = min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD)))
-        features_ND, labels_N = in_whole_chunks(features_ND, labels_N, chunk)
-    smoothed, nll = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        features_ND, output_VD, labels_N, smoothing, chunk
-    )
-    return LossSums(smoothed, nll)
-
-
-def in_whole_chunks(features_ND: Tensor, labels_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """With rows of zeros and PAD at the end, so that all chunks are of one shape, which is compiled once."""
-    missing = -len(labels_N) % chunk
-    return F.pad(features_ND, (0, 0, 0, missing)), F.pad(labels_N, (0, missing), value=PAD)
-
-
-def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """log sum_j exp z_j and z_y, N1, and softmax(z) - (1 - eps) e_y, NV; statistics in fp32.
-
-    Overwrites the logits.
-    """
-    gradient_type, logits_NV = logits_NV.dtype, logits_NV.float()
-    label_logit_N1 = logits_NV.gather(1, labels_N1)
-    top_logit_N1 = logits_NV.amax(dim=-1, keepdim=True)
-    probs_NV = torch.softmax(logits_NV, dim=-1, out=logits_NV)
-    # Of the likeliest word, whose probability cannot vanish. A second exponential of all logits costs more.
-    log_sum_N1 = top_logit_N1 - probs_NV.amax(dim=-1, keepdim=True).log()
-    gradient_NV = probs_NV.scatter_add_(1, labels_N1, torch.full_like(label_logit_N1, smoothing - 1))
-    return log_sum_N1, label_logit_N1, gradient_NV.to(gradient_type)
-
-
-@cache
-def compiled_softmax_and_gradient() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    """One kernel or two for a GPU, which is bound by how often it reads and writes the logits."""
-    return torch.compile(softmax_and_gradient, dynamic=False, fullgraph=True)
-
-
-class _ChunkedCrossEntropy(Function):
-    """loss = log sum_j exp z_j - (1 - eps) z_y - eps mean_j z_j;  d loss / d z = softmax(z) - (1 - eps) e_y - eps / V.
-
-    The last terms need no pass over the logits: sum_ij z_ij = (sum_i x_i) (sum_j w_j), for z_ij = x_i w_j.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        with_gradients = any(ctx.needs_input_grad)
-        padding_N1 = labels_N[:, None] == PAD
-        features_ND = features_ND.masked_fill(padding_N1, 0.0)
-        weight_VD = output_VD.to(features_ND.dtype)
-        share = smoothing / len(output_VD)
-        features_sum_D, weight_sum_D = (x.sum(dim=0, dtype=torch.float32) for x in (features_ND, weight_VD))
-        if with_gradients:
-            features_gradient_ND = torch.empty_like(features_ND)
-            output_gradient_VD = (-share * features_sum_D).repeat(len(output_VD), 1)
-
-        nll = label_logits = features_sum_D.new_zeros(())
-        to_gradient = compiled_softmax_and_gradient() if features_ND.is_cuda else softmax_and_gradient
-        for start in range(0, len(labels_N), chunk):
-            rows = slice(start, start + chunk)
-            logits_NV = F.linear(features_ND[rows], weight_VD)
-            log_sum_N1, label_logit_N1, gradient_NV = to_gradient(logits_NV, labels_N[rows, None], smoothing)
-            nll = nll + (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1[rows], 0.0).sum()
-            label_logits = label_logits + label_logit_N1.sum()  # zeros at padding, like its features
-            if with_gradients:
-                torch.mm(gradient_NV, weight_VD, out=features_gradient_ND[rows])
-                add_product(output_gradient_VD, gradient_NV.T, features_ND[rows])
-        if with_gradients:
-            features_gradient_ND.sub_(share * weight_sum_D).masked_fill_(padding_N1, 0.0)
-            ctx.save_for_backward(features_gradient_ND, output_gradient_VD)
-        ctx.mark_non_differentiable(nll)
-        return nll + smoothing * label_logits - share * features_sum_D.dot(weight_sum_D), nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        features_gradient_ND, output_gradient_VD = ctx.saved_tensors
-        scale = gradients[0]
-        return features_gradient_ND * scale, output_gradient_VD * scale, None, None, None
-
-
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left right, the sum in the precision of the total."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    else:
-        total += left @ right
+    """Equals `plain_label_smoothed`, with the logits of a few tokens in memory at a time: what training computes."""
+    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing))

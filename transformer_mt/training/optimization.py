@@ -1,4 +1,4 @@
-"""Learning rates, as pure functions of the step, and the optimizer."""
+"""The schedules of the learning rate, as pure functions of the step, and the optimizer."""
 
 import math
 from typing import assert_never
@@ -62,6 +62,17 @@ def learning_rate(step: int, settings: TrainingConfig) -> float:
             return cooldown(
                 step, peak_lr=peak_lr, warmup_steps=warmup_steps, cooldown_steps=cooldown_steps, max_steps=max_steps
             )
+        case _:
+            assert_never(settings.schedule)
+
+
+def depends_on_end(settings: TrainingConfig) -> bool:
+    """Whether another max_steps would have changed the rates of earlier updates; a run then keeps its max_steps."""
+    match settings.schedule:
+        case "linear" | "cosine" | "cooldown":
+            return True
+        case "inverse_sqrt" | "constant":
+            return False
         case _:
             assert_never(settings.schedule)
 

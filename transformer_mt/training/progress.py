@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transformer_mt.data.loader import Layout, Position
+from transformer_mt.data.loader import BatchLayout, Position
+from transformer_mt.settings.experiment import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -13,18 +14,18 @@ class Progress:
     step: int = 0
     position: Position = field(default_factory=Position)
     tokens_per_batch: int = 0
-    """Of a micro-batch: the configuration's, or what was found to fit when the run began."""
-    layout: Layout = "padded"
-    """Of sentences in a micro-batch, chosen when the run began."""
+    """Positions of a micro-batch: as configured, or as many as were found to fit when the run began."""
+    layout: BatchLayout = "padded"
+    """How sentences lie in a micro-batch, chosen when the run began."""
     tokens: int = 0
     """Real target tokens trained on."""
     seconds: float = 0.0
     """Spent in updates."""
     skipped: int = 0
-    """Updates that moved nothing, for their loss or gradient was not finite."""
+    """Updates that moved no weight, because their loss or gradient was not finite."""
     skipped_in_a_row: int = 0
     split: int = 0
-    """Micro-batches that did not fit into memory and were made in two parts."""
+    """Micro-batches that did not fit into memory and were split in two."""
     best: tuple[tuple[float, int], ...] = ()
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
@@ -34,3 +35,8 @@ class Progress:
     @property
     def best_steps(self) -> list[int]:
         return [step for _, step in self.best]
+
+
+def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
+    """Whether training is over: all updates are done, or the metric has not improved in `patience` validations."""
+    return progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best

@@ -1,4 +1,6 @@
-"""R-Drop: two passes over the same tokens, under two dropouts, are to agree (Liang et al. 2021, arXiv 2106.14448).
+"""R-Drop: trains two passes over the same tokens, with different dropout, to agree (Liang et al. 2021).
+
+arXiv 2106.14448.
 
 N target tokens  D model width  V vocabulary
 """
@@ -8,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer_mt.training.loss import CHUNK_LOGITS, LossSums
+from transformer_mt.kernels.cross_entropy import CHUNK_LOGITS
+from transformer_mt.training.loss import LossSums
 
 
 def r_drop(

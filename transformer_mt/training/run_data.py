@@ -1,10 +1,18 @@
-"""Whether a run goes on with the data that it was trained on."""
+"""What a run keeps of its data, and whether it goes on with the data that it was trained on."""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+from torch import Tensor
+
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.errors import CheckpointError
+from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.run_directory import COPIED_FROM_DATA
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 
@@ -14,7 +22,7 @@ _NAMES = {"train": "training data", "valid": "validation data"}
 def on_data(
     progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool
 ) -> tuple[Progress, list[str]]:
-    """The progress of a run that goes on with these data, and which of `train` and `valid` are other ones now.
+    """The progress of a run that goes on with these data, and which of `train` and `valid` have changed.
 
     `data` are the digests of what lies in data_dir. Raises CheckpointError if they differ and that is not accepted.
     """
@@ -44,6 +52,20 @@ def say_of_data(changed: list[str], knew_its_data: bool, ranks: Ranks) -> None:
             "since then cannot be known. The next checkpoint has one",
             file=sys.stderr,
         )
+
+
+def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
+    """Copy into the run what `average` puts into a model besides its weights."""
+    tokenizer.save(run_dir)
+    copy_training_lines(data_dir, run_dir)
+    if not run_dir.samefile(data_dir):  # older versions allowed one for both: its checksums are of all the data
+        write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+
+
+def lines_of_pairs(data_dir: Path, pairs: Tensor) -> list[int]:
+    """The lines of these pairs in the training text, from 1."""
+    lines = np.memmap(data_dir / "train.lines", dtype="<i8", mode="r")
+    return [int(line) for line in lines[pairs.numpy()]]
 
 
 def _described(changed: list[str]) -> str:

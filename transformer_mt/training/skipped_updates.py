@@ -1,4 +1,4 @@
-"""Updates that went wrong and did no harm."""
+"""Counts skipped updates and split micro-batches."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,19 +13,20 @@ from transformer_mt.wording import counted
 
 
 class SkippedUpdates:
-    """Counts the updates that moved nothing and the micro-batches that were split; stops after too many of the first.
+    """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
 
-    Reading how an update went waits for a GPU to finish it; so several are read at once.
+    An update is skipped if its loss or gradient is not finite: no weight moves. To read that, the host waits until
+    the GPU has finished the update; so several updates are read together.
     """
 
     def __init__(self, limit: int, lines_of: Callable[[Tensor], list[int]], ranks: Ranks) -> None:
         self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
         self.unread: list[Update] = []
 
-    def counted(self, progress: Progress, update: Update, now: bool) -> Progress:
-        """Progress that counts this update too, if it is read `now` or enough are waiting.
+    def count(self, progress: Progress, update: Update, now: bool) -> Progress:
+        """Progress with the counts of this update and of those waiting, if they are read `now` or `limit` are waiting.
 
-        Raises TrainingError with the last step and its lines.
+        Raises TrainingError after `limit` skipped updates in a row, with the last one's step and lines.
         """
         self.unread.append(update)
         if not now and len(self.unread) < self.limit:
@@ -38,11 +39,11 @@ class SkippedUpdates:
             in_a_row = progress.skipped_in_a_row + 1
             progress = replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
             if in_a_row >= self.limit:
-                raise TrainingError(self._advice(each))
+                raise TrainingError(self._too_many(each))
         self.unread = []
         return progress
 
-    def _advice(self, update: Update) -> str:
+    def _too_many(self, update: Update) -> str:
         lines = sorted(line for of_rank in self.ranks.gather(self.lines_of(update.pairs)) for line in of_rank)
         shown = ", ".join(map(str, lines[:20])) + (f" and {len(lines) - 20} more" if len(lines) > 20 else "")
         return (

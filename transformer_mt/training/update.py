@@ -5,6 +5,7 @@ B sentences  T target positions  N real target tokens  D model width
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,21 +14,16 @@ from torch.optim import Optimizer
 
 from transformer_mt.data.batching import Batch
 from transformer_mt.data.packing import PackedBatch
-from transformer_mt.device import ONEDNN_REFUSES, Device, do_without_onednn
-from transformer_mt.errors import RankError
+from transformer_mt.device import Device
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.packed import Packed, Unpadded, unpadded
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
+from transformer_mt.training.out_of_memory import sum_over
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
-
-OUT_OF_MEMORY_SHARDED = (
-    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
-    "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
-)
 
 Ids = Tensor | Packed | Unpadded
 Features = Callable[[Ids, Ids], Tensor]
@@ -35,7 +31,7 @@ Features = Callable[[Ids, Ids], Tensor]
 
 @dataclass(frozen=True)
 class Update:
-    """What one update saw on all ranks: sums over its target tokens, in nats."""
+    """The results of one update, over all ranks; its losses are sums over target tokens, in nats."""
 
     smoothed: Tensor
     nll: Tensor
@@ -44,18 +40,18 @@ class Update:
     """Target positions, padding included."""
     gradient_norm: Tensor
     is_finite: Tensor
-    """Whether loss and gradient are; the weights have stayed as they were if not."""
+    """Whether loss and gradient are finite; if not, the weights have not moved."""
     learning_rate: float
     step: int
     """From 1."""
     splits: Tensor
-    """How often a micro-batch of any rank did not fit into memory and was made in two parts."""
+    """How often a micro-batch of any rank did not fit into memory and was split in two."""
     pairs: Tensor
-    """int64, on the CPU: which pairs of the corpus this rank saw."""
+    """int64, on the CPU: the numbers of the corpus's pairs that this rank saw."""
 
 
 class BatchLoss(nn.Module):
-    """The loss of a batch's real target tokens under teacher forcing: the work of one micro-batch."""
+    """The loss of a micro-batch: of its real target tokens, each predicted from those before it (teacher forcing)."""
 
     def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device, compiled: bool = False) -> None:
         super().__init__()
@@ -75,7 +71,7 @@ class BatchLoss(nn.Module):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
-    """The loss of one pass over a batch that is on the device."""
+    """The loss of one pass over a batch that is on the device already."""
     features_ND, labels_N = real_features(model, model.features, batch, device)
     return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
 
@@ -83,9 +79,9 @@ def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -
 def real_features(
     model: Seq2Seq, features: Features, batch: Batch | PackedBatch, device: Device
 ) -> tuple[Tensor, Tensor]:
-    """What the decoder says of each target token, ND, and the token itself, N.
+    """The decoder's features of each target token, ND, and the token itself as its label, N.
 
-    Of padded rows without PAD. Packed ones keep the PAD of their dummies, and thereby their shape.
+    The PAD of padded rows is left out. Packed batches keep the PAD of their dummies, so that their shape stays.
     """
     with device.autocast():
         if isinstance(batch, PackedBatch):
@@ -102,7 +98,7 @@ def real_features(
 
 @dataclass(frozen=True)
 class Learner:
-    """All that an update moves."""
+    """All that an update changes: the model inside its loss, the optimizer, and the moving average of the weights."""
 
     loss: BatchLoss
     optimizer: Optimizer
@@ -127,106 +123,59 @@ def one_update(
 ) -> Update:
     """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
 
-    `batches` are this rank's; each rank has as many. Dropout is drawn anew for each micro-batch, from the seed,
-    the step and its number: the same on any number of ranks that need not split one. If loss or gradient are not
-    finite, no weight moves.
+    `batches` are this rank's; each rank has the same number of them. If loss or gradient are not finite, no weight
+    moves.
     """
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
-    loss, optimizer = learner.loss, learner.optimizer
-    sums, splits = _accumulate_gradients(loss, batches, num_labels, step, settings.seed, ranks)
-    parameters = list(loss.parameters())
+
+    # forward and backward, micro-batch by micro-batch, then the sum over the ranks
+    backward = partial(_backward, learner.loss, num_labels, step, settings.seed, ranks)
+    sums, splits = sum_over(batches, backward, learner.loss, learner.device)
+    parameters = list(learner.loss.parameters())
     ranks.sum_gradients(parameters)
     smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, torch.full_like(sums.nll, splits)]))
+
+    # clip the gradient
     norm = nn.utils.get_total_norm([weight.grad for weight in parameters if weight.grad is not None])
     if settings.clip_norm:
         nn.utils.clip_grads_with_norm_(parameters, settings.clip_norm, norm)
     gradient_norm = whole(norm)
     is_finite = torch.isfinite(gradient_norm + smoothed)
-    # The fused optimizer's own way to leave everything as it is, without the host having to wait for the answer.
+
+    # one step of the optimizer
+    _step(learner.optimizer, rate, is_finite)
+    learner.average.update(step)
+    pairs = torch.cat([batch.pairs_B for batch in batches])
+    return Update(smoothed, nll, num_labels, num_positions, gradient_norm, is_finite, rate, step, all_splits, pairs)
+
+
+def _backward(
+    loss: BatchLoss, num_labels: int, step: int, seed: int, ranks: Ranks, batch: Batch | PackedBatch, number: int
+) -> LossSums:
+    """Add the gradient of one micro-batch to that of the update, whose ranks have `num_labels` target tokens in all.
+
+    Dropout is drawn anew for each micro-batch, from the seed, the step and its number among those of all ranks: it
+    is the same on any number of ranks, as long as none has to split a micro-batch.
+    """
+    torch.manual_seed(_draw(seed, step, ranks.rank + number * ranks.size))
+    sums: LossSums = loss(batch)
+    # The optimizer of sharded parameters is given the mean over the ranks, and here the sum is wanted.
+    scale = (ranks.size if is_sharded(loss) else 1) / num_labels
+    (sums.smoothed * scale).backward()  # type: ignore[no-untyped-call]
+    return sums
+
+
+def _step(optimizer: Optimizer, rate: float, is_finite: Tensor) -> None:
+    """Move the weights at this learning rate, unless `is_finite` is false, and forget the gradients."""
     for group in optimizer.param_groups:
         group["lr"] = rate
+    # The fused optimizer then changes nothing, and the host need not wait to learn which it was.
     optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    learner.average.update(step)
-    return Update(
-        smoothed,
-        nll,
-        num_labels,
-        num_positions,
-        gradient_norm,
-        is_finite,
-        rate,
-        step,
-        all_splits,
-        torch.cat([batch.pairs_B for batch in batches]),
-    )
-
-
-def _accumulate_gradients(
-    loss: BatchLoss, batches: Sequence[Batch | PackedBatch], num_labels: int, step: int, seed: int, ranks: Ranks
-) -> tuple[LossSums, int]:
-    """Add up this rank's gradients; the sums of its losses, and how many micro-batches had to be split.
-
-    What does not fit into memory is made in two parts. All is then made again, for a backward pass that broke
-    off has left a part of its gradient.
-    """
-    waiting, splits = list(batches), 0
-    while True:
-        sums, failed = _backward_over(loss, waiting, num_labels, step, seed, ranks)
-        if failed is None:
-            if splits:
-                loss.device.give_back()
-            return sums, splits
-        if is_sharded(loss):
-            raise RankError(OUT_OF_MEMORY_SHARDED)
-        if len(waiting[failed].pairs_B) < 2:
-            raise RankError(_out_of_memory(waiting[failed]))
-        loss.zero_grad(set_to_none=True)
-        loss.device.give_back()
-        waiting[failed : failed + 1] = waiting[failed].halves()
-        splits += 1
-
-
-def _backward_over(
-    loss: BatchLoss, batches: Sequence[Batch | PackedBatch], num_labels: int, step: int, seed: int, ranks: Ranks
-) -> tuple[LossSums, int | None]:
-    """The sums of the losses, and which batch did not fit into memory."""
-    # The optimizer of sharded parameters is given the mean over the ranks, and here the sum is wanted.
-    scale = (ranks.size if is_sharded(loss) else 1) / num_labels
-    device = loss.device.torch_device
-    smoothed, nll = torch.zeros((), device=device), torch.zeros((), device=device)
-    for index, batch in enumerate(batches):
-        torch.manual_seed(_draw(seed, step, ranks.rank + index * ranks.size))
-        try:
-            sums = loss(batch)
-            (sums.smoothed * scale).backward()
-        except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is one of the first
-            if not is_out_of_memory(error):
-                raise
-            if ONEDNN_REFUSES in str(error):
-                do_without_onednn()
-            return LossSums(smoothed, nll), index
-        smoothed += sums.smoothed.detach()
-        nll += sums.nll
-    return LossSums(smoothed, nll), None
-
-
-def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    """Whether a device or the host has no more to give; on the CPU PyTorch has no type for it, and oneDNN no word."""
-    words = ("can't allocate memory", "bad_alloc", ONEDNN_REFUSES)
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(word in str(error) for word in words)
 
 
 def _draw(*numbers: int) -> int:
-    """A seed of several numbers, unlike that of any others."""
+    """A seed made of several numbers; other numbers make another seed."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
-
-
-def _out_of_memory(batch: Batch | PackedBatch) -> str:
-    return (
-        f"out of memory with a single pair, of {batch.num_labels} target pieces: "
-        "lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "
-        "or take training.precision=bf16"
-    )

@@ -1,8 +1,8 @@
-"""How good the model is now, on sentences that it is not trained on."""
+"""Measures the model on sentences that it is not trained on."""
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -23,12 +23,13 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import CorpusConfig, DecodingConfig, TrainingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner, batch_loss
 
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """Encoded pairs, the text of their targets in the same order, and what makes text of ids and scores of text."""
+    """Encoded pairs, the text of their targets in the same order, and what is needed to decode and to score them."""
 
     corpus: EncodedCorpus
     references: list[str]
@@ -42,11 +43,11 @@ class ValidationSet:
 @dataclass(frozen=True)
 class ValidationScores:
     nll: float
-    """Nats a target token, unsmoothed."""
+    """Nats per target token, unsmoothed."""
     bleu: float
-    """Of greedy translations, in percent."""
+    """BLEU of greedy translations, in percent."""
     chrf: float
-    """chrF2 of the same."""
+    """chrF2 of the same translations."""
     seconds: float
 
     @property
@@ -115,7 +116,7 @@ def validate_model(
 def _validate_share(
     model: Seq2Seq, device: Device, validation: ValidationSet, num_decoded: int, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
-    """Of this rank's batches: the sum of the nll in nats, of how many tokens, and translations by pair."""
+    """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
@@ -136,3 +137,13 @@ def _validate_share(
             # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
             translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations
+
+
+def compare_with_best(progress: Progress, scores: ValidationScores, settings: TrainingConfig) -> Progress:
+    """Progress with this validation ranked among the best so far; of equal ones, the earlier is the better."""
+    metric = {"bleu": scores.bleu, "chrf": scores.chrf, "nll": -scores.nll}[settings.metric]
+    metric = -math.inf if math.isnan(metric) else metric
+    is_better = not progress.best or metric > progress.best[0][0]
+    ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
+    since = 0 if is_better else progress.validations_since_best + 1
+    return replace(progress, best=tuple(ranking[: settings.keep_best]), validations_since_best=since)
