@@ -16,7 +16,7 @@ from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.evaluation import heat_map
 from transformer_mt.evaluation.heat_map import Side
 from transformer_mt.models.attention_weights import Attention
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS

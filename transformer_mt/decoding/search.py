@@ -15,7 +15,7 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Hypothesis
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 KEEP_ABOVE = 0.75  # of the sentences held; to drop settled ones sooner costs more in copies than it saves

@@ -6,15 +6,13 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.settings.bounds import (
     Count,
-    Hypotheses,
-    MorePositions,
     Positions,
     PositiveCount,
     Seed,
     Text,
     Tokens,
 )
-from transformer_mt.settings.decoding_limits import check_for_model
+from transformer_mt.settings.decoding import DecodingConfig, check_for_model
 from transformer_mt.settings.model import ModelConfig, Section, TransformerConfig
 
 
@@ -200,78 +198,6 @@ class AveragingConfig(Section):
     fewer of them, the best checkpoint alone or, with training.average_decay, a moving average of the weights. last
     takes the mean of the last checkpoints, best the mean of the best ones, and moving_average the moving average of
     the newest checkpoint."""
-
-
-SplitSentences = Literal["auto", "always", "never"]
-
-
-class DecodingConfig(Section):
-    """Beam search, which is greedy with beam_size 1; or sampling."""
-
-    beam_size: Hypotheses = 4
-    """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
-    patience: float = Field(default=1.0, ge=0.0, le=100.0)
-    """Of beam search: a sentence is settled when patience * beam_size hypotheses have ended (Kasai et al. 2022), and
-    in any case when no live hypothesis can still be one of the best. 1 is what most systems do; 0: stop only when no
-    live hypothesis can win, for a tenth more work."""
-    n_best: Hypotheses = 1
-    """Translations of a sentence, best first. Beam search may find fewer; in sampling each is drawn independently of
-    the others."""
-    length_penalty: float = Field(default=0.6, ge=0.0, le=10.0)
-    """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
-    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
-    """The length is in pieces, the end of sentence counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
-    average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
-    coverage_penalty: float = Field(default=0.0, ge=0.0, le=100.0)
-    """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
-    left source pieces out; 0.2 there. 0: off."""
-    max_extra_length: MorePositions = 50
-    """A translation has at most this many pieces more than its source."""
-    min_length: MorePositions = 0
-    """A translation has at least this many pieces, its end not counted, but never more than max_extra_length allows."""
-    no_repeat_ngram: MorePositions = 0
-    """No sequence of this many pieces comes twice in a translation; 0: off."""
-    sampling: bool = False
-    """Draw each piece from the model's distribution instead of looking for the most probable translation."""
-    temperature: float = Field(default=1.0, ge=1e-6, le=1e6)
-    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 always
-    takes the most probable."""
-    top_k: int = Field(default=0, ge=0, le=1_000_000)
-    """Of sampling: only this many of the most probable pieces may be drawn; 0 takes all."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
-    may be drawn (nucleus sampling; Holtzman et al. 2020)."""
-    seed: Seed = 1
-    """Of sampling: with the same seed a sentence has the same samples."""
-    alignment_layer: int = Field(default=0, ge=0, le=1000)
-    """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
-    last but one (Garg et al. 2019), or the only one."""
-    split_sentences: SplitSentences = "auto"
-    """Whether the sentences of a line are translated separately and joined again. auto: only in a line with more
-    sentences, or more pieces, than 90 % of the training lines have; it is split into groups of the usual size."""
-    tokens_per_batch: Tokens = 4096
-    """Source positions of a batch, padding included, times the width of the beam."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.sampling:
-            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
-            useless = [key for key, is_given in given.items() if is_given]
-            if useless:
-                raise ValueError(
-                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
-                )
-            if self.n_best > self.beam_size:
-                raise ValueError(
-                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
-                    f"set beam_size={self.n_best}, or sampling=true"
-                )
-        if self.sampling and self.coverage_penalty:
-            raise ValueError(
-                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
-                "set sampling=false, or leave it out"
-            )
-        return self
 
 
 class Config(Section):

@@ -5,7 +5,7 @@ What is computed here is the least that is needed where a translation becomes as
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import machine_memory
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import ModelConfig, RnnConfig
 
 _FP32 = 4  # bytes
