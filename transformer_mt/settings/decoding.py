@@ -47,7 +47,7 @@ class DecodingConfig(Section):
     """Sampling divides the logits by it. Below 1 it favours probable pieces, above 1 it makes all pieces more
     alike."""
     top_k: int = Field(default=0, ge=0, le=1_000_000)
-    """Sampling draws only from this many most probable pieces; with 1 it always takes the most probable piece. 0: draw
+    """Sampling draws only from the top_k most probable pieces; with 1 it always takes the most probable piece. 0: draw
     from the whole vocabulary."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Sampling draws only from the fewest most probable pieces that together have this probability, after temperature
