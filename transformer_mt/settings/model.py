@@ -147,7 +147,7 @@ class RnnConfig(Section):
             )
         if self.decoder == "bahdanau" and not self.input_feeding:
             raise ValueError(
-                "input_feeding=false is only for decoder=luong, because a bahdanau decoder always has the context as "
+                "input_feeding=false is only for decoder=luong, because bahdanau's decoder has the context as its "
                 "input: leave input_feeding out, or set decoder=luong"
             )
         return self
