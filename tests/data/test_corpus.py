@@ -219,7 +219,7 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
     for read in (open_pairs, split_digest):
         with (
             time_limit(20),
-            pytest.raises(CorpusError, match=f"{path}: is no regular file"),
+            pytest.raises(CorpusError, match=f"{path}: is not a regular file"),
         ):
             read(local(tmp_path), FilePair(source=str(path), target=str(path)))
 
