@@ -1,4 +1,4 @@
-"""`transformer-mt <command> …`: the stages, the demo, and two commands about configurations."""
+"""Runs `transformer-mt <command> …`: the stages, the demo, and two commands about configurations."""
 
 import difflib
 import importlib
@@ -13,20 +13,20 @@ STAGES = {
     "average": "checkpoints become a model",
     "translate": "lines become translations",
     "score": "pairs become log-probabilities",
-    "export": "a model becomes a directory of another program",
+    "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
     "plot": "attention becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }
-# Those whose module has another name: it is taken.
+# Commands whose module has another name than the command: the module, and what it does.
 OTHERS = {
     "configs": ("copy_configs", "copies the configurations that come with the package"),
-    "settings": ("show_settings", "shows every setting, its default, what it means and what is allowed"),
+    "settings": ("show_settings", "shows every setting: its default, the values it can have, and what it means"),
 }
 
 
 def main() -> int:
-    """Run the command that the first argument names, with the other arguments."""
+    """Run the command that the first argument names, with the arguments after it."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         print(f"transformer-mt {__version__}")
@@ -46,7 +46,7 @@ def _list_commands(arguments: list[str]) -> int:
         advice = f". Did you mean '{nearest[0]}'?" if nearest else ""
         print(f"error: no such command: {arguments[0]}{advice}", file=sys.stderr)
     print(cli.as_typed("usage: python -m transformer_mt <command> …\n"))
-    print("--help after a command describes it; --version without a command shows the version.\n")
+    print("Write --help after a command for its description. --version without a command shows the version.\n")
     print("\n".join(f"  {name:10} {purpose}" for name, purpose in purposes.items()))
     return 0 if is_help else 2
 

@@ -1,4 +1,4 @@
-"""How much memory a process has taken, and how much there is."""
+"""Measures how much memory this process has used, and how much the machine has."""
 
 import os
 import re
@@ -8,18 +8,18 @@ from pathlib import Path
 
 
 def peak_memory() -> int:
-    """The most of the host's memory that this process has held so far, in bytes; its worker processes not counted."""
-    # Linux counts in ru_maxrss what the process that started this one held; VmHWM is of this program alone.
+    """Return the most host memory that this process has used so far, in bytes, without its worker processes."""
+    # On Linux, ru_maxrss includes what the process that started this one used. VmHWM counts only this program.
     status = Path("/proc/self/status")
     found = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text() if status.is_file() else "", re.MULTILINE)
     if found:
         return int(found[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS says bytes, others KiB
+    return peak if sys.platform == "darwin" else peak * 1024  # in bytes on macOS, in KiB elsewhere
 
 
 def machine_memory() -> int:
-    """The host's memory in bytes, or what the container that this process runs in may take of it."""
+    """Return the memory of the host in bytes, or the limit of the container that this process runs in."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.is_file() else ""
