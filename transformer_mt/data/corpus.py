@@ -149,7 +149,7 @@ def _check_that_it_ends(path: Path, number: int) -> None:
     """Raises CorpusError for a device such as /dev/zero; but a terminal ends with Ctrl-D, and /dev/null at once."""
     mode = os.fstat(number).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number) and not path.samefile(os.devnull)):
-        raise CorpusError(f"{path}: is a device, which need not end; name a text file, or a .gz of one")
+        raise CorpusError(f"{path}: is a device, which may never end; name a text file, or a .gz of one")
 
 
 def count_lines(path: Path) -> int:
