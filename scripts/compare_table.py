@@ -127,7 +127,7 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
         axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
     buckets = rows[0].by_length
     axes.set_xticks(range(len(buckets)), [f"{b['shortest']}–{b['longest']}\n{b['num_sentences']}" for b in buckets])
-    axes.set(xlabel="words of the source; below, how many sentences have so many", ylabel="BLEU")
+    axes.set(xlabel="words of the source; below, the number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right center", fontsize="small")

@@ -219,7 +219,7 @@ def test_a_second_run_does_nothing_and_another_file_of_that_name_is_refused(tmp_
 def test_sizes_below_one_are_refused(capsys):
     with pytest.raises(SystemExit):
         demo.main(["--valid", "0"])
-    assert "at least 1 is needed" in capsys.readouterr().err
+    assert "give at least 1" in capsys.readouterr().err
 
 
 # --- Words ----------------------------------------------------------------------------------------------

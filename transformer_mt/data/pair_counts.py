@@ -24,7 +24,7 @@ class PairCounts:
         source, target = len(ids[0]), len(ids[1])
         shorter, longer = min(source, target), max(source, target)
         self.read += 1
-        if shorter == 1:  # EOS alone
+        if shorter == 1:  # only EOS
             self.blank += 1
         elif longer > max_length:
             self.too_long += 1
