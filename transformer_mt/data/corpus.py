@@ -176,27 +176,9 @@ def _file_digest(path: Path) -> str:
 
 
 def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
-    # Here, because importing datasets takes most of a second, some machines do not have it, and local files need none.
-    try:
-        import datasets
-    except ImportError as error:
-        raise CorpusError(
-            f"corpus.dataset={corpus.dataset} is on the Hugging Face hub, and the package that reads it cannot be "
-            f"imported ({error}). Install it: {sys.executable} -m pip install datasets. Or use local files: "
-            "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
-        ) from None
-
+    """Open a split of a hub data set. Raises CorpusError if it cannot be loaded, has no rows, or lacks a language."""
     name = f"{corpus.dataset} ({split})"
-    try:
-        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=split, revision=corpus.revision)
-    except Exception as error:  # the hub, its cache and its builders raise errors of many types
-        script = "scripts are no longer supported" in str(error)
-        advice = "The hub's own copy of it may work: corpus.revision=refs/convert/parquet. " if script else ""
-        raise CorpusError(
-            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}Check the network, and "
-            "correct corpus.dataset, corpus.subset or the split; or use local files: corpus.dataset=null "
-            "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
-        ) from error
+    rows = _hub_rows(corpus, split, name)
     if len(rows) == 0:
         raise CorpusError(f"{name} has no rows; choose another split")
     nested = "translation" in rows.column_names
@@ -217,6 +199,30 @@ def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
                 yield from ((_one_line(source), _one_line(target)) for source, target in zip(*sides, strict=True))
 
     return SentencePairs(len(rows), begin)
+
+
+def _hub_rows(corpus: CorpusConfig, split: str, name: str) -> Any:
+    """Load the datasets.Dataset of a split, which errors call `name`."""
+    # Here, because importing datasets takes most of a second, some machines do not have it, and local files need none.
+    try:
+        import datasets
+    except ImportError as error:
+        raise CorpusError(
+            f"corpus.dataset={corpus.dataset} is on the Hugging Face hub, and the package that reads it cannot be "
+            f"imported ({error}). Install it: {sys.executable} -m pip install datasets. Or use local files: "
+            "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+        ) from None
+
+    try:
+        return datasets.load_dataset(corpus.dataset, corpus.subset, split=split, revision=corpus.revision)
+    except Exception as error:  # the hub, its cache and its builders raise errors of many types
+        script = "scripts are no longer supported" in str(error)
+        advice = "The hub's own copy of it may work: corpus.revision=refs/convert/parquet. " if script else ""
+        raise CorpusError(
+            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}Check the network, and "
+            "correct corpus.dataset, corpus.subset or the split; or use local files: corpus.dataset=null "
+            "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+        ) from error
 
 
 def _row(pair: dict[str, Any], corpus: CorpusConfig) -> tuple[str, str]:

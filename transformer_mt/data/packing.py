@@ -246,9 +246,9 @@ def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, fi
 
 def _longest(text: EncodedText) -> int:
     """Return the number of tokens of the longest sentence."""
-    step = 1_000_000  # sentences held in memory at a time
+    size = 1_000_000  # sentences held in memory at a time
     return max(
-        int(np.diff(text.offsets[start : start + step + 1]).max()) for start in range(0, len(text.offsets) - 1, step)
+        int(np.diff(text.offsets[start : start + size + 1]).max()) for start in range(0, len(text.offsets) - 1, size)
     )
 
 

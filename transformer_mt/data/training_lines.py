@@ -86,11 +86,11 @@ class TrainingLines(BaseModel):
 class TrainingLinesCounter:
     """Counts pairs one after another. Memory does not grow with their number.
 
-    Pieces are counted in every pair. Counting sentences and words takes longer, so it is done in every `step`-th pair.
+    Pieces are counted in each pair. Counting sentences and words takes longer, so it is done once in `every` pairs.
     """
 
-    def __init__(self, source_language: str, step: int = 1) -> None:
-        self.source_language, self.step = source_language, step
+    def __init__(self, source_language: str, every: int = 1) -> None:
+        self.source_language, self.every = source_language, every
         self.num_pairs = 0
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
@@ -100,7 +100,7 @@ class TrainingLinesCounter:
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
         """Count a pair, given its source text and the number of pieces of both sides, EOS not counted."""
-        if self.num_pairs % self.step == 0:
+        if self.num_pairs % self.every == 0:
             self.sentences[len(split_sentences(source, self.source_language))] += 1
             _count(self.first_words, [first_word(source)])
             _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
