@@ -110,9 +110,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
     heat_map.check(path)
     with replacing(path) as file:
-        figure_of(rows).savefig(
-            file, format="png", dpi=100, metadata={"Software": None}
-        )  # without the version of matplotlib
+        # Without the version of matplotlib, so that the same results give the same file.
+        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})
 
 
 def figure_of(rows: Sequence[Row]) -> "Figure":

@@ -169,9 +169,8 @@ class BpeDropout:
         if question >= num_characters - len(word):  # the first no comes after all merges of this word
             return word
         refused: list[int] = []
-        while question < num_characters - 1 + len(
-            refused
-        ):  # there are no more questions: each one makes a merge, or is refused
+        # Each question makes a merge or is refused, so there are no more of them than this.
+        while question < num_characters - 1 + len(refused):
             refused.append(question)
             question += 1 + self._allowed(random)
         return (self._remembered if num_characters <= _LONGEST_CACHED else self.merge)(word, tuple(refused))

@@ -23,9 +23,8 @@ _END = re.compile(
     rf"|(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(_CLOSING)}])"
 )
 _FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
-_LATER_WORD = re.compile(
-    r"(?<=\w)(\s++)(?=(\w+)\s+(\S))"
-)  # a word without a mark before it, and the character after it
+# A word without a mark before it, and the first character of what follows it.
+_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
 # After these abbreviations comes a name or a number, so no sentence ends: English, German, French, Spanish, Italian,

@@ -50,9 +50,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 def _text(path: Path) -> str:
     """Read the text of a configuration file. Raises ConfigError if it cannot be read, is not text, or has no end."""
     try:
-        if (
-            path.is_fifo() and Path(os.path.realpath(path)).is_fifo()
-        ):  # but `<(command)`, a pipe without a name, may be read
+        # `<(command)` is a pipe without a name, and may be read.
+        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():
             raise ConfigError(
                 f"{path}: is a named pipe, which may never end; name a YAML file, such as those in configs/"
             )

@@ -183,9 +183,8 @@ def _target(path: Path) -> Path:
 def _stream(target: Path) -> BinaryIO | None:
     """Open a pipe, a device or an open file such as /dev/stdout, which cannot be replaced; None for any other place."""
     if target.parts[:4] == ("/", "proc", str(os.getpid()), "fd") and target.name.isdecimal():
-        return os.fdopen(
-            os.dup(int(target.name)), "wb"
-        )  # the position in the file is shared, so others write on after us
+        # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
+        return os.fdopen(os.dup(int(target.name)), "wb")
     if target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir()):
         return target.open("ab")
     return None

@@ -48,9 +48,8 @@ def foreign_entry(directory: Path, owner: Owner, inside: Path | None = None, is_
         mark = _mark(directory / LOCK)
         if mark == owner.mark:
             return None
-        if mark is None or not owner.mark.startswith(
-            mark
-        ):  # a kill may have cut the text off, and older versions wrote none
+        # A kill may have cut the text off, and older versions wrote none.
+        if mark is None or not owner.mark.startswith(mark):
             return LOCK
     if is_older:
         return None
@@ -87,9 +86,8 @@ def hold(
         raise DirectoryError(
             f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
         ) from None
-    with os.fdopen(
-        descriptor, "r+b"
-    ) as file:  # network file systems do not lock a file that is opened only for reading
+    # Network file systems do not lock a file that is open only for reading.
+    with os.fdopen(descriptor, "r+b") as file:
         if file.read() != owner.mark:
             file.seek(0)
             file.write(owner.mark)

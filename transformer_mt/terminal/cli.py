@@ -51,7 +51,7 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
         print("terminated" if isinstance(stopped, Terminated) else "interrupted", file=sys.stderr)
         if argv is None:
-            _leave(status)  # before the traceback lets go of objects with threads, which would wait for these
+            _leave(status)  # while the traceback still holds objects with threads: deleting them would wait for those
         return status
     except BrokenPipeError:
         # The reader has gone, as in `| head`. Python flushes standard output when it ends: let it go nowhere.
