@@ -26,16 +26,19 @@ OTHERS = {
 
 
 def main() -> int:
-    """Run the command that the first argument names, with the arguments after it."""
-    arguments = sys.argv[1:]
+    """Run the command that the first argument names, with the arguments after it. Returns the exit status."""
+    return cli.run(lambda _: _run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"transformer-mt {__version__}")
         return 0
     if not arguments or arguments[0] not in STAGES | OTHERS:
         return _list_commands(arguments)
     module = OTHERS[arguments[0]][0] if arguments[0] in OTHERS else arguments[0]
-    stage = importlib.import_module(f"transformer_mt.{module}")
-    return cli.run(lambda _: stage.main(arguments[1:]))
+    status: int = importlib.import_module(f"transformer_mt.{module}").main(arguments[1:])
+    return status
 
 
 def _list_commands(arguments: list[str]) -> int:
