@@ -1,4 +1,7 @@
-"""Say which packages that pyproject.toml needs are missing or too old in this Python; exit status 2 if any."""
+"""Checks that this Python has the packages that pyproject.toml requires, and names those missing or too old.
+
+The exit status is 2 if there are any, else 0.
+"""
 
 import re
 import sys
@@ -10,7 +13,7 @@ PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
 def unmet(requirements: list[str]) -> list[str]:
-    """Of `name>=floor` requirements those that are not installed, each with what was found."""
+    """Return the requirements `name>=version` that are not met, each with what was found."""
     problems = []
     for requirement in requirements:
         name, floor = requirement.split(">=")
@@ -25,22 +28,24 @@ def unmet(requirements: list[str]) -> list[str]:
 
 
 def _numbers(text: str) -> list[int]:
-    """[2, 13, 0] of 2.13.0+cpu."""
+    """Return the numbers of a version: [2, 13, 0] for 2.13.0+cpu."""
     return [int(number) for number in re.findall(r"\d+", text.partition("+")[0])]
 
 
 def main() -> int:
-    """Check what running needs; the tools of `make check` say themselves when they are missing."""
+    """Check what running needs. The tools of `make check` report themselves if they are missing."""
     problems = unmet(tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
     for problem in [problem for problem in problems if problem.startswith("datasets>=")]:
         problems.remove(problem)
-        print(f"note: {sys.executable} lacks {problem}: only corpora of the Hugging Face hub need it", file=sys.stderr)
+        print(
+            f"note: {sys.executable} lacks {problem}. Only corpora from the Hugging Face hub need it", file=sys.stderr
+        )
     if not problems:
         return 0
     names = " ".join(f'"{problem.split(" ")[0]}"' for problem in problems)
     print(f"error: {sys.executable} lacks {', '.join(problems)}", file=sys.stderr)
     print(f"Install them: {sys.executable} -m pip install -c constraints.txt {names}", file=sys.stderr)
-    print("Or let `make setup` make an environment of its own in .venv.", file=sys.stderr)
+    print("Or run `make setup`, which makes a virtual environment in .venv.", file=sys.stderr)
     return 2
 
 

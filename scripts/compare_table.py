@@ -1,9 +1,9 @@
-"""What scripts/compare_architectures.sh found: a table in Markdown, and BLEU by length of the source as a picture.
+"""Shows what scripts/compare_architectures.sh found: a table in Markdown, and BLEU by source length as a picture.
 
     python scripts/compare_table.py RUNS_DIR NAME …
 
-Reads RUNS_DIR/NAME of each architecture and, where they are there, the speeds in RUNS_DIR/speed; prints the table
-and writes RUNS_DIR/by_length.png.
+Reads the run RUNS_DIR/NAME of each architecture and, if they were measured, the speeds in RUNS_DIR/speed. Prints the
+table and writes RUNS_DIR/by_length.png.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class Row:
-    """An architecture's results. Speeds are None where they were not measured."""
+    """The results of an architecture. Speeds are None if they were not measured."""
 
     name: str
     num_parameters: int
@@ -39,13 +39,13 @@ class Row:
     interval: float
     by_length: list[dict[str, Any]]
     num_target_tokens: int
-    """That it was trained on."""
+    """The number of target tokens that it was trained on."""
     tokens_per_second: float | None
     sentences_per_second: float | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table and write the picture; raises EvaluationError if results are missing."""
+    """Print the table and write the picture. Raises EvaluationError if results are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", metavar="RUNS_DIR", type=Path)
     parser.add_argument("names", metavar="NAME", nargs="+")
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_row(runs: Path, name: str) -> Row:
-    """The results of runs/name, of its one test set."""
+    """Read the results of runs/name on its only test set."""
     run, speed = runs / name, runs / "speed"
     [scores] = _read(run / "evaluation" / "scores.json").values()
     bleu = scores["scores"]["BLEU"]
@@ -79,10 +79,10 @@ def read_row(runs: Path, name: str) -> Row:
 
 
 def num_parameters(path: Path) -> int:
-    """Numbers in a file of weights, where a tied matrix stands once."""
+    """Count the numbers in a file of weights, where a tied matrix is stored once."""
     total = 0
     with safe_open(path, "pt") as weights:
-        for name in weights.keys():  # noqa: SIM118 - it is no dictionary
+        for name in weights.keys():  # noqa: SIM118 - it is not a dictionary
             size = 1
             for length in weights.get_slice(name).get_shape():
                 size *= length
@@ -91,7 +91,10 @@ def num_parameters(path: Path) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown; a dash where nothing was measured. Minutes of training are its tokens at the speed measured."""
+    """Return the table in Markdown, with a dash for what was not measured.
+
+    The minutes of training are computed from its tokens and the measured speed.
+    """
     lines = [_HEAD]
     for row in rows:
         training = minutes = decoding = "–"
@@ -107,11 +110,12 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
     heat_map.check(path)
     with replacing(path) as file:
-        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})  # no version of it
+        # Without the version of matplotlib, so that the same results give the same file.
+        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})
 
 
 def figure_of(rows: Sequence[Row]) -> "Figure":
-    """BLEU by length: a line an architecture; below, the lengths and how many sentences have them."""
+    """Draw BLEU by length, one line for each architecture; below, the lengths and the number of their sentences."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
@@ -122,7 +126,7 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
         axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
     buckets = rows[0].by_length
     axes.set_xticks(range(len(buckets)), [f"{b['shortest']}–{b['longest']}\n{b['num_sentences']}" for b in buckets])
-    axes.set(xlabel="words of the source; below, how many sentences have so many", ylabel="BLEU")
+    axes.set(xlabel="words of the source; below, the number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right center", fontsize="small")
@@ -140,7 +144,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _updates(run: Path) -> list[dict[str, Any]]:
-    """What the log says of updates, the last at the end."""
+    """Return the lines of the log about updates, in order."""
     try:
         records = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:

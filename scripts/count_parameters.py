@@ -1,23 +1,29 @@
-"""Print how many parameters a configuration's model has: python scripts/count_parameters.py CONFIG [key=value …]"""
+"""Prints the number of parameters of a configuration's model.
 
+The vocabulary is taken to have tokenizer.vocab_size pieces.
+
+    python scripts/count_parameters.py CONFIG [key=value …]
+"""
+
+import argparse
 import sys
 from collections.abc import Sequence
 
 import torch
 
-from transformer_mt.errors import UserError
 from transformer_mt.models.build import build_model
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status; raises UserError. The vocabulary is taken to be as large as it is asked for."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments:
-        raise UserError("name a configuration, as configs/demo_en_de.yaml")
-    config = load_config(arguments[0], arguments[1:])
-    with torch.device("meta"):  # shapes alone
+    """Print the number of parameters and return 0. Raises ConfigError."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", metavar="CONFIG", help="a configuration, such as configs/demo_en_de.yaml")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="change a setting, as in model.d_model=256")
+    arguments = parser.parse_args(argv)
+    config = load_config(arguments.config, arguments.overrides)
+    with torch.device("meta"):  # only shapes, no memory
         model = build_model(config.model, config.tokenizer.vocab_size, config.tokenizer.vocab_size)
     print(sum(parameter.numel() for parameter in model.parameters()))
     return 0

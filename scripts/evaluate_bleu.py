@@ -1,8 +1,9 @@
-"""Score a file of translations by BLEU, chrF and TER, with sacreBLEU's signatures.
+"""Scores a file of translations by BLEU, chrF and TER, with sacreBLEU's signatures.
 
     python scripts/evaluate_bleu.py HYPOTHESIS REFERENCE [REFERENCE …] [--language CODE] [--json FILE]
 
-Files are plain UTF-8 text, detokenised, aligned by line; a name that ends in .gz is gzipped.
+Files are plain UTF-8 text, detokenised, and line n of one belongs to line n of the others. A file whose name ends in
+.gz is unpacked.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print one line a metric; write them as JSON where --json says."""
+    """Print one line for each metric, and write them as JSON if --json names a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hypothesis", type=Path)
     parser.add_argument("reference", type=Path, nargs="+")
@@ -23,9 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--language",
         metavar="CODE",
         default="",
-        help="target language, as zh or ja: for BLEU's words",
+        help="the target language, such as zh or ja, which decides how BLEU splits text into words",
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores here too")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the scores to this file, too")
     arguments = parser.parse_args(argv)
     results = score_files(arguments.hypothesis, arguments.reference, arguments.language)
     print_scores(results)

@@ -1,4 +1,4 @@
-"""Write the demo corpus: English sentences and their German translations, made by transformer_mt/demo_corpus/."""
+"""Writes the demo corpus: English sentences and their German translations, made by transformer_mt/demo_corpus/."""
 
 import argparse
 import sys
@@ -12,27 +12,27 @@ from transformer_mt.terminal import cli
 def positive(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is too few; at least 1 is needed")
+        raise argparse.ArgumentTypeError(f"{value} is too small; give at least 1")
     return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status; raises UserError if the files cannot be written."""
+    """Write the corpus and return 0. Raises UserError if the files cannot be written."""
     parser = argparse.ArgumentParser(
-        description="Write the demo corpus: train, valid and test, English (.en) and German (.de).",
+        description="Writes the demo corpus: files train, valid and test in English (.en) and German (.de).",
         epilog="example: python scripts/make_demo_corpus.py --output data/demo_corpus --train 2000",
     )
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder (%(default)s)")
-    parser.add_argument("--train", type=positive, default=20000, help="sentence pairs (%(default)s)")
-    parser.add_argument("--valid", type=positive, default=500, help="sentence pairs (%(default)s)")
-    parser.add_argument("--test", type=positive, default=500, help="sentence pairs (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another corpus (%(default)s)")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder to write to (default: %(default)s)")
+    parser.add_argument("--train", type=positive, default=20000, help="pairs for training (default: %(default)s)")
+    parser.add_argument("--valid", type=positive, default=500, help="pairs for validation (default: %(default)s)")
+    parser.add_argument("--test", type=positive, default=500, help="pairs for testing (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the random sentences (default: %(default)s)")
     parser.add_argument(
         "--join",
         type=positive,
         default=1,
         metavar="N",
-        help="join 1 to N statements into a sentence, each number as often; 4: up to some 70 words (%(default)s)",
+        help="join 1 to N statements into each sentence; 4 gives up to about 70 words (default: %(default)s)",
     )
     args = parser.parse_args(argv)
     write_corpus(args.output, args.train, args.valid, args.test, args.seed, args.join)

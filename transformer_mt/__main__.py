@@ -1,4 +1,4 @@
-"""`transformer-mt <command> …`: the stages, the demo, and two commands about configurations."""
+"""Runs `transformer-mt <command> …`: the stages, the demo, and two commands about configurations."""
 
 import difflib
 import importlib
@@ -13,29 +13,32 @@ STAGES = {
     "average": "checkpoints become a model",
     "translate": "lines become translations",
     "score": "pairs become log-probabilities",
-    "export": "a model becomes a directory of another program",
+    "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
     "plot": "attention becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }
-# Those whose module has another name: it is taken.
+# Commands whose module has another name than the command: the module, and what it does.
 OTHERS = {
     "configs": ("copy_configs", "copies the configurations that come with the package"),
-    "settings": ("show_settings", "shows every setting, its default, what it means and what is allowed"),
+    "settings": ("show_settings", "shows every setting: its default, the values it can have, and what it means"),
 }
 
 
 def main() -> int:
-    """Run the command that the first argument names, with the other arguments."""
-    arguments = sys.argv[1:]
+    """Run the command that the first argument names, with the arguments after it. Returns the exit status."""
+    return cli.run(lambda _: _run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"transformer-mt {__version__}")
         return 0
     if not arguments or arguments[0] not in STAGES | OTHERS:
         return _list_commands(arguments)
     module = OTHERS[arguments[0]][0] if arguments[0] in OTHERS else arguments[0]
-    stage = importlib.import_module(f"transformer_mt.{module}")
-    return cli.run(lambda _: stage.main(arguments[1:]))
+    status: int = importlib.import_module(f"transformer_mt.{module}").main(arguments[1:])
+    return status
 
 
 def _list_commands(arguments: list[str]) -> int:
@@ -46,7 +49,7 @@ def _list_commands(arguments: list[str]) -> int:
         advice = f". Did you mean '{nearest[0]}'?" if nearest else ""
         print(f"error: no such command: {arguments[0]}{advice}", file=sys.stderr)
     print(cli.as_typed("usage: python -m transformer_mt <command> …\n"))
-    print("--help after a command describes it; --version without a command shows the version.\n")
+    print("Write --help after a command for its description. --version without a command shows the version.\n")
     print("\n".join(f"  {name:10} {purpose}" for name, purpose in purposes.items()))
     return 0 if is_help else 2
 

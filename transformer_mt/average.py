@@ -1,4 +1,4 @@
-"""Checkpoints become a model."""
+"""Turns the checkpoints of a run into its model."""
 
 import json
 import os
@@ -26,43 +26,48 @@ from transformer_mt.training.checkpoint import check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
 from transformer_mt.wording import counted
 
-# Of training.metric, as they are printed.
+# The values of training.metric, as they are printed.
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "perplexity"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the model of a run's checkpoints: runs/<name>/model."""
+    """Make the model of a run, runs/<name>/model, from its checkpoints."""
     parser = cli.parser(
         "average",
-        "Reads the checkpoints of a run; writes <run>/model: model.safetensors, config.yaml and the tokenizer, all\n"
-        "that translation needs. Validates the mean of the last checkpoints, means of fewer of them and the best\n"
-        "checkpoint alone, and keeps the best of these; choose=last, best or moving_average names one of them instead.",
+        "Reads the checkpoints of a run, and writes <run>/model: model.safetensors, config.yaml and the tokenizer.\n"
+        "Translation needs nothing else. It validates the mean of the last checkpoints, means of fewer of them, and\n"
+        "the single best checkpoint, and the best of these becomes the model. To choose one yourself, give\n"
+        "choose=last, best or moving_average.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="as runs/<name>")
+    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the directory of a run, such as runs/<name>")
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="a setting of averaging, as checkpoints=3"
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="change a setting of averaging, for example checkpoints=3",
     )
     parser.add_argument(
         "--device", help="the device to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
     )
     arguments = parser.parse_intermixed_args(argv)
     if not (arguments.run / "config.yaml").is_file():
-        raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, as runs/<name>")
+        raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, such as runs/<name>")
     config = load_config(arguments.run / "config.yaml", arguments.overrides, "averaging")
     average_run(arguments.run, config, arguments.device)
     return 0
 
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
-    """Write the model, unless it is there already. Raises CheckpointError if the run has no whole checkpoint."""
-    newest = str((saved_steps(run_dir) or [0])[-1])  # before they are read: training may go on meanwhile
+    """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is whole."""
+    newest = str((saved_steps(run_dir) or [0])[-1])  # before the checkpoints are read, because training may still go on
     candidates = find_candidates(run_dir, config.averaging, config.training)
     if has_sums(run_dir) and (damage := fault(run_dir, COPIED_FROM_DATA)):
         raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again, from {config.data_dir}")
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
     _check_ours(model_dir, tokenizer)
-    TrainingLines.load(run_dir)  # if it is damaged, better said now than after the validation
+    TrainingLines.load(run_dir)  # an error is better raised now than after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     advice = (
         f"The tokenizer in {run_dir} is damaged, or was exchanged: copy the one that it was trained with, from its "
@@ -97,7 +102,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
 def _validate(
     candidates: Sequence[Candidate], config: Config, tokenizer: Tokenizer, device_name: str | None
 ) -> list[ValidationScores]:
-    """Print a table of the scores of each."""
+    """Validate the candidates, and print a table of their scores."""
     data_dir, training = Path(config.data_dir), config.training
     check_data(data_dir, VALIDATED_ON)
     found_digest = Tokenizer.load(data_dir).digest
@@ -120,7 +125,7 @@ def _validate(
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:
-    """The one that was named, or else that of training; where a run has left its GPU, the one that is here."""
+    """Return the device that was named, or that of training; if this machine does not have that one, its own."""
     try:
         return choose_device(name or training.device, training.precision, training.num_threads)
     except ConfigError:
@@ -130,7 +135,7 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
 
 
 def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:
-    """The candidates and their scores, as they are written to the metadata."""
+    """Return the candidates and their scores in the form in which the metadata has them."""
     return [
         {"made_of": str(candidate), "nll": found.nll, "bleu": found.bleu, "chrf": found.chrf}
         for candidate, found in zip(candidates, scores, strict=False)
@@ -144,7 +149,7 @@ def _say_if_fewer(run_dir: Path, candidate: Candidate, config: Config) -> None:
 
 
 def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
-    """Why this candidate became the model."""
+    """Say why this candidate became the model."""
     choose = config.averaging.choose
     if choose != "auto":
         return f"chosen by averaging.choose={choose}"
@@ -154,7 +159,7 @@ def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
 def _warning(
     model_dir: Path, candidates: Sequence[Candidate], scores: Sequence[ValidationScores], config: Config
 ) -> str | None:
-    """What the user should know: that the model was not validated, or that another one is better."""
+    """Return a warning if the model was not validated, or if another candidate is better; else None."""
     if not scores:
         return (
             f"{model_dir} was not validated, because {config.data_dir} holds no validation set. If the data of "
@@ -176,7 +181,7 @@ def _shown(scores: ValidationScores, metric: str) -> str:
 def _write(
     model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
 ) -> None:
-    """The checksums first: as long as a file that they are of is not there, nobody takes the model for whole."""
+    """Write the model directory: the checksums first, so that a model with a file missing is never taken for whole."""
     try:
         with temporary_directory(_place(model_dir)) as partial:
             save_weights(candidate.weights(), partial / MODEL, metadata)
@@ -195,17 +200,19 @@ def _write(
 
 
 def _place(model_dir: Path) -> Path:
-    """Where the model lies: `model` may be a link to another disk, onto which no file can be renamed from here."""
+    """Return where the model lies. `model` may be a link to another disk, and no file can be renamed across disks."""
     return Path(os.path.realpath(model_dir))
 
 
 def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
-    """Raises CheckpointError if something is there that is neither a model of this run nor what is left of one."""
+    """Raises CheckpointError if something is there that is neither a model of this run nor the rest of one."""
     if model_dir.exists() and not model_dir.is_dir():
-        raise CheckpointError(f"{model_dir} is no directory, and stays as it is; move it away, and average again")
+        raise CheckpointError(
+            f"{model_dir} is not a directory, and nothing was changed. Move it away, and average again"
+        )
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
     place = _place(model_dir)
-    was_killed = place.with_name(own_name(place.name)).is_dir()  # before the first model was whole
+    was_killed = place.with_name(own_name(place.name)).is_dir()  # while it wrote the first model
     if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
         return
     try:
@@ -220,7 +227,7 @@ def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
 
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
-    """Whether the model that these make is there, with the checksums of all its files."""
+    """Whether the model that these inputs make exists, and all its files fit their checksums."""
     if not has_sums(model_dir) or fault(model_dir, MODEL_FILES):
         return False
     try:

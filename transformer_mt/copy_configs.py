@@ -1,4 +1,4 @@
-"""The configurations that come with the package become files of the user's own."""
+"""Copies the configurations that come with the package into a directory of the user."""
 
 import os
 from collections.abc import Sequence
@@ -10,15 +10,20 @@ from transformer_mt.terminal import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Copy them into a directory, never over files that are there."""
+    """Copy the configurations into a directory. Files that exist there are kept."""
     parser = cli.parser(
         "configs",
-        "Copies the configurations that come with the package, and schema.json, by which editors check them,\n"
-        "into a directory. A file that is there already stays as it is.",
+        "Copies the configurations that come with the package into a directory, with schema.json, which lets\n"
+        "editors check them. A file that exists there already is kept as it is.",
         "python -m transformer_mt configs my_configs",
     )
     parser.add_argument(
-        "directory", metavar="DIR", type=Path, nargs="?", default=Path("configs"), help="where to copy them (configs)"
+        "directory",
+        metavar="DIR",
+        type=Path,
+        nargs="?",
+        default=Path("configs"),
+        help="where to copy them (default: configs)",
     )
     directory = parser.parse_args(argv).directory
     shipped = sorted(shipped_configs().iterdir())
@@ -30,19 +35,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def shipped_configs() -> Path:
-    """The directory that holds them: in the package that a wheel installs, or beside the package in a checkout."""
+    """Return the directory of these configurations: in the package if it was installed, beside it in a checkout."""
     package = Path(__file__).parent
     in_wheel = package / "shipped_configs"
     return in_wheel if in_wheel.is_dir() else package.parent / "configs"
 
 
 def copy_config(name: str, directory: Path) -> bool:
-    """Copy one configuration into a directory, unless it is there already; returns whether it was copied.
+    """Copy one configuration into a directory, unless it exists there already. Returns whether it was copied.
 
     Raises UserError if it cannot be written.
     """
     path = directory / name
-    if os.path.lexists(path):  # also a link that leads nowhere
+    if os.path.lexists(path):  # a link that leads nowhere counts, too
         return False
     try:
         directory.mkdir(parents=True, exist_ok=True)

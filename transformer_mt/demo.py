@@ -1,4 +1,4 @@
-"""All stages, one after the other, on the demo corpus."""
+"""Runs all stages from prepare to evaluate, one after another, on the demo corpus."""
 
 import shlex
 import signal
@@ -18,16 +18,18 @@ CONFIG = Path("configs/demo_en_de.yaml")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all stages. Returns the exit status of the first that failed, or 0; raises UserError."""
+    """Run all stages. Returns the exit status of the first that failed, or 0. Raises UserError."""
     parser = cli.parser(
         "demo",
         "Makes a small English-German corpus (data/demo_corpus), prepares it, trains a small Transformer on it,\n"
-        f"averages checkpoints, and evaluates the model. All files are below the working directory. {CONFIG}\n"
-        "is used if it is there, otherwise it is copied from the package. It takes some minutes on a CPU. If it is\n"
-        "stopped, the same command goes on where it was.",
+        "averages its checkpoints, and evaluates the model. All files are written below the working directory.\n"
+        f"The configuration is {CONFIG}; if it does not exist, it is copied from the package.\n"
+        "The demo takes some minutes on a CPU. If it is stopped, the same command continues where it stopped.",
         "python -m transformer_mt.demo training.max_steps=300",
     )
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="a setting, as training.max_steps=300")
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", help="change a setting, for example training.max_steps=300"
+    )
     overrides = parser.parse_args(argv).overrides
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
@@ -35,13 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = run_all(stages(overrides, run_dir))
     if status == 0:
         print(cli.as_typed(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means"))
-    elif status > 128:  # by a signal
+    elif status > 128:  # a signal ended it
         print(f"To go on with the demo: {shlex.join(cli.command('demo', *overrides))}")
     return status
 
 
 def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:
-    """The commands, in order."""
+    """Return the commands of the stages, in order."""
     return [
         cli.command("prepare", str(CONFIG), *overrides),
         cli.command("train", str(CONFIG), *overrides),
@@ -51,7 +53,7 @@ def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:
 
 
 def run_all(commands: Sequence[Sequence[str]]) -> int:
-    """Run one after the other, until one fails: its exit status, 128 and more if a signal ended it; else 0."""
+    """Run commands one after another until one fails. Returns its exit status (above 128 after a signal), or 0."""
     for command in commands:
         with subprocess.Popen(command) as process, _signals_are_for(process):
             status = process.wait()
@@ -62,7 +64,7 @@ def run_all(commands: Sequence[Sequence[str]]) -> int:
 
 @contextmanager
 def _signals_are_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """A stage ends as it does alone: it gets Ctrl-C from the terminal, as this process does; SIGTERM is passed on."""
+    """Let the stage end itself after a signal. The terminal sends Ctrl-C to it as well; SIGTERM is passed on to it."""
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGTERM:

@@ -1,52 +1,52 @@
-"""What a user can mend: every error here ends a command with status 2, its message and no traceback."""
+"""Errors that a user can fix. Each ends a command with exit status 2 and its message, without a traceback."""
 
 
 class UserError(ValueError):
-    """The message says what is wrong, where, and what to do."""
+    """A mistake that the user can fix. The message says what is wrong, where, and what to do."""
 
 
 class DirectoryError(UserError):
-    """A directory that is somebody else's, or that another process writes."""
+    """A directory belongs to somebody else, or another process writes it."""
 
 
 class ConfigError(UserError):
-    """A key or a value of the configuration."""
+    """A key or a value of the configuration is wrong."""
 
 
 class CorpusError(UserError):
-    """Parallel text, or what `prepare` made of it."""
+    """Parallel text, or what `prepare` made of it, cannot be used."""
 
 
 class TokenizerError(UserError):
-    """A subword model that cannot be trained or read."""
+    """A tokenizer cannot be trained or read."""
 
 
 class TrainingError(UserError):
-    """A run that cannot go on."""
+    """A run cannot go on."""
 
 
 class RankError(TrainingError):
-    """What one rank of a run has met with and the others have not, so that it has to say it itself."""
+    """Only this rank of a run met the error, so this rank has to report it."""
 
 
 class CheckpointError(UserError):
-    """A run, a checkpoint or a model directory."""
+    """A run, a checkpoint or a model directory cannot be used."""
 
 
 class TranslationError(UserError):
-    """A line that cannot be translated."""
+    """A line cannot be translated."""
 
 
 class CompilerFilesError(UserError):
-    """A place for compiled code that is not ours alone, or cannot be written to."""
+    """The place for compiled code is open to other users, or cannot be written to."""
 
 
 class NotFiniteError(TranslationError):
-    """A line for which a model computes numbers that are not finite."""
+    """A model computes numbers for a line that are infinite or not a number."""
 
     @classmethod
     def of_line(cls, line: int) -> "NotFiniteError":
-        """Lines are numbered from 1."""
+        """Make the error about a line, which is numbered from 1."""
         return cls(
             f"line {line}: the model computes numbers that are not finite (infinity, not a number) for this line, so "
             "it has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, the "
@@ -55,20 +55,20 @@ class NotFiniteError(TranslationError):
 
 
 class EvaluationError(UserError):
-    """Hypotheses and references that cannot be scored."""
+    """Hypotheses and references cannot be scored."""
 
 
 class ExportError(UserError):
-    """A model that a format cannot hold, or a place where it cannot be written."""
+    """A model cannot be written in this format, or not to this place."""
 
 
 class AttentionError(UserError):
-    """Weights of attention that a model does not have."""
+    """A model does not have the attention weights that were asked for."""
 
 
 class PictureError(UserError):
-    """A picture that cannot be drawn here."""
+    """A picture cannot be drawn."""
 
 
 class TooLongError(UserError):
-    """A sentence of more positions than a model has."""
+    """A sentence has more positions than the model allows."""

@@ -28,7 +28,8 @@ from transformer_mt.evaluation.scores import (
     score_lines,
     write_json,
 )
-from transformer_mt.settings.experiment import Config, DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold

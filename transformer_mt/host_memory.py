@@ -1,4 +1,4 @@
-"""How much of the host's memory this process has held, and how much there is."""
+"""Measures how much memory this process has used, and how much the machine has."""
 
 import os
 import re
@@ -14,7 +14,7 @@ def peak_memory() -> int:
     if found:
         return int(found[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS says bytes, others KiB
+    return peak if sys.platform == "darwin" else peak * 1024  # in bytes on macOS, in KiB elsewhere
 
 
 def machine_memory() -> int:

@@ -1,4 +1,4 @@
-"""Codes of languages, and which of them are written without spaces between words."""
+"""Knows language codes, and which languages are written without spaces between words."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ NAMES = {
     **{"zh": "Chinese", "ja": "Japanese", "ko": "Korean"},
     **{"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"},
 }
-"""Names, by short code, of the languages whose text BLEU does not split into words at spaces."""
+"""The languages whose text BLEU does not split into words at spaces: short code to name."""
 _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
     "ja": re.compile("[\u3040-\u30ff]"),  # hiragana and katakana
@@ -27,18 +27,18 @@ _KANA_SHARE = 0.1  # Japanese text is half kana, and Chinese text has none
 
 
 def short_code(code: str) -> str:
-    """The short form of a language code: zh for zh, zh-CN, zho_Hans and cmn."""
+    """Return the short form of a language code: zh for zh, zh-CN, zho_Hans and cmn."""
     first = re.split("[-_]", code.lower())[0]
     return _SHORT_CODES.get(first, first)
 
 
 def has_spaces(code: str) -> bool:
-    """Whether text of this language is written with spaces between words, as Korean is and Chinese is not."""
+    """Whether a language is written with spaces between words, as Korean is and Chinese is not."""
     return short_code(code) not in _WITHOUT_SPACES
 
 
 def language_of_script(lines: Iterable[str]) -> str | None:
-    """The short code of one of NAMES, if most letters of the text are of its script; else None."""
+    """Return the short code of the language in NAMES in whose script most letters are; None if there is none."""
     counts = Counter(dict.fromkeys(_SCRIPTS, 0))
     num_letters = 0
     for line in lines:
@@ -51,5 +51,5 @@ def language_of_script(lines: Iterable[str]) -> str | None:
 
 
 def split_units(text: str, spaced: bool) -> list[str]:
-    """The words of a text, split at spaces; or its characters, if the language has no spaces."""
+    """Split a text into words at spaces; or into characters, if the language is written without spaces."""
     return text.split() if spaced else list("".join(text.split()))

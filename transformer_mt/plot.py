@@ -1,4 +1,4 @@
-"""A sentence, a translation and a model become a picture of who looked where."""
+"""Draws the attention of a model: which piece of a translation looked at which piece of the sentence."""
 
 import argparse
 import sys
@@ -16,25 +16,25 @@ from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.evaluation import heat_map
 from transformer_mt.evaluation.heat_map import Side
 from transformer_mt.models.attention_weights import Attention
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS
 
 _DESCRIPTION = """\
-Reads a model and a sentence; draws how much each piece of its translation looked at each piece of the sentence
-while it was written. Rows sum to one; white is 0, the darkest blue 1. Without --target the model translates
-first, as `translate` does with the same key=value.
+Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while
+it wrote each piece of the translation (rows). Each row sums to 1; white is 0, the darkest blue is 1. Without
+--target the model first translates the sentence, as `translate` does with the same key=value.
 
-All models with attention can show that: of the Transformer it is the mean of a layer's heads, alignment_layer=N.
-What a Transformer alone has:
-  --heads                a map for each head instead of their mean
-  --layer N              this layer, 1 the lowest; 0, the default, is the last but one
-  --attention encoder    how source pieces looked at each other
-  --attention decoder    how each piece looked at those before it, <s> the first of them
+This works for every model with attention. For a Transformer it shows the mean of the heads of one layer, which is
+chosen by alignment_layer=N. Only a Transformer has these options:
+  --heads                draw a map for each head instead of their mean
+  --layer N              draw this layer; 1 is the lowest, 0 (the default) is the last but one
+  --attention encoder    draw how source pieces attended to each other
+  --attention decoder    draw how target pieces attended to those before them; <s> is the first
 
-A character that no installed font has is drawn as its code point, as U+4E2D, with a warning. The same picture is
-the same file. Needs matplotlib: the extra transformer-mt[plot]."""
+A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning. The same input
+gives exactly the same file. Needs matplotlib: the extra transformer-mt[plot]."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,14 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ids(text: str, side: str, tokenizer: Tokenizer, engine: Engine) -> list[int]:
-    """The pieces of a text and EOS."""
+    """Return the ids of a text and EOS."""
     [ids] = tokenizer.encode_source([text]) if side == "source" else tokenizer.encode_target([text])
     if len(ids) == 1:
         raise TranslationError(f"--{side} is blank: give a sentence")
     if len(ids) > engine.max_positions:
         raise TranslationError(
             f"--{side} has {len(ids):,} subword pieces, and the model takes at most {engine.max_positions:,} "
-            "(model.max_positions): give a sentence alone"
+            "(model.max_positions): give a single, shorter sentence"
         )
     return ids
 
@@ -77,7 +77,7 @@ def _ids(text: str, side: str, tokenizer: Tokenizer, engine: Engine) -> list[int
 def _weights(
     engine: TorchEngine, source: list[int], target: list[int], decoding: DecodingConfig, arguments: argparse.Namespace
 ) -> Tensor:
-    """A map each head HTS, or one of all."""
+    """Return a map for each head, or the mean of all as one map; HTS."""
     if arguments.attention == "cross" and arguments.layer is None and not arguments.heads:
         return engine.attention_to_source(source, target, decoding.alignment_layer)[None]
     layer = arguments.layer
@@ -88,7 +88,7 @@ def _weights(
 
 
 def _sides(attention: Attention, source: list[int], target: list[int], tokenizer: Tokenizer) -> tuple[Side, Side]:
-    """What looked, the rows, and what was looked at."""
+    """Return the pieces that attended, which are the rows, and the pieces that were attended to, the columns."""
     sources = tokenizer.source_pieces(source)
     targets = Side("target", tokenizer.target_pieces(target))
     match attention:
@@ -109,15 +109,25 @@ def _parser() -> argparse.ArgumentParser:
         _DESCRIPTION,
         'python -m transformer_mt.plot runs/demo_en_de/model --source "He sees the house." --output attention.png',
     )
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="of decoding, as beam_size=5")
-    parser.add_argument("--source", metavar="TEXT", required=True, help="a sentence")
-    parser.add_argument("--target", metavar="TEXT", help="a translation of it, instead of the model's own")
-    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="a .png, .svg or .pdf")
-    parser.add_argument("--attention", choices=["cross", "encoder", "decoder"], default="cross", help="cross: default")
-    parser.add_argument("--layer", metavar="N", type=int, help="1 the lowest (default: that of alignment_layer)")
-    parser.add_argument("--heads", action="store_true", help="a map for each head")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument(
+        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
+    )
+    parser.add_argument(
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        default=[],
+        help="change a setting of decoding, for example beam_size=5",
+    )
+    parser.add_argument("--source", metavar="TEXT", required=True, help="the sentence")
+    parser.add_argument("--target", metavar="TEXT", help="a translation of it; without it, the model translates")
+    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="the picture: a .png, .svg or .pdf")
+    parser.add_argument(
+        "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
+    )
+    parser.add_argument("--layer", metavar="N", type=int, help="a layer; 1 is the lowest (default: alignment_layer)")
+    parser.add_argument("--heads", action="store_true", help="draw a map for each head")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     return parser
 
 

@@ -129,7 +129,7 @@ def _fill(
 
 
 def _lines_counter(corpus: CorpusConfig, pairs: SentencePairs) -> TrainingLinesCounter:
-    return TrainingLinesCounter(corpus.source_language, step=-(-len(pairs) // _LINES_LOOKED_AT))
+    return TrainingLinesCounter(corpus.source_language, every=-(-len(pairs) // _LINES_LOOKED_AT))
 
 
 def _count_lines(directory: Path, config: Config) -> None:

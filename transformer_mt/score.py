@@ -1,4 +1,4 @@
-"""Pairs of sentences become log-probabilities."""
+"""Turns sentence pairs into log-probabilities."""
 
 import argparse
 import json
@@ -12,18 +12,19 @@ from transformer_mt.storage.json_text import finite
 from transformer_mt.terminal import cli, line_input, model_arguments
 
 _DESCRIPTION = """\
-Reads a model and pairs of sentences: two files aligned by line, or lines SOURCE<tab>TARGET of standard input.
-Writes one line a pair: the log-probability of the target, given the source, as its sum and its mean over subword
-pieces, in nats, parted by a tab; its end is one of the pieces.
-With --json an object a line: line, log_prob, average, and tokens: a list of piece and log_prob.
+Reads a model and sentence pairs: either two files in which line n of one belongs to line n of the other, or
+lines of the form SOURCE<tab>TARGET from standard input.
+Writes one line for each pair: the log-probability of the target given the source, in nats, and after a tab its
+mean over the subword pieces of the target. The end of the sentence counts as a piece.
+With --json, each line is an object: line, log_prob, average, and tokens (a list of piece and log_prob).
 
-A pair of two blanks is 0, as translating a blank line gives; one blank is scored as the end of a sentence
-alone. A text is scored by the pieces that the tokenizer cuts it into. `translate --json` reports the
-probability of those that the model wrote, which may be others for the same text: --pieces scores these."""
+A pair of two blank sentences has 0, as translating a blank line gives. If only one is blank, it is scored as a
+sentence that has nothing but its end. The tokenizer cuts each text into pieces. The model may have written the
+same text in other pieces, and `translate --json` reports the probability of those: score them with --pieces."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score pairs, line by line."""
+    """Score pairs line by line."""
     arguments = _parser().parse_intermixed_args(argv)
     pairs = _pairs(arguments)
     scorer = Scorer.load(
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _pairs(arguments: argparse.Namespace) -> Iterator[tuple[list[str], list[str]]]:
-    """Blocks of sources, and of their targets."""
+    """Give blocks of pairs, each as a list of sources and a list of targets."""
     if arguments.source is None:
         return _parted(line_input.open_lines(None, arguments.errors, arguments.buffer_lines).blocks)
     if arguments.target is None:
@@ -93,10 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         "  paste source.txt target.txt | python -m transformer_mt.score runs/demo_en_de/model --json",
     )
     model_arguments.add_arguments(parser)
-    parser.add_argument("source", metavar="SOURCE", type=Path, nargs="?", help="sentences, a line each; may be a .gz")
-    parser.add_argument("target", metavar="TARGET", type=Path, nargs="?", help="their translations")
-    parser.add_argument("--pieces", action="store_true", help="targets are subword pieces, parted by spaces")
-    parser.add_argument("--json", action="store_true", help="write an object a line")
+    parser.add_argument(
+        "source", metavar="SOURCE", type=Path, nargs="?", help="a file of sentences, one per line; it may be a .gz"
+    )
+    parser.add_argument("target", metavar="TARGET", type=Path, nargs="?", help="a file of their translations")
+    parser.add_argument("--pieces", action="store_true", help="the targets are subword pieces, separated by spaces")
+    parser.add_argument("--json", action="store_true", help="write a JSON object for each pair")
     line_input.add_arguments(parser)
     return parser
 

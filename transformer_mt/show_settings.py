@@ -1,4 +1,4 @@
-"""Every setting as text: key, default, what is allowed, what it means; all from settings.py and model_settings.py."""
+"""Shows every setting as text: its key, its default, the values it can have, and what it means."""
 
 import difflib
 import json
@@ -21,35 +21,41 @@ _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean":
 
 @dataclass(frozen=True)
 class Part:
-    """A section of the configuration, or one of the two that `model` can be; the keys at the top have no name."""
+    """A section of the configuration, for one kind of model if it is `model`. The keys at the top have no name."""
 
     name: str
     title: str
     keys: dict[str, dict[str, Any]]
-    """The JSON schema of each."""
+    """The JSON schema of each key."""
     definitions: dict[str, dict[str, Any]]
-    """What these refer to."""
+    """The definitions that these schemas refer to."""
 
     def full_key(self, key: str) -> str:
-        """As it is written in an override."""
+        """Return a key as it is written in an override, such as training.seed."""
         return f"{self.name}.{key}" if self.name else key
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print all settings, those of a section, or one."""
+    """Print all settings, the settings of a section, or a single one."""
     parser = cli.parser(
         "settings",
-        "Shows settings: key, default, [what is allowed], and what it means. Set them in the configuration file,\n"
-        "or as key=value after its name on the command line.",
+        "Shows settings: key, default, [values it can have], and what it means. Set them in the configuration file,\n"
+        "or as key=value after the name of that file on the command line.",
         "python -m transformer_mt settings training\n  python -m transformer_mt settings training.peak_lr",
     )
-    parser.add_argument("name", metavar="SECTION", nargs="?", default="", help="a section, as training, or one key")
+    parser.add_argument(
+        "name",
+        metavar="SECTION",
+        nargs="?",
+        default="",
+        help="a section such as training, or a key such as training.peak_lr",
+    )
     print(settings_text(parser.parse_args(argv).name))
     return 0
 
 
 def settings_text(name: str = "") -> str:
-    """The text about a section, a key, or all settings. Raises ConfigError, with a suggestion, for any other name."""
+    """Return the text about a section, a key, or all settings. Raises ConfigError for an unknown name."""
     parts = list(_parts())
     chosen = [part for part in parts if name in ("", part.name)]
     if chosen:
@@ -80,7 +86,10 @@ def _is_section(key: str) -> bool:
 
 
 def _entry(part: Part, key: str, title: str = "") -> str:
-    """Key, default and what is allowed; below, indented, what it means. `title` says what it is part of, too."""
+    """Return key, default and allowed values, and below them, indented, the meaning.
+
+    If `title` is given and the key is of `model`, the meaning begins with the kind of model.
+    """
     schema = part.keys[key]
     default = f"= {_shown(schema['default'])}" if "default" in schema else "(required)"
     head = f"{part.full_key(key)} {default}   [{_allowed(schema, part.definitions)}]"
@@ -91,7 +100,7 @@ def _entry(part: Part, key: str, title: str = "") -> str:
 
 
 def _allowed(schema: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> str:
-    """The values that a JSON schema allows, in words."""
+    """Return the values that a JSON schema allows, in words."""
     if forms := schema.get("anyOf", schema.get("oneOf")):
         return ", or ".join(_allowed(each, definitions) for each in forms)
     if "$ref" in schema:
@@ -108,22 +117,23 @@ def _allowed(schema: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> 
 
 
 def _shown(value: Any) -> str:
-    """As it is written in YAML."""
+    """Return a value as it is written in YAML."""
     if isinstance(value, float):
         return f"{value:g}"
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _filled(text: str, indent: int = 0, below: int = 0) -> str:
-    """In lines of at most 98 columns, the first indented by `indent` spaces and the others by `below`."""
+    """Break a text into lines of at most 98 columns, the first indented by `indent` spaces, the others by `below`."""
     first, others = " " * indent, " " * below
     return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 def _suggestion(name: str, parts: Sequence[Part]) -> str:
-    """The same key in a section, what another trainer's name is called here, or the nearest section or key.
+    """Return a suggestion for an unknown name.
 
-    Without any, the sections.
+    It is the name that this program has for a setting of another trainer, or the nearest section or key. If there is
+    none, all sections are listed.
     """
     sections = list(dict.fromkeys(part.name for part in parts if part.name))
     full_keys = {key: part.full_key(key) for part in reversed(parts) for key in part.keys}

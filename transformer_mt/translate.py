@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input, model_arguments

@@ -17,7 +17,7 @@ from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import Device
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 

@@ -219,7 +219,7 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
     for read in (open_pairs, split_digest):
         with (
             time_limit(20),
-            pytest.raises(CorpusError, match=f"{path}: is no regular file"),
+            pytest.raises(CorpusError, match=f"{path}: is not a regular file"),
         ):
             read(local(tmp_path), FilePair(source=str(path), target=str(path)))
 
@@ -231,5 +231,5 @@ def test_lines_are_read_of_what_ends() -> None:
     assert list(read_lines(Path(f"/dev/fd/{reader}"))) == ["a", "b"]
     os.close(reader)
     assert list(read_lines(Path(os.devnull))) == []
-    with time_limit(20), pytest.raises(CorpusError, match="/dev/zero: is a device, which need not end"):
+    with time_limit(20), pytest.raises(CorpusError, match="/dev/zero: is a device, which may never end"):
         list(read_lines(Path("/dev/zero")))

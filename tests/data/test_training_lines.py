@@ -58,7 +58,7 @@ def test_so_many_words_are_counted_and_no_more():
 
 
 def test_of_a_large_corpus_every_so_many_th_line_is_looked_at():
-    counter = TrainingLinesCounter("en", step=3)
+    counter = TrainingLinesCounter("en", every=3)
     for number in range(300):
         counter.add("One. Two." if number % 3 == 0 else "One.", 10 + number, 10)
     assert counter.sentences == {2: 100}

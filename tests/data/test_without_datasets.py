@@ -44,7 +44,7 @@ def test_local_text_is_prepared_without_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("missing", "status"), [("datasets", 0), ("sacrebleu", 2)])
-def test_what_is_installed_by_hand_may_lack_it_alone(
+def test_an_installation_by_hand_may_lack_only_that_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str, status: int
 ) -> None:
     def version(name: str) -> str:
@@ -57,4 +57,4 @@ def test_what_is_installed_by_hand_may_lack_it_alone(
     error = capsys.readouterr().err
     assert f"lacks {missing}>=" in error
     assert error.startswith("note: " if status == 0 else "error: ")
-    assert ("only corpora of the Hugging Face hub need it" in error) == (missing == "datasets")
+    assert ("Only corpora from the Hugging Face hub need it" in error) == (missing == "datasets")

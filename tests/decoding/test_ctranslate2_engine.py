@@ -17,7 +17,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
 LINES = [source for source, _ in demo_pairs(24)]

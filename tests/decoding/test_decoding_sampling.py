@@ -10,7 +10,7 @@ from helpers.plain_search import CAPS, VOCAB_SIZE, WORDS, assert_same, every_tra
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import draw, sample, uniform_numbers
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 NUMBERS = [7, 1, 2, 300, 4, 5, 6, 0]

@@ -9,7 +9,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.inference.ensemble import Ensemble
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 VOCAB_SIZE = 8

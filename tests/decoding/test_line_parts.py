@@ -11,7 +11,7 @@ from transformer_mt import export, translate
 from transformer_mt.data.training_lines import FILE, TrainingLines
 from transformer_mt.decoding.cutting import together
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 
 SENTENCES = [source for source, _ in demo_pairs(10)]
 ONE = TrainingLines(pairs=9, usual_sentences=1, most_sentences=2, usual_pieces=30, most_pieces=60, least_ratio=0.5)

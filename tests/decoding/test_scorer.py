@@ -7,7 +7,7 @@ from helpers.tiny import demo_pairs
 
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.errors import TokenizerError, TranslationError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 
 SENTENCES, REFERENCES = zip(*demo_pairs(8), strict=True)
 

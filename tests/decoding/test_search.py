@@ -22,7 +22,7 @@ from helpers.plain_search import (
 from transformer_mt.decoding import search
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import max_lengths
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -12,7 +12,7 @@ from transformer_mt.decoding.engine import Engine, Hypothesis
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, TranslationError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import EOS
 
 SENTENCES = [source for source, _ in demo_pairs(6)]

@@ -16,7 +16,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import TranslationError, UserError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 
 several_workers = pytest.mark.parametrize("workers", [1, 2, 3, 5])
 

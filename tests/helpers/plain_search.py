@@ -7,7 +7,7 @@ import torch
 
 from transformer_mt.decoding import search
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 VOCAB_SIZE = 8

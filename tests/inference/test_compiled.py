@@ -29,7 +29,7 @@ from transformer_mt.inference.folded import MOST_POSITIONS
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
 from transformer_mt.inference.traced import MOST_SLOTS, Kind
 from transformer_mt.kernels.matmul import X86, Matmul, mkl_is_quicker
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 

@@ -21,7 +21,7 @@ from transformer_mt.inference.cuda_graphs import CudaCapture, CudaGraphTransform
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
 from transformer_mt.kernels.matmul import Matmul
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -22,7 +22,8 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device
 from transformer_mt.kernels import dropout
-from transformer_mt.settings.experiment import DecodingConfig, TrainingConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner

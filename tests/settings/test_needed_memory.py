@@ -13,7 +13,7 @@ from transformer_mt.host_memory import machine_memory
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.models.build import build_model
 from transformer_mt.settings import needed_memory
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import RnnConfig, TransformerConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory, check_search_memory, least_weights
 

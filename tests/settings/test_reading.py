@@ -329,8 +329,8 @@ class TestHostileFiles:
     @pytest.mark.parametrize(
         ("override", "message"),
         [
-            ("run_dir=!!timestamp x", r"is not YAML: a value is not what its tag \(!!\) says"),
-            ("training=!!bool x", r"is not YAML: a value is not what its tag \(!!\) says"),
+            ("run_dir=!!timestamp x", r"is not YAML: a value does not fit its tag \(!!\)"),
+            ("training=!!bool x", r"is not YAML: a value does not fit its tag \(!!\)"),
             ("run_dir=!!python/object:os.system x", r"the tag !!python/object:os\.system has no meaning here"),
             ('run_dir="a\\0b"', r"run_dir: it holds the control character U\+0000 at position 2"),
             ('corpus.train={source: "a\\n", target: b}', r"corpus\.train\.source: it holds .* U\+000A at position 2"),
@@ -355,7 +355,7 @@ class TestHostileFiles:
             ("decoding.min_length=1024", r"decoding\.min_length=1024 has no room in model\.max_positions=1024"),
             ("decoding={sampling: true, top_k: 32001}", r"decoding\.top_k=32001 is more than the 32000 pieces"),
             (f"{'k' * 9000}=1", r"kkk… \(9,000 characters\): no such key"),
-            ("training=" + "[" * 3000, r"values are nested more than 50 deep"),
+            ("training=" + "[" * 3000, r"values are nested more than 50 levels deep"),
             ("decoding.sampling==", r"decoding\.sampling is '='; .*boolean"),
         ],
     )

@@ -57,6 +57,18 @@ def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
     assert max(map(len, settings_text().splitlines())) <= 100
 
 
+def test_every_meaning_is_in_plain_words():
+    unclear = re.compile(r"\b(?:so many|alone|likewise)\b", re.IGNORECASE)
+    half_a_sentence = re.compile(r"(?:Of|As|Than)\b")
+    for part in show_settings._parts():
+        meanings = {part.full_key(key): schema["description"] for key, schema in part.keys.items()}
+        for name, meaning in meanings.items():
+            assert not unclear.search(meaning), name
+            assert not half_a_sentence.match(meaning), name
+            assert meaning.endswith("."), name
+        assert not unclear.search(part.title), part.name
+
+
 @pytest.mark.parametrize(
     ("key", "default", "allowed"),
     [
@@ -81,8 +93,8 @@ def test_one_key_is_shown_alone_with_what_is_allowed(key, default, allowed):
 def test_a_key_of_both_models_is_shown_for_each():
     text = settings_text("model.dropout")
     assert text.count("  model.dropout = ") == 2
-    assert "With model.kind=transformer: On the output" in text
-    assert "With model.kind=rnn: On embeddings" in text
+    assert "With model.kind=transformer: The probability of dropout on the output" in text
+    assert "With model.kind=rnn: The probability of dropout on the embeddings" in text
 
 
 @pytest.mark.parametrize(

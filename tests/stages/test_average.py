@@ -267,7 +267,7 @@ def test_average_where_no_model_can_be_written_says_so(run, capsys):
     (run / "model").write_text("")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert f"{run / 'model'} is no directory, and stays as it is; move it away" in error
+    assert f"{run / 'model'} is not a directory, and nothing was changed. Move it away" in error
 
 
 def test_a_model_that_is_a_link_to_another_disk_is_written_there(run, tmp_path, monkeypatch):

@@ -326,7 +326,7 @@ def test_what_stands_in_training_too_is_told_of_validation_and_test_sets(
         "test/small": {"sources": 1, "targets": 1, "pairs": 1},
     }
     printed = capsys.readouterr().out
-    assert "valid: of 4 pairs, these also stand in training, and they stay there: 2 sources, 2 targets, 1" in printed
+    assert "valid: of 4 pairs, these are also in the training text, and stay there: 2 sources, 2 targets, 1" in printed
     assert "by their pair: line 2 is line 406 of the training text\n" in printed
     assert "by their pair: line 1 is line 401 of the training text\n" in printed
 

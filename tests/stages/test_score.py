@@ -86,7 +86,7 @@ def test_files_that_do_not_go_together_are_named(run_score, files, capsys):
     errors = capsys.readouterr().err.splitlines()
     said = [
         "targets: line 2 is missing",
-        "sources: line 2 is too much",
+        "sources: line 2 is one too many",
         "name the file of its translations",
         "nowhere: ",
     ]

@@ -18,7 +18,8 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import DecodingConfig, TokenizerConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import own_name, replacing
 from transformer_mt.vocabulary import PAD
@@ -394,11 +395,11 @@ def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
     assert run_translate(b"A dog.\nA dog.\nA dog.\nA dog.\n", "--prefix", path, "--buffer-lines", 2)[0] == 2
     assert "prefixes: line 4 is missing" in capsys.readouterr().err
     assert run_translate(b"A dog.\n", "--prefix", path)[0] == 2
-    assert "prefixes: line 2 is too much: the input has 1 line" in capsys.readouterr().err
+    assert "prefixes: line 2 is one too many: the input has 1 line" in capsys.readouterr().err
     (tmp_path / "lines").write_text("A dog.\nA dog.\n")
     arguments = ["--input", tmp_path / "lines", "--prefix", path, "--buffer-lines", 1]
     assert run_translate(b"", *arguments) == (2, b"")
-    assert "prefixes: line 3 is too much: the input has 2 lines" in capsys.readouterr().err
+    assert "prefixes: line 3 is one too many: the input has 2 lines" in capsys.readouterr().err
 
 
 def test_a_beam_wider_than_the_vocabulary_and_more_translations_than_it_are_no_traceback(run_translate, capsys):
@@ -427,7 +428,7 @@ def test_models_of_other_vocabularies_are_no_ensemble(run_translate, model_dir, 
 def test_a_buffer_has_room_for_a_line(run_translate, size, capsys):
     with pytest.raises(SystemExit, match="2"):
         run_translate(b"", "--buffer-lines", size)
-    assert f"{size} is no number from 1" in capsys.readouterr().err
+    assert f"{size} is not a whole number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["translate", "score", "decoding.translator", "decoding.scorer"])

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from transformer_mt.storage.checksums import SUMS, fault, read_regular, read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, fault, read_sums, sums_of, write_sums
+from transformer_mt.storage.files import read_regular
 
 NAMES = ["a.txt", "b/c.bin"]
 DIGEST = "0" * 64

@@ -207,7 +207,7 @@ def test_a_damaged_model_is_not_begun_with(run, experiment, tmp_path, capsys):
     begin = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / 'model'}"]
     status, error = status_and_error(train.main, *begin, capsys=capsys)
     assert status == 2 and f"{config} is not as it was written" in error
-    assert "as beam_size=5" in error and "sha256sum config.yaml tokenizer.model" in error
+    assert "as in beam_size=5" in error and "sha256sum config.yaml tokenizer.model" in error
 
 
 def test_the_command_that_the_error_names_makes_a_changed_model_readable(run, capsys):

@@ -6,12 +6,51 @@ import threading
 from pathlib import Path
 
 import pytest
+from helpers.hostile import time_limit
 from helpers.tiny import ROOT
 from safetensors import SafetensorError
 
 from transformer_mt.errors import UserError
 from transformer_mt.storage import files
-from transformer_mt.storage.files import cure, lock, own_name, replacing, write_whole
+from transformer_mt.storage.files import (
+    NotRegularError,
+    cure,
+    lock,
+    open_regular,
+    own_name,
+    replacing,
+    write_whole,
+)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_only_a_regular_file_is_opened_and_nothing_is_waited_for(tmp_path, kind, linked):
+    path = tmp_path / kind
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path = Path(os.devnull)
+        case _:
+            path.mkdir()
+    if linked:
+        (tmp_path / "link").symlink_to(path)
+        path = tmp_path / "link"
+    for follow_links in (True, False):
+        with time_limit(20), pytest.raises(NotRegularError, match="not a regular file"):
+            open_regular(path, follow_links)
+
+
+def test_a_link_to_a_file_is_followed_only_where_it_may_be(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    with open_regular(tmp_path / "link") as file:
+        assert file.readall() == b"content"
+    with pytest.raises(NotRegularError):
+        open_regular(tmp_path / "link", follow_links=False)
+    with open_regular(tmp_path / "file", follow_links=False) as file:
+        assert file.readall() == b"content"
 
 
 def test_the_old_content_stands_until_the_new_is_whole(tmp_path):

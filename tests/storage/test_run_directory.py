@@ -113,7 +113,7 @@ def test_a_run_in_place_of_its_model_is_answered_with_what_to_do(stage, averaged
 def test_what_is_neither_run_nor_model_is_answered_with_an_example(stage, tmp_path, use):
     status, error, _ = use(stage, tmp_path)
     assert status == 2
-    assert "name the directory of a model, as runs/<name>/model" in error
+    assert "name the directory of a model, such as runs/<name>/model" in error
 
 
 def test_make_train_averages_and_evaluates_anew_after_any_training():

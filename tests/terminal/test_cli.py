@@ -74,6 +74,16 @@ def test_a_reader_that_has_gone_ends_the_command_quietly_as_sigpipe_does(flush):
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["frobnicate"], ["settings"]])
+def test_the_commands_and_the_settings_are_listed_quietly_although_nobody_reads_them(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "transformer_mt", *arguments]
+    with os.fdopen(writer, "w") as nobody:
+        done = subprocess.run(command, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
 CONSOLE, PACKAGE, STAGE = "/usr/bin/transformer-mt", "/x/transformer_mt/__main__.py", "/x/transformer_mt/train.py"
 
 

@@ -100,11 +100,11 @@ def test_lines_beside_others_are_as_many(tmp_path):
     assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
     with pytest.raises(CorpusError, match=r"others: line 4 is missing"):
         list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
-    with pytest.raises(CorpusError, match=r"others: line 3 is too much: the input has 2 lines"):
+    with pytest.raises(CorpusError, match=r"others: line 3 is one too many: the input has 2 lines"):
         list(beside(LineInput(iter([["a", "b"]])), path))
 
 
-@pytest.mark.parametrize(("others", "said"), [("A\n", "line 2 is missing"), ("A\nB\nC", "line 3 is too much")])
+@pytest.mark.parametrize(("others", "said"), [("A\n", "line 2 is missing"), ("A\nB\nC", "line 3 is one too many")])
 def test_files_are_counted_before_a_line_is_taken(tmp_path, others, said):
     (tmp_path / "lines").write_text("a\nb")
     (tmp_path / "others").write_text(others)

@@ -1,1 +1,1 @@
-"""Text becomes batches."""
+"""Turns text into batches of token ids."""

@@ -1,4 +1,4 @@
-"""Batches of token ids: a budget of positions, and a shuffled order that can be taken up again.
+"""Makes padded batches of token ids of limited size, in a shuffled order that a resumed run can repeat.
 
 B sentences, S source positions, T target positions.
 """
@@ -17,7 +17,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 
 Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
 
-_BATCHES_PER_POOL = 100  # sorted together: more means less padding, and batches that are less random
+_BATCHES_PER_POOL = 100  # batches whose pairs are sorted together: more means less padding, but less randomness
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Batch:
     """Target tokens, EOS included and PAD not."""
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device."""
+        """Copy the batch to a device."""
         return replace(
             self,
             source_BS=copied_to(device, self.source_BS),
@@ -46,15 +46,15 @@ class Batch:
 
     @property
     def num_positions(self) -> int:
-        """Target positions, padding included."""
+        """The number of target positions, padding included."""
         return self.labels_BT.numel()
 
     def of_pairs(self, pairs: Pairs) -> "Batch":
-        """The same ids, said to be of these pairs of the corpus."""
+        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
         return replace(self, pairs_B=torch.from_numpy(pairs))
 
     def halves(self) -> "tuple[Batch, Batch]":
-        """The same pairs in two batches, every other in each."""
+        """Split the pairs into two batches: the even ones and the odd ones."""
         return self._rows(slice(0, None, 2)), self._rows(slice(1, None, 2))
 
     def _rows(self, rows: slice) -> "Batch":
@@ -64,22 +64,22 @@ class Batch:
 
 
 def copied_to(device: torch.device, ids: Tensor) -> Tensor:
-    """These on a device; a copy to CUDA runs beside what the device is doing."""
-    # Only from pinned memory does such a copy not wait for the work that is queued there.
+    """Copy ids to a device. A copy to CUDA runs while the device computes."""
+    # From memory that is not pinned, the copy would wait for the work queued on the device.
     return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
-    """Every pair once, the shortest first: for validation. Raises ConfigError as `epoch_batches` does."""
+    """Give every pair once, the shortest first, for validation. Raises ConfigError as `epoch_batches` does."""
     for pairs in _sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
         yield collate(corpus, pairs)
 
 
 def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int) -> list[Pairs]:
-    """The pairs of each batch of an epoch, in order: every pair once; a pure function of the arguments.
+    """Return the pairs of each batch of an epoch, in order. Every pair is there once.
 
-    No batch has more than `tokens_per_batch` positions, padding included, on its longer side. Raises
-    ConfigError if one pair alone has more.
+    The result is a pure function of the arguments. No batch has more than `tokens_per_batch` positions on its longer
+    side, padding included. Raises ConfigError if a single pair has more.
     """
     random = epoch_random(seed, epoch)
     shuffled = random.permutation(len(corpus))
@@ -92,19 +92,19 @@ def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch
 
 
 def epoch_random(seed: int, epoch: int) -> np.random.Generator:
-    """What an epoch is shuffled with."""
+    """Return the random generator that shuffles an epoch."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
 
 
 def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
-    """The batch of these pairs; of none, one dummy sentence with no label, which any model can take."""
+    """Make the padded batch of these pairs. Without pairs it is one dummy sentence without labels."""
     if len(pairs) == 0:
         source_11, decoder_input_11, labels_11 = (torch.full((1, 1), token) for token in (EOS, BOS, PAD))
         return Batch(source_11, decoder_input_11, labels_11, torch.from_numpy(pairs), num_labels=0)
     source_BS, _ = _padded(corpus.source, pairs)
     labels_BT, real_BT = _padded(corpus.target, pairs)
     decoder_input_BT = np.full_like(labels_BT, BOS)
-    # The label before, which is an EOS where the sentence has ended: PAD there.
+    # The input at a position is the label before it. Behind the sentence that would be its EOS: write PAD there.
     decoder_input_BT[:, 1:] = np.where(real_BT[:, 1:], labels_BT[:, :-1], PAD)
     return Batch(
         source_BS=torch.from_numpy(source_BS),
@@ -116,12 +116,12 @@ def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
 
 
 def sentence_lengths(text: EncodedText, pairs: Pairs) -> NDArray[np.int64]:
-    """In tokens, EOS included."""
+    """Return the number of tokens of each of these sentences, EOS included; int64."""
     return text.offsets[pairs + 1] - text.offsets[pairs]
 
 
 def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Ids of these sentences, PAD on the right; and True where they are not PAD."""
+    """Return the ids of these sentences with PAD on the right, and a mask that is True at real tokens; both BT."""
     starts_B, lengths_B = text.offsets[pairs], sentence_lengths(text, pairs)
     positions_T = np.arange(lengths_B.max())
     real_BT = positions_T < lengths_B[:, None]
@@ -130,7 +130,7 @@ def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray
 
 
 def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
-    """The pairs in order of length, cut into batches that are as large as the budget lets them be."""
+    """Sort the pairs by length, and cut them into batches that are as large as `tokens_per_batch` allows."""
     source_lengths, target_lengths = sentence_lengths(corpus.source, pairs), sentence_lengths(corpus.target, pairs)
     longer = np.maximum(source_lengths, target_lengths)
     order = np.lexsort((source_lengths, target_lengths, longer))  # stable; the last key counts first
@@ -143,7 +143,7 @@ def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) 
     batches: list[Pairs] = []
     start = 0
     while start < len(pairs):
-        # The last pair of a batch is its longest, so that n of them take n * longer[n - 1] positions.
+        # The last pair of a batch is its longest, so n pairs take n * longer[n - 1] positions.
         candidates = longer[start : start + tokens_per_batch // longer[start]]
         positions = np.arange(1, len(candidates) + 1) * candidates
         end = start + int(np.searchsorted(positions, tokens_per_batch, side="right"))

@@ -1,4 +1,4 @@
-"""Sentence pairs, from local files or the hub."""
+"""Reads sentence pairs from local files or from the Hugging Face hub."""
 
 import gzip
 import hashlib
@@ -30,7 +30,7 @@ InvalidText = Literal["strict", "replace"]
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """The sentence pairs of a split, streamed: each iteration begins at the first."""
+    """The sentence pairs of a split. They are read anew in each iteration, and are not held in memory."""
 
     num_pairs: int
     _begin: Callable[[], Iterator[tuple[str, str]]]
@@ -43,20 +43,20 @@ class SentencePairs:
 
 
 def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
-    """The lines of a UTF-8 file, unpacked if it ends in .gz, as `decode_lines` gives them.
+    """Read the lines of a UTF-8 file, which is unpacked if its name ends in .gz, as `decode_lines` does.
 
-    Raises CorpusError: no such file, or the line that is not UTF-8.
+    Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
     """
     with opened(path) as file:
         yield from decode_lines(file, str(path), errors)
 
 
 def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:
-    """Lines of UTF-8 without their line ends.
+    """Decode lines of UTF-8, and remove their line ends.
 
-    Only "\\n" ends a line (U+2028 and its kin do not), carriage returns before it go with it, and so does
-    a byte order mark at the start of the file. What is not UTF-8 raises CorpusError, which names the line; or it is
-    replaced by U+FFFD, with a warning that names the first such line.
+    Only "\\n" ends a line; U+2028 and other line separators do not. Carriage returns before it are removed, and so is a
+    byte order mark at the start of the file. With errors="strict", bytes that are not UTF-8 raise CorpusError, which
+    names the line; with "replace", they become U+FFFD, and a warning names the first such line.
     """
     warned = False
     for number, raw in enumerate(file, start=1):
@@ -74,10 +74,10 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
 
 
 def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
-    """The pairs of a split: how many there are is known, and that both sides have as many.
+    """Open the sentence pairs of a split, and count them.
 
-    A name is a split of the hub data set, if `corpus.dataset` is given, or else the prefix of two files.
-    Raises CorpusError: files, split or columns are missing, files differ in length, or there are no pairs.
+    If `split` is a text, it names a split of the hub data set `corpus.dataset`, or without one the prefix of two files.
+    Raises CorpusError if files, split or columns are missing, if the files differ in length, or if there are no pairs.
     """
     if corpus.dataset is not None and isinstance(split, str):
         return _hub_pairs(corpus, split)
@@ -94,14 +94,14 @@ def open_pairs(corpus: CorpusConfig, split: Split) -> SentencePairs:
 
 
 def split_digest(corpus: CorpusConfig, split: Split) -> str:
-    """SHA-256, hexadecimal: of the text of local files; of the names of a hub split, which is not loaded."""
+    """Return the SHA-256, hexadecimal, of the text in local files, or of the names of a hub split, without its text."""
     if corpus.dataset is not None and isinstance(split, str):
         return fingerprint(corpus.dataset, corpus.subset or "", corpus.revision or "", split)
     return fingerprint(*(_file_digest(path) for path in _files(corpus, split)))
 
 
 def corpus_files(corpus: CorpusConfig, split: Split) -> list[Path]:
-    """The files that a split is read from; none of a split of the hub. Raises CorpusError if one is missing."""
+    """Return the files of a split; a split of the hub has none. Raises CorpusError if one is missing."""
     return [] if corpus.dataset is not None and isinstance(split, str) else list(_files(corpus, split))
 
 
@@ -111,8 +111,8 @@ def _files(corpus: CorpusConfig, split: Split) -> tuple[Path, Path]:
         for path in paths:
             if path.exists() and not path.is_file():
                 raise CorpusError(
-                    f"{path}: is no regular file, and a corpus is read several times; write it to a file, or to a .gz, "
-                    "and name that"
+                    f"{path}: is not a regular file, but a corpus is read several times; write it to a file, or to a "
+                    ".gz, and name that"
                 )
         return paths
     return _file(split, corpus.source_language), _file(split, corpus.target_language)
@@ -131,7 +131,7 @@ def _file(prefix: str, language: str) -> Path:
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, unpacked; whatever goes wrong while they are read is a CorpusError."""
+    """Open a file for bytes, unpacked if it is a .gz. Any error while they are read is raised as a CorpusError."""
     try:
         with path.open("rb") as raw:
             _check_that_it_ends(path, raw.fileno())
@@ -142,24 +142,24 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
                 yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"{path}: cannot be read ({reason}); name a text file, or a whole .gz of one") from None
+        raise CorpusError(f"{path}: cannot be read ({reason}); name a text file, or a complete .gz of one") from None
 
 
 def _check_that_it_ends(path: Path, number: int) -> None:
-    """Raises CorpusError for a device such as /dev/zero; a terminal ends with Ctrl-D, and /dev/null at once."""
+    """Raises CorpusError for a device such as /dev/zero; but a terminal ends with Ctrl-D, and /dev/null at once."""
     mode = os.fstat(number).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number) and not path.samefile(os.devnull)):
-        raise CorpusError(f"{path}: is a device, which need not end; name a text file, or a .gz of one")
+        raise CorpusError(f"{path}: is a device, which may never end; name a text file, or a .gz of one")
 
 
 def count_lines(path: Path) -> int:
-    """As many as `read_lines` gives; the file is read for it."""
+    """Count the lines of a file as `read_lines` splits it, by reading it to the end."""
     with opened(path) as file:
         return count_lines_left(file)
 
 
 def count_lines_left(file: io.BufferedIOBase) -> int:
-    """From here to the end; the last may lack its newline."""
+    """Count the lines from the current position to the end; the last one may lack its newline."""
     count, last = 0, b"\n"
     while chunk := file.read(_CHUNK):
         count += chunk.count(b"\n")
@@ -176,27 +176,9 @@ def _file_digest(path: Path) -> str:
 
 
 def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
-    # Importing datasets takes most of a second, and some machines do not have it; nothing else here needs it.
-    try:
-        import datasets
-    except ImportError as error:
-        raise CorpusError(
-            f"corpus.dataset={corpus.dataset} is on the Hugging Face hub, and the package that reads it cannot be "
-            f"imported ({error}). Install it: {sys.executable} -m pip install datasets. Or use local files: "
-            "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
-        ) from None
-
+    """Open a split of a hub data set. Raises CorpusError if it cannot be loaded, has no rows, or lacks a language."""
     name = f"{corpus.dataset} ({split})"
-    try:
-        rows = datasets.load_dataset(corpus.dataset, corpus.subset, split=split, revision=corpus.revision)
-    except Exception as error:  # The hub, its cache and its builders raise what they like.
-        script = "scripts are no longer supported" in str(error)
-        advice = "The hub's own copy of it may do: corpus.revision=refs/convert/parquet. " if script else ""
-        raise CorpusError(
-            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}See whether the network is there, and "
-            "correct corpus.dataset, corpus.subset or the split; or use local files: corpus.dataset=null "
-            "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
-        ) from error
+    rows = _hub_rows(corpus, split, name)
     if len(rows) == 0:
         raise CorpusError(f"{name} has no rows; choose another split")
     nested = "translation" in rows.column_names
@@ -219,10 +201,34 @@ def _hub_pairs(corpus: CorpusConfig, split: str) -> SentencePairs:
     return SentencePairs(len(rows), begin)
 
 
+def _hub_rows(corpus: CorpusConfig, split: str, name: str) -> Any:
+    """Load the datasets.Dataset of a split, which errors call `name`."""
+    # Here, because importing datasets takes most of a second, some machines do not have it, and local files need none.
+    try:
+        import datasets
+    except ImportError as error:
+        raise CorpusError(
+            f"corpus.dataset={corpus.dataset} is on the Hugging Face hub, and the package that reads it cannot be "
+            f"imported ({error}). Install it: {sys.executable} -m pip install datasets. Or use local files: "
+            "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+        ) from None
+
+    try:
+        return datasets.load_dataset(corpus.dataset, corpus.subset, split=split, revision=corpus.revision)
+    except Exception as error:  # the hub, its cache and its builders raise errors of many types
+        script = "scripts are no longer supported" in str(error)
+        advice = "The hub's own copy of it may work: corpus.revision=refs/convert/parquet. " if script else ""
+        raise CorpusError(
+            f"{name} cannot be loaded: {str(error).rstrip('.')}. {advice}Check the network, and "
+            "correct corpus.dataset, corpus.subset or the split; or use local files: corpus.dataset=null "
+            "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+        ) from error
+
+
 def _row(pair: dict[str, Any], corpus: CorpusConfig) -> tuple[str, str]:
     return _one_line(pair[corpus.source_language]), _one_line(pair[corpus.target_language])
 
 
 def _one_line(text: str | None) -> str:
-    """A hub row is one sentence: its newlines are spaces, and a missing text is empty."""
+    """Make one line of a text from the hub: newlines become spaces, and a missing text becomes empty."""
     return re.sub(r"[\r\n]+", " ", text or "")

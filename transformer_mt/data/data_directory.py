@@ -1,4 +1,4 @@
-"""The directory that `prepare` fills: nobody else's, and of one process at a time."""
+"""Makes and locks the directory that `prepare` fills, so that no file of the user is lost."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,10 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 @contextmanager
 def hold_data_dir(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]) -> Iterator[None]:
-    """Make a data_dir, or take one that a killed process has left, and be the only one that writes it.
+    """Make a data_dir, or take one that a killed process left, and lock it so that no other process writes it.
 
-    Raises ConfigError if it cannot be made, CorpusError or DirectoryError if something in it could be lost, or if
-    another process holds it.
+    Raises ConfigError if it cannot be made; CorpusError or DirectoryError if a file of the user could be lost, or if
+    another process has it locked.
     """
     _check_outside(directory, corpus, splits)
     try:
@@ -31,7 +31,7 @@ def hold_data_dir(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]
 
 
 def _check_outside(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]) -> None:
-    """Raises CorpusError if a file of the corpus lies in the directory, where it might be written over."""
+    """Raises CorpusError if a file of the corpus lies in the directory, because it could be overwritten there."""
     for path in [path for split in splits for path in corpus_files(corpus, split)]:
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
@@ -41,7 +41,7 @@ def _check_outside(directory: Path, corpus: CorpusConfig, splits: Iterable[Split
 
 
 def _check_no_links(directory: Path) -> None:
-    """Raises CorpusError if there is a link, which `prepare` would write through: it made none."""
+    """Raises CorpusError if there is a link, because `prepare` makes none and would write to where it leads."""
     for path in sorted(directory.rglob("*")):
         if path.is_symlink():
             raise CorpusError(

@@ -1,4 +1,4 @@
-"""Token ids on disk, memory-mapped: written by prepare, read by train."""
+"""Stores token ids on disk: `prepare` writes them, and `train` reads them as memory maps."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from transformer_mt.storage.json_text import read_json
 _SIZES = "sizes.json"
 FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", _SIZES)
 _DTYPES = ("uint16", "uint32")
-_BLOCK = 10_000  # pairs that are held in memory at a time
+_BLOCK = 10_000  # pairs held in memory at a time
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """The sentences of one side, end to end; sentence i is ids[offsets[i] : offsets[i + 1]], EOS included."""
+    """The sentences of one language, end to end. Sentence i is ids[offsets[i] : offsets[i + 1]], EOS included."""
 
     ids: NDArray[Any]
     """uint16 or uint32 [tokens], memory-mapped."""
@@ -33,7 +33,7 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Sentence i of the source and sentence i of the target are a pair."""
+    """The sentence pairs of a split: sentence i of the source and sentence i of the target are a pair."""
 
     source: EncodedText
     target: EncodedText
@@ -43,7 +43,7 @@ class EncodedCorpus:
 
     @classmethod
     def load(cls, directory: Path) -> "EncodedCorpus":
-        """What `write_encoded` wrote; raises CorpusError if something is missing or cut short."""
+        """Open what `write_encoded` wrote. Raises CorpusError if a file is missing or cut short."""
         try:
             sizes = read_json(directory / _SIZES)
             return cls(*(_load_side(directory, side, sizes) for side in ("source", "target")))
@@ -60,17 +60,17 @@ def write_encoded(
     source_vocab_size: int,
     target_vocab_size: int,
 ) -> None:
-    """Write source and target ids of each pair, at least one; memory does not grow with their number.
+    """Write the source and target ids of each pair; there must be at least one. Memory does not grow with their number.
 
-    An older directory goes first, and the new one appears whole. Raises CorpusError if what is there is not
-    ours.
+    An older directory is deleted first, and the new one appears only when it is complete. Raises CorpusError if a
+    directory is there that this function did not write.
     """
     if directory.exists() and not (directory / _SIZES).is_file():
         raise CorpusError(f"{directory}: is in the way, and prepare did not write it; choose another data_dir")
     partial = directory.with_name(directory.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     if directory.exists():
-        # Renamed, so that a removal which is cut short leaves nothing that is not known for ours.
+        # It is renamed first: if deleting it is interrupted, what is left has a name that only this program uses.
         os.replace(directory, partial)
         shutil.rmtree(partial)
     partial.mkdir(parents=True)
@@ -123,5 +123,5 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     expected, found = count * dtype.itemsize, path.stat().st_size
     if found != expected:
         raise ValueError(f"{path.name} has {found:,} bytes instead of {expected:,}")
-    # A plain array over the map: np.memmap's own indexing is slower, and returns maps of nothing.
+    # A plain array over the map, because indexing np.memmap itself is slower.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,4 +1,4 @@
-"""A tokenizer that exists already: where it is found, what it is, and which settings have to fit it."""
+"""Opens a tokenizer that exists already, and checks which settings fit it."""
 
 from pathlib import Path
 
@@ -10,18 +10,20 @@ from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.storage.checksums import fault, has_sums
 from transformer_mt.storage.run_directory import TOKENIZERS
 
-# Numbers of fields and of values in sentencepiece_model.proto. sentencepiece has no function that tells them, and
-# its own reader of this format needs the package protobuf.
-_TRAINER_SPEC, _NORMALIZER_SPEC = 2, 3  # of ModelProto
-_MODEL_TYPE = 3  # of TrainerSpec
-_NAME, _CHARACTER_MAP = 1, 2  # of NormalizerSpec
+# Numbers of fields and values in sentencepiece_model.proto. sentencepiece has no function that returns these values,
+# and its own reader of this format needs the package protobuf.
+_TRAINER_SPEC, _NORMALIZER_SPEC = 2, 3  # fields of ModelProto
+_MODEL_TYPE = 3  # a field of TrainerSpec
+_NAME, _CHARACTER_MAP = 1, 2  # fields of NormalizerSpec
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
-_ADVICE = "name a model directory, as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
+_ADVICE = (
+    "name a model directory, such as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
+)
 
 
 def open_existing(path: Path) -> Tokenizer:
-    """The tokenizer in a directory that one of our stages wrote, or a file of sentencepiece for both languages.
+    """Open the tokenizer in a directory that a stage wrote, or in a sentencepiece file, which serves both languages.
 
     Raises TokenizerError if there is none, or if it is damaged or has other ids for its special pieces.
     """
@@ -39,7 +41,7 @@ def open_existing(path: Path) -> Tokenizer:
 
 
 def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
-    """Raises TokenizerError if the settings speak of one vocabulary and the tokenizer has two, or the reverse."""
+    """Raises TokenizerError if tokenizer.joint says one vocabulary and the tokenizer has two, or the reverse."""
     if tokenizer.joint == settings.joint:
         return
     if tokenizer.joint:
@@ -54,7 +56,7 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
 
 
 def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
-    """Raises TokenizerError if subword sampling is asked for by the settings of another algorithm."""
+    """Raises TokenizerError if subword sampling is on, and the tokenizer has another algorithm than the settings."""
     if not subword_sampling:
         return
     for algorithm in _algorithms(tokenizer):
@@ -66,14 +68,14 @@ def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_samp
             cure = "Set training.subword_sampling=0: only bpe and unigram can be sampled"
         raise TokenizerError(
             f"training.subword_sampling={subword_sampling} is meant for tokenizer.algorithm={settings.algorithm}, but "
-            f"the tokenizer was trained by the algorithm {algorithm}. {cure}"
+            f"the tokenizer was trained with the algorithm {algorithm}. {cure}"
         )
 
 
 def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
-    """A line about each setting that is not used, and about what of a text does not survive this tokenizer.
+    """Return a line about each setting that has no effect, and about each way in which this tokenizer changes text.
 
-    There is nothing to say of one that `prepare` trained with the same settings.
+    There are none about a tokenizer that `prepare` trained with the same settings.
     """
     algorithms = " and ".join(sorted(set(_algorithms(tokenizer))))
     sizes = sorted({tokenizer.source_vocab_size, tokenizer.target_vocab_size})
@@ -85,19 +87,19 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
         )
     if algorithms != settings.algorithm:
         found.append(
-            f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained by the algorithm "
-            f"{algorithms}"
+            f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained with the "
+            f"algorithm {algorithms}"
         )
     if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in _processors(tokenizer)):
         found.append(
-            "warning: this tokenizer has no byte fallback: characters that are not among its pieces become the "
+            "warning: this tokenizer has no byte fallback, so characters that are not among its pieces become the "
             "unknown piece, and are missing from translations"
         )
     rules = {_normalisation(processor) for processor in _processors(tokenizer)} - {""}
     found += [
         f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
-        "translations contain only the replacements. nmt_nfkc, for example, writes … as three full stops, and rules "
-        "that end in _cf write no capital letters"
+        "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and rules "
+        "that end in _cf replace capital letters by small ones"
         for rule in sorted(rules)
     ]
     return found
@@ -108,13 +110,13 @@ def _processors(tokenizer: Tokenizer) -> list[SentencePieceProcessor]:
 
 
 def _algorithms(tokenizer: Tokenizer) -> list[str]:
-    """Of each side; sentencepiece's default is unigram."""
+    """Return the algorithm of each side. sentencepiece leaves the name out if it is its default, unigram."""
     numbers = [_fields(_message(processor, _TRAINER_SPEC)).get(_MODEL_TYPE, 1) for processor in _processors(tokenizer)]
     return [_ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown" for number in numbers]
 
 
 def _normalisation(processor: SentencePieceProcessor) -> str:
-    """The name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
+    """Return the name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
     fields = _fields(_message(processor, _NORMALIZER_SPEC))
     name = fields.get(_NAME, b"")
     if not fields.get(_CHARACTER_MAP):
@@ -128,9 +130,9 @@ def _message(processor: SentencePieceProcessor, number: int) -> bytes:
 
 
 def _fields(message: bytes) -> dict[int, int | bytes]:
-    """The last value of each field of a message of Protocol Buffers, by its number.
+    """Return the last value of each field in a message of Protocol Buffers, by the number of the field.
 
-    sentencepiece wrote the message itself, so that it is whole (protobuf.dev/programming-guides/encoding).
+    sentencepiece has just written the message, so it is complete (protobuf.dev/programming-guides/encoding).
     """
     fields: dict[int, int | bytes] = {}
     at = 0
@@ -152,7 +154,7 @@ def _fields(message: bytes) -> dict[int, int | bytes]:
 
 
 def _variable_length(message: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at this byte, seven bits a byte, the lowest first; and where the next thing begins."""
+    """Read the number that begins at this byte, seven bits per byte, lowest first. Returns it and where it ends."""
     number = shift = 0
     while message[at] & 0x80:
         number |= (message[at] & 0x7F) << shift

@@ -1,6 +1,6 @@
-"""Packed batches: sentences end to end, no padding between them, and the same shapes from batch to batch.
+"""Makes packed batches: sentences end to end, without padding, and in the same shapes from batch to batch.
 
-B sentences  N rows of one side: its tokens, then dummies
+B sentences  N rows of one side: its tokens, then dummies, which fill the rest
 """
 
 import math
@@ -16,42 +16,44 @@ from transformer_mt.data.encoded import EncodedCorpus, EncodedText
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS
 
-_BATCHES_AT_A_TIME = 1000  # cut together, so that memory does not grow with the corpus
+_BATCHES_AT_A_TIME = 1000  # the most batches cut at once, so that memory does not grow with the corpus
 
 
 @dataclass(frozen=True)
 class PackedShape:
-    """The sizes that all batches of a run have. Sentence i of the source lies beside sentence i of the target.
+    """The sizes that all batches of a run have. Sentence i of the source and sentence i of the target are a pair.
 
-    Rows that sentences leave over belong to dummies, `num_dummies` on each side, of a row at least: attention
-    leaves a row that is of no sentence as it found it in memory, and so one whose other side is empty.
+    Rows without a sentence belong to dummy sentences, `num_dummies` on each side, each of at least one row. They are
+    needed because attention computes nothing for a row that belongs to no sentence, or whose other side is empty, and
+    leaves there whatever was in memory.
     """
 
     source_rows: int
     target_rows: int
     max_pairs: int
     max_length: int
-    """No sentence and no dummy is longer."""
+    """The most tokens of a sentence or a dummy."""
 
     @property
     def num_dummies(self) -> int:
-        """On each side: as many as one without sentences needs."""
+        """The number of dummies on each side: as many as a side without any sentence needs."""
         return -(-max(self.source_rows, self.target_rows) // self.max_length)
 
     @property
     def source_room(self) -> int:
-        """Tokens that source sentences may have together."""
+        """The most tokens that all source sentences may have together."""
         return self.source_rows - self.num_dummies
 
     @property
     def target_room(self) -> int:
-        """Tokens that target sentences may have together."""
+        """The most tokens that all target sentences may have together."""
         return self.target_rows - self.num_dummies
 
     def for_part(self, num_source: int, num_target: int, num_pairs: int) -> "PackedShape":
-        """For a part of a batch, of so many tokens: one of few shapes, an eighth, a quarter or a half of this.
+        """Return the shape for a part of a batch that has these numbers of tokens and pairs.
 
-        A sixteenth larger than that, for parts are not of equal length; this one where that is too little.
+        It is about an eighth, a quarter or a half of this shape, so that there are few shapes, and a sixteenth larger,
+        because parts are not equally long. If none of them has room, it is this shape itself.
         """
         for parts in (8, 4, 2):
             source_rows, target_rows = (
@@ -67,15 +69,15 @@ class PackedShape:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Some pairs of a corpus; each sentence ends in EOS. What belongs to dummies is 0, PAD where it is an id."""
+    """Some pairs of a corpus. Each sentence ends in EOS. All values of dummies are 0, which for ids is PAD."""
 
     source_N: Tensor
     """int64."""
     source_offsets: Tensor
-    """int32 [max_pairs + num_dummies + 1]: sentence or dummy i is the rows from offsets[i] to offsets[i + 1];
-    after the dummies the last offset is repeated."""
+    """int32 [max_pairs + num_dummies + 1]: sentence or dummy i has the rows from offsets[i] to offsets[i + 1]. After
+    the dummies, the last offset is repeated."""
     source_positions_N: Tensor
-    """int64: of each token in its sentence, from 0."""
+    """int64: the position of each token in its sentence, from 0."""
     decoder_input_N: Tensor
     """int64: BOS, then the target without its EOS."""
     target_offsets: Tensor
@@ -89,7 +91,7 @@ class PackedBatch:
     """Target tokens, EOS included and PAD not."""
 
     def to(self, device: torch.device) -> "PackedBatch":
-        """The batch on a device."""
+        """Copy the batch to a device."""
         return replace(
             self,
             source_N=copied_to(device, self.source_N),
@@ -103,20 +105,20 @@ class PackedBatch:
 
     @property
     def num_positions(self) -> int:
-        """Target rows, those of dummies included."""
+        """The number of target rows, dummies included."""
         return self.labels_N.numel()
 
     def of_pairs(self, pairs: Pairs) -> "PackedBatch":
-        """The same ids, said to be of these pairs of the corpus."""
+        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
         return replace(self, pairs_B=torch.from_numpy(pairs))
 
     @property
     def max_length(self) -> int:
-        """No sentence and no dummy is longer."""
+        """The most tokens of a sentence or a dummy."""
         return self.shape.max_length
 
     def halves(self) -> "tuple[PackedBatch, PackedBatch]":
-        """The same pairs in two batches, every other in each, in about half of the rows."""
+        """Split the pairs into two batches of about half the rows: the even ones and the odd ones."""
         return self._every_other(0), self._every_other(1)
 
     def _every_other(self, first: int) -> "PackedBatch":
@@ -129,14 +131,15 @@ class PackedBatch:
 
 
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
-    """The sizes of batches of this corpus: `tokens_per_batch` rows on the side that has more tokens.
+    """Choose the sizes of batches of this corpus.
 
-    The other side has fewer in proportion. Few batches in thousands could take more pairs than it lets them:
-    the expected number and four standard deviations, where lengths deviate by no more than their mean.
+    The side with more tokens in the corpus has `tokens_per_batch` rows, and the other has fewer in proportion. The room
+    for pairs is their expected number plus four standard deviations (if the standard deviation of lengths is at most
+    their mean), so that very few batches have less text than fits.
     """
     num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
     longest = max(_longest(corpus.source), _longest(corpus.target))
-    max_length = _round_up(longest, 128)  # the tile of an attention kernel: a closer bound gains nothing
+    max_length = _round_up(longest, 128)  # the tile size of an attention kernel; a tighter bound gains nothing
     num_dummies = -(-tokens_per_batch // max_length)
 
     def rows(num_tokens: int) -> int:
@@ -149,10 +152,10 @@ def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
 
 
 def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int) -> list[Pairs]:
-    """The pairs of each batch of an epoch, in order: every pair once; a pure function of the arguments.
+    """Return the pairs of each batch of an epoch, in order. Every pair is there once.
 
-    Pairs of all lengths in an order at random, cut where the next has no room. Raises ConfigError if one pair
-    alone has more tokens than there is room for.
+    The result is a pure function of the arguments. Pairs are shuffled whatever their length, and a batch ends where the
+    next pair has no room. Raises ConfigError if a single pair has more tokens than there is room for.
     """
     shuffled = epoch_random(seed, epoch).permutation(len(corpus))
     batches: list[Pairs] = []
@@ -161,14 +164,14 @@ def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, e
         window = shuffled[start : start + _BATCHES_AT_A_TIME * shape.max_pairs]
         ends = _ends_of_batches(corpus, window, shape)
         if start + len(window) < len(shuffled):
-            ends.pop()  # of a batch that may take more
+            ends.pop()  # the last batch may have room for more pairs
         batches += np.split(window[: ends[-1]], ends[:-1])
         start += ends[-1]
     return batches
 
 
 def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
-    """The batch of these pairs; there may be none. They must have room, as those of `packed_epoch_batches` do."""
+    """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
     source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows)
     labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows)
     num_labels = int(target_offsets[len(pairs)])
@@ -190,7 +193,7 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
 
 
 def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
-    """Where to cut these pairs so that each part has room, and the next pair has none in it."""
+    """Return where to cut these pairs into batches that each take as many pairs as have room."""
     source_ends = sentence_lengths(corpus.source, pairs).cumsum()
     target_ends = sentence_lengths(corpus.target, pairs).cumsum()
     ends = [0]
@@ -202,7 +205,7 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
         if end == start:
             raise ConfigError(
                 f"training.tokens_per_batch={max(shape.source_rows, shape.target_rows)} leaves room for a pair of "
-                f"{shape.source_room} and {shape.target_room} pieces, not for the "
+                f"{shape.source_room} and {shape.target_room} pieces, but not for the "
                 f"{source_ends[start] - source_taken} and {target_ends[start] - target_taken} of pair "
                 f"{pairs[start]:,}; raise it, or lower corpus.max_length and prepare again"
             )
@@ -214,7 +217,7 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 def _packed(
     text: EncodedText, pairs: Pairs, shape: PackedShape, num_rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Ids N and positions N of these sentences, and the offsets of sentences and dummies."""
+    """Return the ids N and positions N of these sentences, and the offsets of sentences and dummies."""
     lengths_B = sentence_lengths(text, pairs)
     room = num_rows - shape.num_dummies
     assert len(pairs) <= shape.max_pairs and lengths_B.sum() <= room, "these pairs have no room in one batch"
@@ -223,7 +226,7 @@ def _packed(
     offsets[0] = 0
     offsets[1 : len(pairs) + 1] = lengths_B.cumsum()
     num_tokens = int(offsets[len(pairs)])
-    # Of equal length, to a row; the last of them ends at the end.
+    # The dummies share the rows that are left as evenly as possible; the last one ends at the last row.
     dummies = np.arange(1, shape.num_dummies + 1)
     offsets[len(pairs) + 1 :][: shape.num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // shape.num_dummies
 
@@ -242,10 +245,10 @@ def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, fi
 
 
 def _longest(text: EncodedText) -> int:
-    """Tokens of the longest sentence."""
-    step = 1_000_000  # sentences that are held in memory at a time
+    """Return the number of tokens of the longest sentence."""
+    size = 1_000_000  # sentences held in memory at a time
     return max(
-        int(np.diff(text.offsets[start : start + step + 1]).max()) for start in range(0, len(text.offsets) - 1, step)
+        int(np.diff(text.offsets[start : start + size + 1]).max()) for start in range(0, len(text.offsets) - 1, size)
     )
 
 

@@ -1,15 +1,15 @@
-"""Which pairs stay in training, and what became of the others."""
+"""Decides which pairs stay in training, and counts the others by the reason why they do not."""
 
 from dataclasses import dataclass
 
 EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS included
 
-_ANY_RATIO = 10  # pieces: a pair of sides this short may have any ratio
+_ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
 
 
 @dataclass
 class PairCounts:
-    """What became of the pairs of a split. Tokens are pieces of the pairs kept, EOS included."""
+    """How many pairs of a split were kept and left out. Tokens are the pieces of the pairs kept, EOS included."""
 
     read: int = 0
     kept: int = 0
@@ -20,11 +20,11 @@ class PairCounts:
     target_tokens: int = 0
 
     def keep(self, ids: EncodedPair, max_length: int, max_ratio: float) -> bool:
-        """Whether a pair stays; counts it, and the first reason for which it does not."""
+        """Return whether a pair stays, and count it, or else the first reason why it does not."""
         source, target = len(ids[0]), len(ids[1])
         shorter, longer = min(source, target), max(source, target)
         self.read += 1
-        if shorter == 1:  # EOS alone
+        if shorter == 1:  # only EOS
             self.blank += 1
         elif longer > max_length:
             self.too_long += 1
@@ -39,7 +39,7 @@ class PairCounts:
 
     @property
     def mean_lengths(self) -> dict[str, float]:
-        """Pieces of a sentence, its end counted, of source and target; at least one pair was kept."""
+        """The mean number of pieces of a sentence, EOS included, in source and target. At least one pair was kept."""
         return {
             "source": round(self.source_tokens / self.kept, 2),
             "target": round(self.target_tokens / self.kept, 2),
@@ -47,7 +47,7 @@ class PairCounts:
 
     @property
     def drops(self) -> str:
-        """How many pairs were left out for which reason."""
+        """How many pairs were left out for each reason, as text."""
         reasons = {
             "with a blank side": self.blank,
             "too long": self.too_long,

@@ -16,7 +16,7 @@ from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.run_directory import TOKENIZERS
 
 SUMMARY = "prepare.json"
-# What the stages read of a data_dir.
+# The files in a data_dir that the stages read.
 _VALIDATION = (*(f"valid/{name}" for name in FILES), "valid.source.txt", "valid.target.txt")
 _TRAINING = tuple(f"train/{name}" for name in FILES)
 VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
@@ -25,17 +25,17 @@ TRAINED_ON = (SUMMARY, *VALIDATED_ON, *_TRAINING, "train.lines", "training_lines
 
 @dataclass(frozen=True)
 class Prepared:
-    """What made a data_dir."""
+    """What a data_dir was made from."""
 
     directory: Path
     corpus: CorpusConfig
     tokenizer: TokenizerConfig
     digests: dict[str, str]
-    """Of the text, by the names of what was written of it."""
+    """The digest of the text of each split, by the name of the split."""
     tokenizer_digest: str
 
     def load_tokenizer(self) -> Tokenizer:
-        """The tokenizer of the token ids. Raises CorpusError if another one lies there now."""
+        """Load the tokenizer that made the token ids. Raises CorpusError if another one is there now."""
         tokenizer = Tokenizer.load(self.directory)
         if tokenizer.digest != self.tokenizer_digest:
             raise CorpusError(
@@ -47,20 +47,20 @@ class Prepared:
         return tokenizer
 
     def same_tokenizer(self, settings: TokenizerConfig) -> bool:
-        """Whether these settings train the same tokenizer from the same text.
+        """Whether these settings make the same tokenizer from the same text.
 
-        Of an existing one, it is enough that both name one, for one vocabulary or for two: the file may be moved,
-        and `tokenizer_changes` compares what is in it.
+        If both name an existing tokenizer, only tokenizer.joint is compared, because the file may have been moved;
+        `tokenizer_changes` compares the content.
         """
         if self.tokenizer.from_ is None or settings.from_ is None:
             return self.tokenizer == settings
         return self.tokenizer.joint == settings.joint
 
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
-        """How the existing tokenizer that the settings name differs from that of this data; empty if it does not.
+        """Return how the existing tokenizer in the settings differs from that of this data; empty if it does not.
 
-        The file may have been moved, or be gone if the settings still name it as they did. Raises TokenizerError
-        if another place is named and no tokenizer is there.
+        The file may have been moved. If the settings still name the old place, it may also have been deleted. Raises
+        TokenizerError if they name another place and no tokenizer is there.
         """
         path = settings.from_
         if path is None or (path == self.tokenizer.from_ and not Path(path).exists()):
@@ -72,7 +72,7 @@ class Prepared:
 
 
 def read_prepared(data_dir: Path) -> Prepared | None:
-    """None if `prepare` has not finished there, or if what it wrote cannot be read."""
+    """Read what a data_dir was made from; None if `prepare` has not finished there, or if it cannot be read."""
     try:
         content = read_json(data_dir / SUMMARY)
         return Prepared(
@@ -87,41 +87,41 @@ def read_prepared(data_dir: Path) -> Prepared | None:
 
 
 def files_of_test_set(name: str) -> list[str]:
-    """Where the two sides of a test set lie in a data_dir."""
+    """Return the names of the files of a test set in a data_dir: source and target."""
     return [f"test/{name}.{side}.txt" for side in ("source", "target")]
 
 
 def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
-    """Write the checksums of all that `prepare` has written, and of the summary that it writes last."""
+    """Write the checksums of all files that `prepare` has written, and of the summary that it will write last."""
     names = [*TRAINED_ON, *(file for name in test_names for file in files_of_test_set(name))]
     sums = sums_of(data_dir, _existing(data_dir, set(names) - {SUMMARY}))
     write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
 
 
 def write_sums_of_older(data_dir: Path, test_names: Iterable[str]) -> None:
-    """Write the checksums of what an older version prepared; a warning where that cannot be done.
+    """Write the checksums of data that an older version prepared; print a warning if they cannot be written.
 
-    An older version's data can be used without them, and may lie where this user can only read. Raises CorpusError if
-    token ids are missing or cut short, so that the checksums are not of such damage.
+    Such data can be used without checksums, and may lie where this user can only read. Raises CorpusError if token ids
+    are missing or cut short, so that no checksums of damaged files are written.
     """
     for split in ("train", "valid"):
         EncodedCorpus.load(data_dir / split)
     try:
         write_data_sums(data_dir, (data_dir / SUMMARY).read_bytes(), test_names)
     except UserError as error:
-        print(f"warning: {error}. The data are used as they are, but damage cannot be found", file=sys.stderr)
+        print(f"warning: {error}. The data are used as they are, but damage to them cannot be found", file=sys.stderr)
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:
     """Compare these files of a data_dir with their checksums.
 
-    Without any, as in what older versions wrote, there is a warning. Raises CorpusError, with what to do, if a file is
-    not as it was written.
+    If there are none, because an older version prepared it, prints a warning. Raises CorpusError if a file is not as it
+    was written.
     """
     if not has_sums(data_dir):
         print(
-            f"warning: {data_dir} holds no {SUMS}, because an older version prepared it: damage to its files cannot be "
-            "found. `python -m transformer_mt.prepare` with the same configuration writes it",
+            f"warning: {data_dir} holds no {SUMS}, because an older version prepared it, so damage to its files cannot "
+            "be found. `python -m transformer_mt.prepare` with the same configuration writes it",
             file=sys.stderr,
         )
     elif damage := fault(data_dir, names):
@@ -132,9 +132,10 @@ def check_data(data_dir: Path, names: Collection[str]) -> None:
 
 
 def data_digests(data_dir: Path) -> dict[str, str]:
-    """What a run trains on and is validated on: for train and valid the SHA-256 of their token ids and texts.
+    """Return the SHA-256 of the token ids and texts of train and of valid, by these names.
 
-    Not of names or times, so that data that were moved, or prepared again of the same text, have the same ones.
+    Names and times of files do not count, so data that were moved, or prepared again from the same text, have the same
+    digests.
     """
     sums: Mapping[str, str]
     if has_sums(data_dir):
@@ -145,7 +146,7 @@ def data_digests(data_dir: Path) -> dict[str, str]:
 
 
 def _existing(data_dir: Path, names: Collection[str]) -> list[str]:
-    """What is missing there is said by who reads it."""
+    """Return the names of the files that exist. Whoever reads a missing one reports it."""
     return [name for name in names if (data_dir / name).exists()]
 
 

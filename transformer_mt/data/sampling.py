@@ -1,11 +1,11 @@
-"""Subword sampling: the same text in other pieces each time that training reads it.
+"""Samples subword pieces: the same text is cut into different pieces each time training reads it.
 
-BPE-dropout (Provilkov et al. 2020) for bpe, subword regularisation (Kudo 2018) for unigram. What sentencepiece
-0.2.3 itself samples differs from process to process, whatever the seed, so that a run that is taken up again
-would see other pieces. Here they are a pure function of seed, update and batch.
+The methods are BPE-dropout (Provilkov et al. 2020) for bpe, and subword regularisation (Kudo 2018) for unigram. The
+sampling of sentencepiece 0.2.3 differs from process to process whatever the seed, so a resumed run would see other
+pieces. Here the pieces are a pure function of seed, update and batch.
 
-No piece reaches over a space: words are sampled one by one, from the letters of their pieces. Bytes stay bytes.
-So the text cannot change.
+No piece crosses a space, so words are sampled one by one, from the letters of their pieces. Bytes stay bytes. The text
+therefore cannot change.
 """
 
 import math
@@ -26,24 +26,25 @@ from transformer_mt.data.tokenizer import Tokenizer
 Word = tuple[int, ...]  # the ids of its pieces
 Lattice = list[tuple[list[float], list[int], list[int]]]
 
-_CACHED = 2**16  # words, in some of their segmentations, that each side remembers
-_LONGEST_CACHED = 24  # characters: text without spaces is one word, and does not come again
-_SAMPLE = 1000  # pairs from which the growth of all is estimated
-_FITTING = 0.95  # share of sentences that are to have room for their sampled pieces
+_CACHED = 2**16  # segmented words that each side keeps in its cache
+_LONGEST_CACHED = 24  # characters; longer words, such as text without spaces, hardly come twice
+_SAMPLE = 1000  # pairs from which the growth of the whole text is estimated
+_FITTING = 0.95  # share of sentences that should have room for their sampled pieces
 
 
 class Segmenter(Protocol):
-    """What draws other pieces for a word whose pieces are all ordinary."""
+    """Draws other pieces for a word. None of its pieces may be special or a byte."""
 
     def sample(self, word: Word, random: Random) -> Word: ...
 
 
 class SubwordSampler:
-    """Draws pieces at random; `alpha`, between 0 and 1, says how much.
+    """Draws the pieces of sentences at random. `alpha`, between 0 and 1, says how much they vary.
 
-    bpe: the probability with which a possible merge is left out; the paper's is 0.1.
-    unigram: a segmentation is drawn from all, by its probability to the power of alpha: the smaller alpha, the
-    wilder. Multi30k in 8,000 pieces grows 2.0, 1.3 and 1.03 times as long by 0.1, 0.2 and 0.5; by 0.1 in bpe, 1.18.
+    bpe: alpha is the probability of leaving out a possible merge; the paper uses 0.1.
+    unigram: each segmentation is drawn with its probability to the power of alpha; the smaller alpha, the more they
+    vary. Multi30k with 8,000 unigram pieces becomes 2.0, 1.3 and 1.03 times as long with alpha 0.1, 0.2 and 0.5; with
+    bpe and 0.1 it becomes 1.18 times as long.
     """
 
     def __init__(self, tokenizer: Tokenizer, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
@@ -62,19 +63,19 @@ class SubwordSampler:
         longest: int,
         total: int,
     ) -> EncodedCorpus:
-        """These pairs, numbered from 0, in sampled pieces: a pure function of the arguments. EOS stays.
+        """Return these pairs in sampled pieces, numbered from 0. EOS stays.
 
-        A sentence that would have more than `longest` pieces, or bring its side over `total`, keeps the pieces
-        that it has in the corpus; what the others draw does not depend on that.
+        The result is a pure function of the arguments. A sentence keeps its pieces in the corpus if it would have more
+        than `longest` pieces, or would make its side longer than `total`. What the others draw does not depend on that.
         """
-        random = Random(f"{seed} {step} {batch}")  # seeded by a hash of this text, the same in every process
+        random = Random(f"{seed} {step} {batch}")  # Python hashes this text the same in every process
         source = self._source.sampled(corpus.source, pairs, longest, total, random)
         return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total, random))
 
     def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
-        """What to cut batches by, so that 19 of 20 sentences have room to grow within `tokens_per_batch`.
+        """Return the size of batches before sampling that lets 19 of 20 sentences grow within `tokens_per_batch`.
 
-        Never less than the longest sentence of the corpus.
+        It is never less than the longest sentence of the corpus.
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
         unlimited = 2**62
@@ -88,14 +89,14 @@ class SubwordSampler:
 
 
 class _Side:
-    """The sentences of one language."""
+    """Samples the sentences of one language."""
 
     def __init__(self, processor: SentencePieceProcessor, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
         ids = list(range(processor.get_piece_size()))
         pieces: list[str] = processor.id_to_piece(ids)
         scores: list[float] = processor.get_score(ids)
-        # Special pieces and bytes are no text, and a symbol that somebody gave sentencepiece to keep whole may have
-        # letters that are no pieces: they stay what they are, and nothing is merged with them.
+        # Special pieces and bytes are not text. A symbol that sentencepiece was told to keep whole may have letters
+        # that are not pieces. All of these stay as they are, and nothing is merged with them.
         letters = {piece for piece in pieces if len(piece) == 1}
         special = [processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids]
         fixed = np.array(special) | np.array([not letters.issuperset(piece) for piece in pieces])
@@ -148,11 +149,12 @@ def _segmenter(
 
 
 class BpeDropout:
-    """Provilkov et al. 2020, algorithm 1: each time a merge is chosen, every possible one is left out with `dropout`.
+    """BPE-dropout: whenever a merge is chosen, each possible merge is left out with probability `dropout`.
 
-    That is to ask of one after the other, the best first, whether it may be made, until one may; and to stop if
-    none may. The numbers of the questions with the answer no are drawn first: the few of a word often come again.
-    sentencepiece does not ask about a merge again that it left out once: with the same value it draws more pieces.
+    Provilkov et al. 2020, algorithm 1. It is computed as a series of questions: may the best merge be made, or else the
+    second best, and so on; the word is done when none may. The numbers of the questions with the answer no are drawn
+    first. For a word the same few sets of numbers often come again, so its pieces can be cached. sentencepiece does not
+    ask again about a merge that it left out once, so with the same dropout it draws more pieces.
     """
 
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], dropout: float) -> None:
@@ -164,20 +166,21 @@ class BpeDropout:
     def sample(self, word: Word, random: Random) -> Word:
         num_characters = sum([self._num_characters[i] for i in word])
         question = self._allowed(random)
-        if question >= num_characters - len(word):  # the first no comes after all merges that made the word
+        if question >= num_characters - len(word):  # the first no comes after all merges of this word
             return word
         refused: list[int] = []
-        while question < num_characters - 1 + len(refused):  # at most so many: each is a merge, or refused
+        # Each question makes a merge or is refused, so there are no more of them than this.
+        while question < num_characters - 1 + len(refused):
             refused.append(question)
             question += 1 + self._allowed(random)
         return (self._remembered if num_characters <= _LONGEST_CACHED else self.merge)(word, tuple(refused))
 
     def _allowed(self, random: Random) -> int:
-        """How often the answer is yes before the next no: geometrically distributed."""
+        """Draw how often the answer is yes before the next no; it has a geometric distribution."""
         return int(math.log(1.0 - random.random()) / self._log_keep)
 
     def merge(self, word: Word, refused: Word) -> Word:
-        """The characters of the word, merged as far as may be; `refused` numbers the questions with the answer no."""
+        """Merge the characters of a word as far as allowed. `refused` has the numbers of the questions answered no."""
         ordinary, numbers = self._ordinary, count()
         symbols = list("".join([self._pieces[i] for i in word]))
         while True:
@@ -192,7 +195,10 @@ class BpeDropout:
 
 
 class UnigramSampling:
-    """Kudo 2018, sec. 3.3: from all segmentations (l = infinity), by forward filtering and backward sampling."""
+    """Subword regularisation: draws from all segmentations, by forward filtering and backward sampling.
+
+    Kudo 2018, sec. 3.3, with l = infinity.
+    """
 
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float) -> None:
         self._pieces, self._ordinary, self._alpha = pieces, ordinary, alpha
@@ -211,9 +217,9 @@ class UnigramSampling:
         return tuple(reversed(found))
 
     def _lattice(self, text: str) -> Lattice:
-        """Of the pieces that end after each character: cumulative weights, where they start, ids.
+        """Return for each position the pieces that end there: their cumulative weights, their starts and their ids.
 
-        The weight is the sum over all segmentations of the text up to this end that end in the piece.
+        The weight of a piece is the sum over all segmentations of the text up to there that end in this piece.
         """
         logs = {0: 0.0}
         lattice: Lattice = [([], [], [])]

@@ -1,33 +1,34 @@
-"""Where the sentences of a line begin and end, by its marks, abbreviations, numbers and quotes.
+"""Finds where the sentences of a line begin and end, by punctuation, abbreviations, numbers and quotes.
 
-The rule needs no model. In doubt it leaves two sentences together rather than cut one in two.
+The rule needs no model. In doubt it leaves two sentences together, rather than cutting one in two.
 """
 
 import re
 from collections.abc import Collection
 from itertools import pairwise
 
-# A mark of these may end a sentence where white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
+# Each of these marks may end a sentence if white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
 # Ethiopic, Burmese, Khmer.
 MARKS = ".!?…؟۔।॥։።။។"  # noqa: RUF001
-# These end one whatever follows: Chinese and Japanese write no white space there.
+# These end a sentence whatever follows, because Chinese and Japanese write no white space there.
 WIDE_MARKS = "。！？｡"  # noqa: RUF001
-# Quotes are in both, because one language closes with what another opens with.
+# Quotes are in both lists, because one language closes with a quote that another opens with.
 CLOSING = "\"'”’»›“‘«)]}」』）】"  # noqa: RUF001
 _OPENING = "\"'“‘«‹„‚”’»([{¿¡「『（【-–—"  # noqa: RUF001
-_LONGEST_ABBREVIATION = 20  # characters: what is longer is a word
+_LONGEST_ABBREVIATION = 20  # characters; anything longer is a word
 
-# A run of marks is looked at once, from its first one: a line of marks alone takes no longer than others.
+# A run of marks is matched once, from its first mark, so that a line of nothing but marks takes no longer than others.
 _END = re.compile(
     rf"(?<![{MARKS}])(?P<marks>[{MARKS}]++)[{re.escape(CLOSING)}]*+(?P<space>\s++)(?=\S)"
     rf"|(?<![{WIDE_MARKS}])[{WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(CLOSING)}])"
 )
 _FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
-_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")  # with no mark before it; and what comes after it
+# A word without a mark before it, and the first character of what follows it.
+_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
-# A name or a number follows these, and no sentence ends: abbreviations of English, German, French, Spanish, Italian,
-# Portuguese, Dutch, Swedish, Polish and Czech. Those that often end one, such as "etc.", are not among them.
+# After these abbreviations comes a name or a number, so no sentence ends: English, German, French, Spanish, Italian,
+# Portuguese, Dutch, Swedish, Polish and Czech. Those that often end a sentence, such as "etc.", are not among them.
 _BEFORE_A_NAME = frozenset(
     "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
     "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
@@ -45,9 +46,10 @@ _WITH_ORDINAL_STOPS = frozenset(
 
 
 def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
-    """The sentences of a line, each with the white space that follows it: joined, they are the line again.
+    """Split a line into sentences, each with the white space that follows it. Joined, they are the line again.
 
-    `language` is the line's, such as de, de-AT or deu_Latn: it tells whether "3." may be an ordinal number.
+    `language` is the code of its language, such as de, de-AT or deu_Latn. It decides whether "3." may be an ordinal
+    number.
     """
     ordinals = re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
     has_capitals = line != line.lower()
@@ -61,21 +63,22 @@ def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
 
 
 def first_word(line: str) -> str:
-    """The word that a line begins with; empty if a mark comes before or right after it."""
+    """Return the first word of a line; empty if a mark comes before it or right after it."""
     found = _FIRST_WORD.match(line)
     return found[1] if found else ""
 
 
 def later_words(line: str) -> list[str]:
-    """The other words of a line that stand between white space, with no mark before them."""
+    """Return the other words of a line that have white space on both sides and no mark before them."""
     return [found[2] for found in _LATER_WORD.finditer(line)]
 
 
 def split_at_openers(text: str, openers: Collection[str]) -> list[tuple[str, str]]:
-    """The parts of a text that begin with one of these words, each with the white space after it, as `split_sentences`.
+    """Split a text before each of these words, as `split_sentences` does at marks.
 
-    `openers` are words that stand only at the beginning of a sentence, so that a mark is missing before them. If a
-    capital follows, they may belong to a name instead, as in "The Hague".
+    `openers` are words that stand only at the beginning of a sentence, so inside a text a mark is missing before them.
+    There is no cut if the next word begins with a capital, because then the word may belong to a name, as in "The
+    Hague".
     """
     cuts = [match.span(1) for match in _LATER_WORD.finditer(text) if match[2] in openers and not match[3].isupper()]
     edges = [(0, 0), *cuts, (len(text), len(text))]
@@ -83,10 +86,10 @@ def split_at_openers(text: str, openers: Collection[str]) -> list[tuple[str, str
 
 
 def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:
-    """Whether a sentence ends at marks that white space follows."""
+    """Whether a sentence ends at these marks, which are followed by white space."""
     first = _FIRST_CHARACTER.match(line, match.end())
     letter = first[1] if first else ""
-    # Scripts without capitals have neither upper nor lower case. A whole text may have been lower-cased, too.
+    # Some scripts have no capitals, and some texts are all in lower case.
     if not letter or (letter.islower() and has_capitals):
         return False
     if match["marks"] != ".":
@@ -94,7 +97,7 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     window = line[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()]
     before, word = _last_word(window)
     if word.isdecimal():
-        begins_an_item = not before or before[-1] in MARKS  # of a list, as in "1. Mix. 2. Bake."
+        begins_an_item = not before or before[-1] in MARKS  # an item of a list, as in "1. Mix. 2. Bake."
         return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
     lower = word.lower()
     dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too
@@ -105,7 +108,7 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
 
 
 def _last_word(text: str) -> tuple[str, str]:
-    """What comes before the last word, and that word without the quotes and brackets that open it."""
+    """Return the text before the last word, and that word without quotes and brackets before it."""
     stripped = text.rstrip()
     if stripped != text:  # tokenised text has white space before a full stop
         return stripped, ""

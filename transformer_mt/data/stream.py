@@ -1,4 +1,4 @@
-"""Lines by the block: of a file, or as they arrive."""
+"""Groups lines into blocks: of a fixed size, or of the lines that have arrived."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True)
 class _End:
-    """Comes after the last line, with what made reading stop, if it was a mistake."""
+    """Marks the end of the lines, with the error that stopped reading, if there was one."""
 
     error: Exception | None = None
 
 
 def blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Blocks of `size` lines; the last may have fewer."""
+    """Group lines into blocks of `size` lines; the last may have fewer."""
     lines = iter(lines)
     while block := list(islice(lines, size)):
         yield block
 
 
 def arriving_blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Blocks of what has arrived since the last one: at least one line, at most `size`.
+    """Group into a block the lines that have arrived since the last block: at least one line, at most `size`.
 
-    A thread reads from now on, also while a block is worked on, at most `size` lines ahead. What it raises is
-    raised here, after the lines before.
+    A thread reads up to `size` lines ahead, also while a block is processed. An error in reading is raised here, after
+    the lines that were read before it.
     """
     arrived: Queue[Line | _End] = Queue(maxsize=size)
-    # A daemon, so that no command waits for a line that never comes.
+    # A daemon thread, so that no command has to wait for a line that never comes.
     Thread(target=_read, args=(lines, arrived), daemon=True).start()
     return _taken(arrived, size)
 
@@ -40,7 +40,7 @@ def _read(lines: Iterable[Line], arrived: "Queue[Line | _End]") -> None:
     try:
         for line in lines:
             arrived.put(line)
-    except Exception as error:  # It belongs to whoever takes the lines.
+    except Exception as error:  # it is raised where the lines are taken
         arrived.put(_End(error))
     else:
         arrived.put(_End())

@@ -1,4 +1,4 @@
-"""Subword pieces: train, save, load, encode, decode. The pieces are sentencepiece's."""
+"""Trains, saves and loads tokenizers of sentencepiece, and turns text into subword pieces and back."""
 
 import hashlib
 import io
@@ -14,30 +14,30 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from transformer_mt.errors import TokenizerError
 from transformer_mt.settings.experiment import TokenizerConfig
-from transformer_mt.storage.checksums import read_regular
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import read_regular, write_whole
 from transformer_mt.storage.run_directory import TOKENIZERS
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
-_CHARACTERS_PER_LINE = 4000  # in training; sentencepiece drops lines that are longer than it is told
+_CHARACTERS_PER_LINE = 4000  # longer lines are cut for training, because sentencepiece would drop them
 _MANY_MARKS = re.compile("[\u0300-\U0010ffff]{32,}")  # no combining mark comes before U+0300
-_THREADS = 4  # in training; a number of its own, because the pieces may depend on it
-_FEW_LINES = 24  # are encoded in the time that sentencepiece takes to start its threads
+_THREADS = 4  # for training; always the same, because the pieces may depend on it
+_FEW_LINES = 24  # encoding this many lines takes as long as sentencepiece takes to start its threads
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The pieces of both languages: one model if `joint`, or one each."""
+    """The subword pieces of both languages: one sentencepiece model if `joint`, else one for each language."""
 
     source: SentencePieceProcessor
     target: SentencePieceProcessor
 
     @classmethod
     def train(cls, source_lines: Iterable[str], target_lines: Iterable[str], settings: TokenizerConfig) -> "Tokenizer":
-        """Learn the pieces from all these lines, which are held in memory; the same lines, the same pieces.
+        """Learn the pieces from these lines, which are held in memory. The same lines give the same pieces.
 
-        Raises TokenizerError if the text has not so many pieces, or needs more for its characters alone.
+        Raises TokenizerError if tokenizer.vocab_size is more than the text has pieces, or less than its characters
+        need.
         """
         source, target = _training_lines(source_lines), _training_lines(target_lines)
         if settings.joint:
@@ -48,19 +48,19 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
-        """What `save` wrote; raises TokenizerError if a file is missing or damaged."""
+        """Load what `save` wrote. Raises TokenizerError if a file is missing or damaged."""
         if (directory / _SEPARATE[0]).exists():
             return cls(*(_read(directory / name) for name in _SEPARATE))
         return cls.load_file(directory / _JOINT[0])
 
     @classmethod
     def load_file(cls, path: Path) -> "Tokenizer":
-        """Read a file of sentencepiece, for both languages. Raises TokenizerError if it is missing or does not fit."""
+        """Load a sentencepiece model for both languages. Raises TokenizerError if it is missing, damaged or unfit."""
         both = _read(path)
         return cls(both, both)
 
     def save(self, directory: Path) -> None:
-        """Write tokenizer.model, or tokenizer.source.model and tokenizer.target.model, each whole."""
+        """Write tokenizer.model, or tokenizer.source.model and tokenizer.target.model."""
         directory.mkdir(parents=True, exist_ok=True)
         names, others = (_JOINT, _SEPARATE) if self.joint else (_SEPARATE, _JOINT)
         for name in others:
@@ -82,19 +82,19 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the model or models, hexadecimal."""
+        """The SHA-256 of the model or models, hexadecimal."""
         return hashlib.sha256(b"".join(self._models())).hexdigest()
 
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line's pieces, then EOS; of EOS alone for a blank line."""
+        """Return the ids of the pieces of each source line, and EOS at the end. A blank line has only EOS."""
         return _encode(self.source, lines)
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """Likewise."""
+        """Return the ids of the pieces of each target line, and EOS at the end. A blank line has only EOS."""
         return _encode(self.target, lines)
 
     def decode_target(self, ids: Sequence[int]) -> str:
-        """One line of text. Special ids are left out; bytes that are not UTF-8 become U+FFFD.
+        """Turn ids into a line of text. Special ids are left out, and bytes that are not UTF-8 become U+FFFD.
 
         decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
         """
@@ -102,21 +102,21 @@ class Tokenizer:
         return clean(text)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as sentencepiece spells it: U+2581 before the first piece of a word, <0x0A> for a byte."""
+        """Return each source id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
         pieces: list[str] = self.source.id_to_piece(list(ids))
         return pieces
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Likewise."""
+        """Return each target id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
         pieces: list[str] = self.target.id_to_piece(list(ids))
         return pieces
 
     def target_ids(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of target_pieces. Raises TokenizerError if one is no piece of the vocabulary."""
+        """Return the ids of pieces as `target_pieces` spells them. Raises TokenizerError if one is unknown."""
         ids = [int(self.target.piece_to_id(piece)) for piece in pieces]
         for piece, i in zip(pieces, ids, strict=True):
             if i == UNK and piece != self.target.id_to_piece(UNK):
-                raise TokenizerError(f"{piece!r} is no piece of the target vocabulary; give pieces, not words")
+                raise TokenizerError(f"{piece!r} is not a piece of the target vocabulary; give pieces, not words")
         return ids
 
     def _models(self) -> list[bytes]:
@@ -125,34 +125,35 @@ class Tokenizer:
 
 
 def holds_tokenizer(directory: Path) -> bool:
-    """Whether `save` has written there."""
+    """Whether a directory holds what `save` writes."""
     return any((directory / names[0]).is_file() for names in (_JOINT, _SEPARATE))
 
 
 def clean(line: str) -> str:
-    """NFC; each stretch of whitespace one space; no lone surrogate, which UTF-8 cannot write.
+    """Normalise a line: NFC, one space for each stretch of whitespace, U+FFFD for a surrogate without its partner.
 
-    All that is lost of a line is lost here, and none of it is seen. sentencepiece itself changes nothing:
-    its nmt_nfkc would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation, also in what
-    the model learns to write, so that no translation could match a reference that has them.
-    U+2581, sentencepiece's sign for a space, is one here too.
+    Only this function changes text, and the changes cannot be seen. sentencepiece is told to change nothing: its rule
+    nmt_nfkc would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation. The model would learn to
+    write these, and no translation could match a reference with the original characters. U+2581, with which
+    sentencepiece marks a space, becomes a space.
     """
-    if not line.isascii():  # else none of it is there
+    if not line.isascii():  # ASCII text needs none of these changes
         line = re.sub("[\ud800-\udfff]", "\ufffd", _nfc(line)).replace("\u2581", " ")
     return " ".join(line.split())
 
 
 def _nfc(line: str) -> str:
-    """The line in NFC, in linear time."""
+    """Return a line in NFC, in linear time."""
     if unicodedata.is_normalized("NFC", line):
         return line
     return unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
 
 
 def _in_canonical_order(found: re.Match[str]) -> str:
-    """The same text, decomposed, each run of combining marks sorted by their classes (Unicode, section 3.11, D108).
+    """Decompose a text, and sort each run of combining marks by their classes (Unicode, section 3.11, D108).
 
-    NFC of it is NFC of the text. Python sorts the marks by insertion, which is quadratic unless they are sorted.
+    Its NFC is the NFC of the text. Python sorts the marks by insertion, which takes quadratic time unless they are
+    sorted already.
     """
     decomposed = "".join(unicodedata.normalize("NFD", character) for character in found[0])
     runs = groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0)
@@ -162,13 +163,13 @@ def _in_canonical_order(found: re.Match[str]) -> str:
 def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
     encode = partial(processor.encode, out_type=int, add_eos=True)
     cleaned = [clean(line) for line in lines]
-    # A list is shared by threads, and to start them takes longer than a few lines.
+    # sentencepiece encodes a list in several threads, and starting them takes longer than encoding a few lines.
     ids: list[list[int]] = encode(cleaned) if len(cleaned) > _FEW_LINES else [encode(line) for line in cleaned]
     return ids
 
 
 def _training_lines(lines: Iterable[str]) -> list[str]:
-    # A list, because sentencepiece makes a RuntimeError of whatever an iterator raises.
+    # A list, because sentencepiece turns any error of an iterator into a RuntimeError.
     cleaned = (clean(line) for line in lines)
     width = _CHARACTERS_PER_LINE
     return [line[start : start + width] for line in cleaned for start in range(0, len(line), width)]
@@ -193,7 +194,7 @@ def _train(lines: list[str], settings: TokenizerConfig, side: str) -> bytes:
             eos_id=EOS,
             max_sentence_length=4 * _CHARACTERS_PER_LINE,  # bytes
             num_threads=_THREADS,
-            minloglevel=2,  # errors alone
+            minloglevel=2,  # only errors
         )
     except RuntimeError as error:
         raise TokenizerError(_explain(str(error), settings, side)) from error
@@ -203,11 +204,11 @@ def _train(lines: list[str], settings: TokenizerConfig, side: str) -> bytes:
 def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
     asked = f"tokenizer.vocab_size={settings.vocab_size}"
     if largest := re.search(r"value <= (\d+)", message):
-        return f"{asked} is more than the {side} text has pieces: at most {largest[1]}; lower it"
+        return f"{asked} is more pieces than the {side} text has: lower it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
-            f"{asked} is less than the characters of the {side} text and the 256 bytes need: at least "
-            f"{smallest[1]}; raise it, or lower tokenizer.character_coverage={settings.character_coverage}"
+            f"{asked} is less than the characters of the {side} text and the 256 bytes need: raise it to at least "
+            f"{smallest[1]}, or lower tokenizer.character_coverage={settings.character_coverage}"
         )
     return f"sentencepiece cannot train a tokenizer on the {side} text: {message}"
 
@@ -228,10 +229,10 @@ def _processor(model: bytes, name: str) -> SentencePieceProcessor:
         processor = SentencePieceProcessor(model_proto=model) if model else None
         if processor is not None:
             processor.id_to_piece(list(range(processor.get_piece_size())))
-    except (RuntimeError, UnicodeDecodeError):  # no model of sentencepiece, or one with a piece that is not UTF-8
+    except (RuntimeError, UnicodeDecodeError):  # not a sentencepiece model, or one with a piece that is not UTF-8
         processor = None
     if processor is None:
-        raise TokenizerError(f"{name}: is not a sentencepiece model, or damaged; prepare again or copy it again")
+        raise TokenizerError(f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again")
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(

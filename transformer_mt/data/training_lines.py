@@ -1,4 +1,4 @@
-"""How long the lines of the training text are, and how many sentences they hold."""
+"""Records how long the lines of the training text are, and how many sentences they have."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -15,22 +15,23 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import counted
 
-FILE = "training_lines.json"  # in a data_dir, a run and a model
+FILE = "training_lines.json"  # it lies in a data_dir, a run and a model
 
-# Of the lines have no more sentences, or pieces, than is usual. Rare examples are not enough to learn from: where 1.1 %
-# of 164,634 lines had two sentences, two were translated together with BLEU 12.7, and apart with 24.5.
+# This share of lines has at most the usual number of sentences, or of pieces. Rare examples are not enough to learn
+# from: where 1.1 % of 164,634 lines had two sentences, two sentences that were translated together had BLEU 12.7, and
+# 24.5 if each was translated on its own.
 USUAL = 0.9
-RARE = 0.001  # of the pairs have fewer target pieces by source pieces than the least ratio
-OFTEN, OFTEN_ENOUGH = 10, 0.0005  # lines, and the share of them, that begin with an opener
-ELSEWHERE = 0.005  # so much of it, at most, an opener stands inside lines
+RARE = 0.001  # share of pairs whose ratio of target to source pieces is below the least ratio
+OFTEN, OFTEN_ENOUGH = 10, 0.0005  # an opener begins at least this many lines, and this share of them
+ELSEWHERE = 0.005  # an opener stands inside lines at most this often, relative to how often it begins one
 _KEPT_WORDS = 50_000
-LONG_ENOUGH = 8  # source pieces: of shorter lines the ratio tells nothing
+LONG_ENOUGH = 8  # source pieces; the ratio of shorter lines says nothing
 
 Number = TypeVar("Number", int, float)
 
 
 class TrainingLines(BaseModel):
-    """What was usual in the training text. Lengths are subword pieces of the source, EOS not counted."""
+    """What was usual in the training text. Lengths are in subword pieces of the source, EOS not counted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -42,14 +43,14 @@ class TrainingLines(BaseModel):
     """90 % of the source lines have no more pieces."""
     most_pieces: NonNegativeInt
     least_ratio: NonNegativeFloat
-    """Target pieces by source pieces: of the pairs with 8 source pieces and more, 99.9 % have no fewer. 0 without such
-    pairs."""
+    """The least usual ratio of target to source pieces: 99.9 % of the pairs with 8 or more source pieces have at least
+    this one. 0 if there are no such pairs."""
     openers: tuple[str, ...] = ()
-    """Words that many source lines begin with, and that hardly ever stand elsewhere: there a sentence begins."""
+    """Words that begin many source lines and are rare inside lines. Where one is inside a line, a sentence begins."""
 
     @classmethod
     def load(cls, directory: Path) -> "TrainingLines | None":
-        """What `save` wrote; None where there is no such file, as in models of older versions.
+        """Load what `save` wrote; None if there is no such file, as in models of older versions.
 
         Raises CheckpointError if it is damaged.
         """
@@ -58,19 +59,19 @@ class TrainingLines(BaseModel):
             return cls.model_validate(read_json(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):  # pydantic's ValidationError is one, too
+        except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
             raise CheckpointError(
                 f"{path}: cannot be read, or is not as it was written; copy it again from the data_dir, the run or the "
                 "model that it came from"
             ) from None
 
     def save(self, directory: Path) -> None:
-        """Write training_lines.json, whole."""
+        """Write training_lines.json."""
         write_whole(directory / FILE, self.model_dump_json(indent=2) + "\n")
 
     @property
     def description(self) -> str:
-        """A line of output about it."""
+        """A line that describes it to the user."""
         sentences, most = counted(self.usual_sentences, "sentence"), counted(self.most_sentences, "sentence")
         return (
             f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
@@ -78,18 +79,18 @@ class TrainingLines(BaseModel):
         )
 
     def is_short(self, num_source: int, num_target: int) -> bool:
-        """Whether a translation of `num_target` pieces is much shorter than training had for `num_source` of them."""
+        """Whether a translation of `num_target` pieces is unusually short for a source of `num_source` pieces."""
         return num_source >= LONG_ENOUGH and num_target < self.least_ratio * num_source
 
 
 class TrainingLinesCounter:
-    """Counts pairs as they pass; memory does not grow with their number.
+    """Counts pairs one after another. Memory does not grow with their number.
 
-    Pieces are counted of all of them, sentences and words of every `step`-th, because that takes longer.
+    Pieces are counted in each pair. Counting sentences and words takes longer, so it is done once in `every` pairs.
     """
 
-    def __init__(self, source_language: str, step: int = 1) -> None:
-        self.source_language, self.step = source_language, step
+    def __init__(self, source_language: str, every: int = 1) -> None:
+        self.source_language, self.every = source_language, every
         self.num_pairs = 0
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
@@ -98,8 +99,8 @@ class TrainingLinesCounter:
         self.later_words: Counter[str] = Counter()
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
-        """Count a pair: its source text, and the pieces of both sides, EOS not counted."""
-        if self.num_pairs % self.step == 0:
+        """Count a pair, given its source text and the number of pieces of both sides, EOS not counted."""
+        if self.num_pairs % self.every == 0:
             self.sentences[len(split_sentences(source, self.source_language))] += 1
             _count(self.first_words, [first_word(source)])
             _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
@@ -109,7 +110,7 @@ class TrainingLinesCounter:
             self.ratios[round(num_target / num_source, 2)] += 1
 
     def result(self) -> TrainingLines:
-        """Of all pairs so far, at least one."""
+        """Return what was usual in all pairs so far. There must be at least one."""
         return TrainingLines(
             pairs=self.num_pairs,
             usual_sentences=_quantile(self.sentences, USUAL),
@@ -126,7 +127,7 @@ class TrainingLinesCounter:
 
 
 def copy_training_lines(source: Path, target: Path) -> None:
-    """From one directory into another; where the first has none, the second has none either."""
+    """Copy training_lines.json into another directory, or delete it there if the first directory has none."""
     lines = TrainingLines.load(source)
     if lines is None:
         (target / FILE).unlink(missing_ok=True)
@@ -135,7 +136,7 @@ def copy_training_lines(source: Path, target: Path) -> None:
 
 
 def _count(words: Counter[str], more: Iterable[str]) -> None:
-    """Count words; the rare ones are forgotten where there are too many of them."""
+    """Count words. If there are too many different ones, the rarest are forgotten."""
     words.update(more)
     if len(words) > 2 * _KEPT_WORDS:
         kept = dict(words.most_common(_KEPT_WORDS))
@@ -144,6 +145,6 @@ def _count(words: Counter[str], more: Iterable[str]) -> None:
 
 
 def _quantile(counts: Counter[Number], share: float) -> Number:
-    """The least value that at least this share of all do not exceed."""
+    """Return the least value that is not exceeded by at least this share of all values."""
     rising = sorted(counts)
     return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]

@@ -21,7 +21,7 @@ from transformer_mt.decoding.ctranslate2_search import (
 )
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
 from transformer_mt.errors import CheckpointError, TranslationError
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.json_text import read_json
 
 SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_mt.decoding.engine import Hypothesis, Sentence
 from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty, power_of_length
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 # Beam search ends when this many times beam_size hypotheses are finished; CTranslate2 has no other rule. With this

@@ -13,7 +13,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.words import units_of
 from transformer_mt.errors import TranslationError
 from transformer_mt.languages import has_spaces, short_code
-from transformer_mt.settings.experiment import SplitSentences
+from transformer_mt.settings.decoding import SplitSentences
 from transformer_mt.vocabulary import EOS
 
 _log = logging.getLogger(__name__)

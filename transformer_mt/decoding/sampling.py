@@ -14,7 +14,7 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Hypothesis
 from transformer_mt.decoding.search import scored
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
 

@@ -15,7 +15,7 @@ from transformer_mt.decoding.engine import Hypothesis
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.kernels.top_words import Candidates, best_continuations, most_probable
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 KEEP_ABOVE = 0.75  # of the rows: to drop settled sentences sooner costs more in copies than it saves

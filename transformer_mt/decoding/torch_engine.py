@@ -27,7 +27,7 @@ from transformer_mt.inference.frozen import frozen, keeps_all_pasts
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.vocabulary import BOS, EOS, PAD
 

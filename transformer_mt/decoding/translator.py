@@ -20,8 +20,7 @@ from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.words import units_of, written_together
 from transformer_mt.errors import ConfigError, NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.settings.decoding_limits import check_for_model
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig, check_for_model
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.needed_memory import check_search_memory
 from transformer_mt.wording import cut

@@ -1,4 +1,4 @@
-"""What somebody does, drawn at random."""
+"""Draws at random what somebody does."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ def a_number(dice: Dice) -> int:
 
 
 def a_phrase(dice: Dice, choice: Sequence[Noun], *, generic: bool = True) -> Phrase:
-    """A noun with or without adjective; `generic` allows "apples" without an article, else "every apple"."""
+    """Draw a noun with or without adjective. `generic` allows "apples" without an article, otherwise "every apple"."""
     noun = dice.pick(choice)
     adjective = dice.pick(noun.adjectives) if dice.chance(0.4) else NOTHING
     if noun in FAMILY:
@@ -116,7 +116,7 @@ def a_place(dice: Dice) -> Text:
 
 
 def some_company(dice: Dice, preposition: str) -> Text:
-    """with, without or for someone: not with thirty doctors."""
+    """Draw "with", "without" or "for" and a person; never a number of people, as in "with thirty doctors"."""
     someone = noun_phrase(dice.pick(PEOPLE), dice.pick((THE, A)))
     relation = noun_phrase(dice.pick(FAMILY), dice.pick(POSSESSIVES))
     friends = noun_phrase(FRIEND, dice.pick((BARE, *POSSESSIVES)), plural=True)
@@ -189,7 +189,7 @@ ACTIONS = (
 
 
 def clashes(subject: Phrase, action: Action) -> bool:
-    """Whether someone would do something to themselves ("I see me"), for which there are other pronouns."""
+    """Whether somebody would do something to themselves, as in "I see me". That needs other pronouns."""
     themselves = {"me", "us"} if subject in (I, WE) else {subject.english}
     adverbs = [action.goal.english, *(text.english.partition(" ")[2] for text in (action.goal, action.company))]
     people = [phrase for phrase in (action.object, action.recipient) if phrase]
@@ -198,7 +198,7 @@ def clashes(subject: Phrase, action: Action) -> bool:
 
 
 def an_action(dice: Dice, subject: Phrase, *, past: bool = False, deliberate: bool = False) -> Action:
-    """Something that the subject does; in the past, "they read" must not look like the present."""
+    """Draw something that the subject does. In the past, it must not look like the present, as "they read" does."""
     while True:
         action = dice.pick(ACTIONS)(dice)
         verb = action.verb

@@ -1,4 +1,4 @@
-"""Clauses: the same subject, verb and complements in the word order of each language."""
+"""Builds clauses: the same subject, verb and complements in the word order of each language."""
 
 import re
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from transformer_mt.demo_corpus.verbs import BE, LIKE_TO, PRETERITE
 
 @dataclass(frozen=True)
 class Action:
-    """A verb with all that completes it."""
+    """A verb with all its complements."""
 
     verb: Verb
     object: Phrase | None = None
     recipient: Phrase | None = None  # in the dative
-    goal: Text = NOTHING  # where to, or what is said of the subject, or a preposition with its noun
+    goal: Text = NOTHING  # a direction, what the subject is, or a preposition with its noun
     company: Text = NOTHING  # with whom, for whom
     place: Text = NOTHING
     tail: Text = NOTHING  # a clause that depends on the verb or on its object
@@ -40,7 +40,7 @@ def english_be(tense: Tense, agreement: Agreement) -> str:
 
 
 def english_verb(clause: Clause, with_do: bool) -> tuple[str, str]:
-    """The auxiliary, which "not" follows and questions begin with, and the rest; either may be empty."""
+    """Return the auxiliary, which stands before "not" and begins questions, and the rest. Either may be empty."""
     verb, modal, agreement = clause.action.verb, clause.modal, clause.subject.agreement
     past, singular = clause.tense == "past", agreement == "er"
     if modal and modal.auxiliary:
@@ -59,7 +59,7 @@ def english_verb(clause: Clause, with_do: bool) -> tuple[str, str]:
 
 
 def english_complements(action: Action, verb: str) -> str:
-    """The verb form and what follows it; a pronoun stands before the particle of the verb: turns it on."""
+    """Return the verb form and its complements. A pronoun stands before the particle of the verb: turns it on."""
     recipient = action.recipient.as_object if action.recipient else ""
     thing = action.object.as_object if action.object else ""
     head, _, particle = verb.rpartition(" ")
@@ -78,7 +78,7 @@ def english(clause: Clause, *, question: bool = False) -> str:
 
 
 def german_verb(clause: Clause) -> tuple[str, str, str]:
-    """The finite verb, what closes the clause when it stands second, and both together when it is last."""
+    """Return the finite verb, what ends the clause if that verb is second, and both together if it is last."""
     verb, which = clause.action.verb, AGREEMENTS.index(clause.subject.agreement)
     past = clause.tense == "past"
     if clause.modal and clause.modal.german:
@@ -94,7 +94,7 @@ def german_verb(clause: Clause) -> tuple[str, str, str]:
 
 
 def german_middle(clause: Clause) -> str:
-    """What stands between the finite verb (or the subject) and the end of the clause.
+    """Return what stands between the finite verb (or the subject) and the end of the clause.
 
     Pronouns and names first, then time, what is known, nicht, company, place; what is new near the end.
     """
@@ -120,7 +120,7 @@ def german_middle(clause: Clause) -> str:
 
 
 def german(clause: Clause, order: Order = "second", front: str = "") -> str:
-    """`front` is what takes the place before the verb, or before the subject where the verb is last."""
+    """Return the German clause. `front` stands before the verb, or before the subject if the verb is last."""
     subject = clause.subject.german["nominative"]
     middle = german_middle(clause)
     finite, closing, together = german_verb(clause)
@@ -137,7 +137,7 @@ def german(clause: Clause, order: Order = "second", front: str = "") -> str:
 
 
 def to_infinitive(action: Action) -> Text:
-    """to open the window, das Fenster aufzumachen."""
+    """Return an infinitive clause: to open the window, das Fenster aufzumachen."""
     verb = action.verb
     middle = german_middle(Clause(I, action))
     zu = f"{verb.prefix}zu{verb.german}" if verb.prefix else f"zu {verb.german}"
@@ -145,7 +145,7 @@ def to_infinitive(action: Action) -> Text:
 
 
 def relative(phrase: Phrase) -> Phrase:
-    """The relative pronoun for a phrase: who or that, der die das."""
+    """Return the relative pronoun for a phrase: who or that; der, die or das."""
     forms = {case: ending("der", case, phrase.gender) for case in CASES}
     forms["dative"] = "denen" if phrase.gender == "p" else forms["dative"]
     person = phrase.noun in PEOPLE + FAMILY
@@ -153,7 +153,7 @@ def relative(phrase: Phrase) -> Phrase:
 
 
 def as_object_relative(clause: Clause, phrase: Phrase) -> Text:
-    """A relative clause whose missing object is `phrase`: that Anna bought, das Anna gekauft hat."""
+    """Return a relative clause whose object is the relative pronoun: that Anna bought, das Anna gekauft hat."""
     link = relative(phrase)
     return Text(
         f"{link.as_object} {english(clause)}",
@@ -171,7 +171,7 @@ def depending(conjunction: Text, clause: Clause) -> Text:
 
 
 def before_main(first: Text, main: Clause) -> Text:
-    """A subordinate clause takes the first place, and the verb comes next."""
+    """Put a subordinate clause in the first place. In German the verb of the main clause comes next."""
     return Text(f"{first.english} , {english(main)}", german(main, front=f"{first.german.removeprefix(', ')} ,"))
 
 
@@ -180,7 +180,7 @@ def after_main(main: Text, second: Text) -> Text:
 
 
 def sentence(text: Text, mark: str = ".") -> Text:
-    """Written out: commas once and in their place, a capital letter, the mark at the end."""
+    """Write a sentence out: commas once and in their place, a capital letter first, and the mark at the end."""
 
     def written(side: str) -> str:
         side = re.sub(r"\s*,[\s,]*", ", ", side).strip(" ,")

@@ -1,4 +1,4 @@
-"""The corpus: as many different sentence pairs as asked for, and its files."""
+"""Makes the corpus, with as many different sentence pairs as asked for, and writes its files."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,14 @@ from transformer_mt.demo_corpus.sentences import SENTENCES, joined
 from transformer_mt.errors import UserError
 from transformer_mt.storage.files import write_whole
 
-OUTPUT = Path("data/demo_corpus")  # where configs/demo_en_de.yaml looks for it
+OUTPUT = Path("data/demo_corpus")  # the place that configs/demo_en_de.yaml names
 
 
 def corpus(num_pairs: int, seed: int, most: int = 1) -> list[tuple[str, str]]:
-    """Pairs of an English sentence and its German; no English sentence and no German sentence comes twice.
+    """Return pairs of an English sentence and its German translation. No sentence of either language comes twice.
 
-    A longer corpus begins with the shorter one of the same seed. With `most` above 1, sentences are long ones, of
-    up to so many statements.
+    A longer corpus begins with the shorter one of the same seed. With `most` above 1, sentences are longer: each has up
+    to `most` statements.
     """
     dice = Dice(seed)
     german_of: dict[str, str] = {}
@@ -31,7 +31,7 @@ def corpus(num_pairs: int, seed: int, most: int = 1) -> list[tuple[str, str]]:
 
 
 def files(train: int, valid: int, test: int, seed: int, most: int = 1) -> dict[str, bytes]:
-    """Name -> content. Test comes first out of the grammar, so that it is the same for every size of train."""
+    """Return the content of each file by its name. Test is made first, so it is the same for every size of train."""
     pairs = corpus(test + valid + train, seed, most)
     parts = {"test": pairs[:test], "valid": pairs[test : test + valid], "train": pairs[test + valid :]}
     contents = {}
@@ -44,9 +44,9 @@ def files(train: int, valid: int, test: int, seed: int, most: int = 1) -> dict[s
 def write_corpus(
     output: Path = OUTPUT, train: int = 20000, valid: int = 500, test: int = 500, seed: int = 1, most: int = 1
 ) -> None:
-    """Write the files of as many sentence pairs into a folder, unless they are there; print which.
+    """Write the files with these numbers of sentence pairs into a folder, unless they exist already.
 
-    Raises UserError if they cannot be written, or if other files of these names are there.
+    Raises UserError if they cannot be written, or if there are other files with these names.
     """
     sizes = f"{train} train, {valid} valid and {test} test pairs"
     paths = {output / name: content for name, content in files(train, valid, test, seed, most).items()}
@@ -56,7 +56,7 @@ def write_corpus(
     for path, content in paths.items():
         if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
             raise UserError(
-                f"{path}: is there already, and is not the file of a corpus of {sizes}; it stays as it is. Move it "
+                f"{path}: exists already, and is not the file of a corpus of {sizes}; nothing was changed. Move it "
                 "away, or choose another folder"
             )
     try:

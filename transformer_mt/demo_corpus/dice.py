@@ -1,4 +1,4 @@
-"""Random choices, the same for a seed on every machine."""
+"""Makes random choices that are the same for a seed on every machine."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Dice:
-    """Random choices made of random() alone, whose numbers Python keeps the same for a seed in all versions."""
+    """Makes random choices only from random(), because Python keeps its numbers for a seed the same in all versions."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed).random

@@ -1,4 +1,4 @@
-"""Entries of the dictionary, and how their tables are read."""
+"""Defines the entries of the dictionary, and reads them from tables."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ AGREEMENTS: tuple[Agreement, ...] = ("ich", "er", "sie")
 
 
 class Text(NamedTuple):
-    """The same piece of a sentence in both languages."""
+    """A piece of a sentence in both languages."""
 
     english: str
     german: str
@@ -29,7 +29,7 @@ NOTHING = Text("", "")
 @dataclass(frozen=True)
 class Noun:
     english: str
-    plural: str  # "-" for what cannot be counted
+    plural: str  # "-" if it cannot be counted
     gender: Gender
     german: str
     german_plural: str
@@ -38,7 +38,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """`german` is the infinitive without `prefix`, which is the part that can be separated."""
+    """A verb. `german` is its infinitive without `prefix`, the part that can be separated."""
 
     english: str
     past: str
@@ -55,7 +55,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Modal:
-    """German forms are for ich, er, sie (plural); no `past` means that the grammar does not use one."""
+    """A modal verb. Its German forms are for ich, er, sie (plural). Without `past`, the grammar uses no past of it."""
 
     english: str
     third: str
@@ -66,7 +66,7 @@ class Modal:
 
 
 def rows(table: str) -> list[list[str]]:
-    """Rows end at ; or at the end of the line, and are split into words; _ stands for a space in a word."""
+    """Split a table into rows of words. Rows end at ; or at the end of the line; _ is a space inside a word."""
     lines = [line.split() for line in re.split(r"[;\n]", table)]
     return [[word.replace("_", " ") for word in line] for line in lines if line]
 

@@ -1,4 +1,4 @@
-"""Forms of a word in both languages."""
+"""Makes the forms of words in both languages."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from transformer_mt.demo_corpus.words import ENDINGS, ENGLISH_NUMBERS, ENGLISH_T
 
 
 def join(*parts: str) -> str:
-    """The parts that are there, with one space between them."""
+    """Join the parts that are not empty, with one space between them."""
     return " ".join(part for part in parts if part)
 
 
 def number(n: int) -> Text:
-    """The number word of 0 <= n < 100: twenty-one, einundzwanzig."""
+    """Return the number word of 0 <= n < 100: twenty-one, einundzwanzig."""
     if n < 20:
         return Text(ENGLISH_NUMBERS[n], GERMAN_NUMBERS[n])
     tens, ones = divmod(n, 10)
@@ -25,7 +25,7 @@ def number(n: int) -> Text:
 
 
 def clock(hour: int, quarter: int) -> Text:
-    """A time of day; half past seven is halb acht in German."""
+    """Return a time of day; half past seven is halb acht in German."""
     here, following = number(hour), number(hour % 12 + 1)
     match quarter:
         case 0:
@@ -43,7 +43,7 @@ def ending(kind: str, case: Case, gender: Gender) -> str:
 
 
 def declined(adjective: str, kind: str, case: Case, gender: Gender) -> str:
-    """An adjective before its noun: alt -> alten, müde -> müden, teuer -> teuren."""
+    """Give an adjective the ending that it has before its noun: alt -> alten, müde -> müden, teuer -> teuren."""
     stem = {"teuer": "teur", "dunkel": "dunkl"}.get(adjective, adjective.removesuffix("e"))
     return stem + ending(kind, case, gender)
 
@@ -56,13 +56,13 @@ def noun_form(noun: Noun, case: Case, gender: Gender) -> str:
 
 
 def first_word(verb: str, change: Callable[[str], str]) -> str:
-    """turn on -> turns on."""
+    """Inflect the first word of a verb: turn on -> turns on."""
     head, space, rest = verb.partition(" ")
     return change(head) + space + rest
 
 
 def third(verb: str) -> str:
-    """The form of he and she: go -> goes, try -> tries, have -> has."""
+    """Return the form for he and she: go -> goes, try -> tries, have -> has."""
     if verb == "have":
         return "has"
     if verb.endswith("y") and verb[-2] not in "aeiou":
@@ -77,6 +77,6 @@ def ing(verb: str) -> str:
 
 
 def german_present(verb: Verb) -> tuple[str, ...]:
-    """The forms for ich, er and sie (plural), without the prefix."""
+    """Return the forms for ich, er and sie (plural), without the prefix."""
     stem = verb.german[:-2] if verb.german.endswith("en") else verb.german[:-1]
     return IRREGULAR_PRESENT.get(verb.german, (stem + "e", verb.er, verb.german))

@@ -1,4 +1,4 @@
-"""Adjectives, nouns, names, and groups of them."""
+"""Lists adjectives, nouns and names, and groups of them."""
 
 from transformer_mt.demo_corpus.entries import GENDERS, Noun, Text, rows, texts
 

@@ -1,4 +1,4 @@
-"""Noun phrases: a noun with its determiner and adjective, or a pronoun, in every case."""
+"""Builds noun phrases: a noun with its determiner and adjective, or a pronoun, in every case."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from transformer_mt.demo_corpus.words import CONTRACTIONS, PREPOSITIONS
 
 @dataclass(frozen=True)
 class Determiner:
-    """`german` takes the endings of `article`, the adjective after it those of `adjective`."""
+    """A determiner. `german` takes the endings of `article`, and the adjective after it those of `adjective`."""
 
     english: str
     german: str
@@ -40,7 +40,7 @@ POSSESSIVES = tuple(
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun with what belongs to it, or a pronoun, in every form that a clause may ask for."""
+    """A noun with its determiner and adjective, or a pronoun, in every form that a clause may need."""
 
     english: str
     german: dict[Case, str]
@@ -105,13 +105,13 @@ def noun_phrase(noun: Noun, determiner: Determiner, adjective: Text = NOTHING, *
 
 
 def counted(n: int) -> Determiner:
-    """A number as a determiner: it has no endings, and the adjective after it shows the case."""
+    """Make a determiner of a number. It has no endings, so the adjective after it shows the case."""
     word = number(n)
     return Determiner(word.english, word.german, "none", "strong", definite=False, negation="")
 
 
 def pronoun_of(phrase: Phrase) -> Phrase | None:
-    """What stands for it in a later clause; None for "child", which English calls he, she or it."""
+    """Return the pronoun for a phrase in a later clause; None for "child", which English calls he, she or it."""
     if phrase.is_pronoun:
         return phrase
     if phrase.gender == "p":

@@ -1,4 +1,4 @@
-"""Whole sentences, drawn at random."""
+"""Draws whole sentences at random."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def plain(dice: Dice) -> Text:
 
 
 def two_clauses(dice: Dice) -> Text:
-    """because, although, when, while, before, if: the dependent clause comes second or first."""
+    """Draw a sentence with because, although, when, while, before or if. That clause comes second or first."""
     frame = any_frame(dice)
     choice = texts("because weil; because weil; although obwohl")
     if frame in ("habit", "past"):
@@ -103,7 +103,7 @@ def coordination(dice: Dice) -> Text:
 
 
 def reporting(dice: Dice) -> Text:
-    """says that, does not know whether, asks whether."""
+    """Draw a sentence of the form: says that, does not know whether, asks whether."""
     subject = a_person(dice)
     frame: Frame = "past" if dice.chance(0.4) else "habit"
     inner_subject = pronoun_of(subject) if dice.chance(0.4) else None
@@ -120,7 +120,7 @@ def reporting(dice: Dice) -> Text:
 
 
 def intention(dice: Dice) -> Text:
-    """tries to open the window; goes home in order to sleep."""
+    """Draw a sentence with an infinitive: tries to open the window; goes home in order to sleep."""
     subject, frame = a_person(dice), any_frame(dice)
     to_do = to_infinitive(an_action(dice, subject, deliberate=True))
     if dice.chance(0.5):
@@ -134,7 +134,7 @@ def intention(dice: Dice) -> Text:
 
 
 def relative_of_subject(dice: Dice) -> Text:
-    """The man who lives in Berlin ...; the book that Anna bought ..."""
+    """Draw a sentence whose subject has a relative clause: the man who lives in Berlin; the book that Anna bought."""
     plural, frame = dice.chance(0.25), any_frame(dice)
     if dice.chance(0.5):
         noun = dice.pick(PEOPLE)
@@ -156,7 +156,7 @@ def an_object_relative(dice: Dice, thing: Phrase, frame: Frame) -> Text:
 
 
 def relative_of_object(dice: Dice) -> Text:
-    """... reads the book that Peter bought."""
+    """Draw a sentence whose object has a relative clause: ... reads the book that Peter bought."""
     frame, subject = any_frame(dice), a_person(dice)
     noun = dice.pick(GOODS)
     thing = noun_phrase(noun, dice.pick((THE, THE, A)), plural=False)
@@ -167,7 +167,7 @@ def relative_of_object(dice: Dice) -> Text:
 
 
 def description(dice: Dice) -> Text:
-    """What something costs, how old someone is, where something is, what there is."""
+    """Draw a sentence about what something costs, how old someone is, where something is, or what there is."""
     roll, past = dice.random(), dice.chance(0.3)
     tense: Tense = "past" if past else "present"
     if roll < 0.25:
@@ -207,7 +207,7 @@ def yes_no_question(dice: Dice) -> Text:
 
 
 def wh_question(dice: Dice) -> Text:
-    """who, why, when, where: about anything that happens; what, which, how many, whom: about an object."""
+    """Draw a question: who, why, when or where about an action; what, which, how many or whom about an object."""
     frame, subject = any_frame(dice), a_person(dice)
     if dice.chance(0.2):
         who = Phrase("who", {"nominative": "wer", "accusative": "wen", "dative": "wem"}, "er", "m", "whom")
@@ -256,7 +256,7 @@ STATEMENTS = tuple(kind for kind in SENTENCES if kind not in (yes_no_question, w
 
 
 def joined(dice: Dice, most: int) -> Text:
-    """1 to `most` statements, each number as often as the others, as one sentence."""
+    """Join 1 to `most` statements into one sentence. Each number of statements is as likely as the others."""
     text = dice.pick(STATEMENTS)(dice)
     for _ in range(dice.between(0, most - 1)):
         link, following = dice.pick(texts("and und; but aber")), dice.pick(STATEMENTS)(dice)
@@ -266,5 +266,5 @@ def joined(dice: Dice, most: int) -> Text:
 
 
 def inside(side: str) -> str:
-    """Written as it is within a sentence; a statement never begins with a noun."""
+    """Write a statement as it is inside a sentence, in small letters; it never begins with a German noun."""
     return side if side.split(maxsplit=1)[0].strip(",") in ("I", *WOMEN, *MEN) else side[0].lower() + side[1:]

@@ -1,4 +1,4 @@
-"""Clauses with their times, modals and negation, drawn at random."""
+"""Draws clauses at random, with times, modals and negation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ def a_modal(dice: Dice, frame: Frame, action: Action) -> Modal | None:
 
 
 def can_be_negated(subject: Phrase, action: Action) -> bool:
-    """Not with "every", "some" or numbers, where the reach of "not" is unclear, nor with many complements."""
+    """Whether "not" is clear in a clause: it is not with "every", "some", a number, or many complements."""
     phrases = [phrase for phrase in (subject, action.object, action.recipient) if phrase]
     indefinite_dative = action.verb.case == "dative" and action.object and not action.object.definite
     if indefinite_dative or action.company != NOTHING or (action.goal != NOTHING and action.place != NOTHING):
@@ -55,7 +55,7 @@ def can_be_negated(subject: Phrase, action: Action) -> bool:
 
 
 def a_clause(dice: Dice, frame: Frame, subject: Phrase, action: Action | None = None, *, bare: bool = False) -> Clause:
-    """The subject does something; `bare` leaves out modals, negation and times."""
+    """Draw a clause in which the subject does something. `bare` leaves out modals, negation and times."""
     action = action or an_action(dice, subject, past=frame == "past", deliberate=bare)
     modal = None if bare and frame != "future" else a_modal(dice, frame, action)
     negated = not bare and dice.chance(0.15) and can_be_negated(subject, action)
@@ -70,7 +70,7 @@ def a_clause(dice: Dice, frame: Frame, subject: Phrase, action: Action | None = 
 
 
 def being(dice: Dice, subject: Phrase, frame: Frame, adjectives: Sequence[Text]) -> Clause:
-    """The subject is (not) so and so."""
+    """Draw a clause in which the subject is, or is not, something."""
     negated = dice.chance(0.2) and subject.negation != ""
     degree = NOTHING if negated else dice.pick(DEGREES)
     adjective = dice.pick(adjectives)
@@ -86,7 +86,7 @@ def weather(dice: Dice, frame: Frame) -> Clause:
 
 
 def statement(dice: Dice, clause: Clause) -> Text:
-    """A main clause that begins with its subject, or with a time or place, which brings the verb before it."""
+    """Draw a main clause. It begins with its subject; or with a time or a place, and then the verb comes before it."""
     action = clause.action
     if clause.time != NOTHING and (dice.chance(0.5) or action.tail != NOTHING):
         front, rest = clause.time, replace(clause, time=NOTHING)
@@ -99,7 +99,7 @@ def statement(dice: Dice, clause: Clause) -> Text:
 
 
 def a_following(dice: Dice, first: Clause, frame: Frame, *, active: bool, rainy: bool = True) -> Clause:
-    """A clause that goes on from the first, often with pronouns.
+    """Draw a clause that continues the first one, often with pronouns.
 
     `active` wants something to happen in it; `rainy` allows the weather, which nobody can be the cause of.
     """

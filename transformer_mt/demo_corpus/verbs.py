@@ -1,4 +1,4 @@
-"""Verbs by what completes them, their irregular forms, and modals."""
+"""Lists verbs by their complements, with their irregular forms, and modals."""
 
 from transformer_mt.demo_corpus.entries import Case, Frame, Modal, Noun, Verb, rows
 from transformer_mt.demo_corpus.nouns import (
@@ -116,9 +116,9 @@ BE, ASK, COST, LOVE, ARRIVE = verbs("""
     cost cost kosten kostet gekostet state; love loved lieben liebt geliebt state
     arrive arrived an|kommen kommt angekommen sein
     """)
-# What is done with or without others.
+# Verbs for what is done with or without others.
 SHARED = ("buy", "look for", "eat", "drink", "read", "repair", "visit", "wash", "look at", "feed", "draw")
-BOUND = ("live", "stay", "arrive")  # to their place, which does not go to the front
+BOUND = ("live", "stay", "arrive")  # the place of these verbs does not come first in a clause
 NEED = next(verb for verb in TRANSITIVE if verb.english == "need")
 KNOW = next(verb for verb in REPORTING if verb.english == "know")
 WEATHER = verbs("rain rained regnen regnet geregnet; snow snowed schneien schneit geschneit")
@@ -129,7 +129,7 @@ IRREGULAR_PRESENT = {
     "wissen": ("weiß", "weiß", "wissen"),
     "mögen": ("mag", "mag", "mögen"),
 }
-# These few verbs tell of the past in the preterite, all others in the perfect tense.
+# The German past of these few verbs is the preterite; that of all others is the perfect tense.
 PRETERITE = {
     "sein": ("war", "war", "waren"),
     "haben": ("hatte", "hatte", "hatten"),

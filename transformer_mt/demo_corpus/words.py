@@ -1,8 +1,8 @@
-"""The small words: times, numbers, prepositions; and endings."""
+"""Lists the small words, such as times, numbers and prepositions, and the endings."""
 
 from transformer_mt.demo_corpus.entries import NOTHING, Case, Frame, Text, texts
 
-SKIES = texts("dark dunkel; late spät; windy windig; sunny sonnig")  # said of no thing: "it" must stay clear
+SKIES = texts("dark dunkel; late spät; windy windig; sunny sonnig")  # never said of a thing, so that "it" stays clear
 
 
 WEEKDAYS = texts("""

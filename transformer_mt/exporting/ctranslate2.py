@@ -13,7 +13,8 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 from transformer_mt.decoding.ctranslate2_search import search_options
 from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Trained, beyond
 from transformer_mt.models.positions import sinusoidal
-from transformer_mt.settings.experiment import Config, DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, UNK
 

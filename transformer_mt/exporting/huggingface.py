@@ -18,7 +18,8 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.decoding.lengths import power_of_length
 from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
-from transformer_mt.settings.experiment import Config, DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK

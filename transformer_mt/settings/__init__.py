@@ -1,1 +1,1 @@
-"""Every setting: its default, its meaning and its check; and how a configuration is read."""
+"""Defines every setting with its default, its meaning and its checks, and reads configurations."""

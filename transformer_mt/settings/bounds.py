@@ -1,12 +1,12 @@
-"""The types of settings, whose bounds no sound experiment meets, and behind which numbers overflow."""
+"""The types of settings. Their bounds are wider than any sensible experiment, and keep numbers from overflowing."""
 
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-# Characters below the space and DEL: line breaks and NUL among them. No path and no name needs one, the system refuses
-# NUL, and the others would break a line of an error message or of a log.
+# Control characters: line breaks, NUL and others. No path and no name needs one. The system refuses NUL, and the others
+# would break a line of an error message or of a log.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -20,22 +20,23 @@ def _without_control_characters(text: str) -> str:
 
 
 Text = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_control_characters)]
-"""A name or a path: on Linux a path has at most 4,096 bytes."""
+"""A name or a path. On Linux a path has at most 4,096 bytes."""
 
 Layers = Annotated[int, Field(gt=0, le=1000)]
+"""A number of layers."""
 Width = Annotated[int, Field(gt=0, le=65_536)]
-"""Numbers in a vector."""
+"""How many numbers a vector has."""
 Positions = Annotated[int, Field(gt=0, le=1_000_000)]
-"""Subword pieces of a sentence."""
+"""A number of subword pieces in a sentence, at least 1."""
 MorePositions = Annotated[int, Field(ge=0, le=1_000_000)]
-"""Likewise, or 0."""
+"""A number of subword pieces in a sentence; 0 is allowed."""
 Tokens = Annotated[int, Field(gt=0, le=1_000_000_000)]
-"""Positions of a batch."""
+"""A number of token positions in a batch."""
 Hypotheses = Annotated[int, Field(gt=0, le=10_000)]
-"""Of one sentence at a time."""
+"""A number of hypotheses of one sentence."""
 PositiveCount = Annotated[int, Field(gt=0, le=1_000_000_000_000)]
-"""Updates, lines, files."""
+"""A number of updates, lines or files, at least 1."""
 Count = Annotated[int, Field(ge=0, le=1_000_000_000_000)]
-"""Likewise, or 0."""
+"""A number of updates, lines or tokens; 0 is allowed."""
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-"""PyTorch's seeds have 64 bits, one of them for the sign."""
+"""A seed. PyTorch's seeds have 64 bits, and one of them is the sign."""

@@ -1,4 +1,4 @@
-"""Every setting: its default, meaning, unit and check."""
+"""The configuration of an experiment: each setting with its default, its meaning and its unit, and their checks."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -6,27 +6,25 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.settings.bounds import (
     Count,
-    Hypotheses,
-    MorePositions,
     Positions,
     PositiveCount,
     Seed,
     Text,
     Tokens,
 )
-from transformer_mt.settings.decoding_limits import check_for_model
+from transformer_mt.settings.decoding import DecodingConfig, check_for_model
 from transformer_mt.settings.model import ModelConfig, Section, TransformerConfig
 
 
 class FilePair(Section):
-    """Two files of parallel text, aligned by line."""
+    """Two files of parallel text: line n of one is the translation of line n of the other."""
 
     source: Text
     target: Text
 
 
 def _form(split: Any) -> str:
-    """Which of both a split is, by what stands there. No test set can have such a name."""
+    """Name the form in which a split is given. No test set can have such a name, so errors can leave it out."""
     return "(two files)" if isinstance(split, dict | FilePair) else "(text)"
 
 
@@ -37,129 +35,146 @@ class CorpusConfig(Section):
     """Which sentence pairs there are, and which of them are left out of training."""
 
     source_language: Text
-    """Language code: the suffix of the files, the column of a hub data set."""
+    """The code of the source language, such as en. Files of text have it as their suffix, and a hub data set has it as
+    the name of a column."""
     target_language: Text
-    """Language code, as source_language is; it also chooses the tokenisation of BLEU."""
+    """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
     dataset: Text | None = None
-    """Hub data set, as in datasets.load_dataset; null for local files."""
+    """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""
     subset: Text | None = None
-    """Configuration of the hub data set, where it has several."""
+    """The configuration of the hub data set, if it has several."""
     revision: Text | None = None
-    """Commit or tag of the hub data set; null takes the newest."""
+    """The commit or tag of the hub data set; null: the newest."""
     train: Split
-    """A split of the hub data set; or, of local files, either the common prefix of
-    PREFIX.<source_language> and PREFIX.<target_language> (with .gz if gzipped), or {source, target}."""
+    """The training set: the name of a split of the hub data set; or for local files either the prefix of
+    PREFIX.<source_language> and PREFIX.<target_language> (with .gz if they are gzipped), or {source: FILE, target:
+    FILE}."""
     valid: Split
-    """The validation set, on which the model is scored during training; given as corpus.train is."""
+    """The validation set, on which the model is scored during training. It is given as corpus.train is."""
     test: dict[Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
-    """The name of each test set, and its pairs, given as corpus.train is. The name becomes a file name: it may have
-    letters, digits, '.', '_' and '-'."""
+    """The test sets: a name for each, and its text, given as corpus.train is. The name becomes a file name, so it has
+    only letters, digits, '.', '_' and '-'."""
     max_length: Positions = 256
-    """Subword pieces; a training pair with a longer side is left out and counted."""
+    """The most subword pieces on either side of a training pair, the end of the sentence included. Longer pairs are
+    left out and counted."""
     max_ratio: float = Field(default=4.0, gt=0.0, le=1e6)
-    """Subword pieces of the longer side by those of the shorter; above, the pair is left out and counted."""
+    """The largest ratio of subword pieces between the longer and the shorter side of a training pair. Pairs above it
+    are left out and counted, unless both sides are short (at most 10 pieces)."""
 
 
 class TokenizerConfig(Section):
-    """Subword pieces, trained by sentencepiece on the training text. Byte fallback: no character is unknown."""
+    """How text is cut into subword pieces. sentencepiece learns them from the training text. A character that is not a
+    piece is spelled in bytes, so no character is unknown."""
 
     from_: Text | None = Field(default=None, alias="from")
-    """An existing tokenizer, which is used as it is instead of training one: a model directory, a run, a prepared
-    data_dir, or a .model file of sentencepiece, which then serves both languages. vocab_size, algorithm,
-    character_coverage and sample_sentences have no effect then."""
+    """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
+    file of sentencepiece, which then serves both languages. vocab_size, algorithm, character_coverage and
+    sample_sentences then have no effect."""
     algorithm: Literal["bpe", "unigram"] = "bpe"
-    """Byte-pair encoding (Sennrich et al. 2016), or a unigram language model of pieces (Kudo 2018)."""
+    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018)."""
     vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
-    """Pieces of a vocabulary, the 4 special ones and 256 bytes included."""
+    """The number of pieces in a vocabulary, including the 4 special pieces and the 256 bytes."""
     joint: bool = True
-    """One vocabulary for both languages, or one each."""
+    """true: both languages share one vocabulary; false: each language has its own."""
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
-    """Share of the text's characters that become pieces; the rest is spelled in bytes."""
+    """The share of the text's characters that become pieces. The rarest characters are spelled in bytes instead."""
     sample_sentences: PositiveCount = 2_000_000
-    """The most lines of each side that are read to train it, evenly spaced over the corpus."""
+    """The most lines of each language from which the tokenizer is trained. They are spread evenly over the corpus."""
 
 
 class TrainingConfig(Section):
-    """One run of updates."""
+    """How the model is trained: batches, learning rate, regularisation, checkpoints and validation."""
 
     seed: Seed = 1
-    """Seed of all that is random: first weights, order of the pairs, dropout, subword sampling."""
+    """The seed of everything random: initial weights, order of the pairs, dropout, subword sampling."""
     device: Text = "auto"
-    """auto (CUDA if there is one, else CPU), cpu, cuda or cuda:N."""
+    """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of matrix products; weights and optimizer stay fp32. auto: bf16 where the device multiplies it in
-    hardware, as GPUs and the newer server CPUs do."""
+    """The number format of matrix multiplications. Weights and optimizer state are always fp32. auto: bf16 if the
+    hardware multiplies it directly, as recent GPUs and server CPUs do, otherwise fp32."""
     sharding: Literal["none", "full"] = "none"
-    """With several devices: whole parameters on each, or a part of every parameter, gradient and optimizer
-    state (FSDP), for a model that does not fit on one."""
+    """What each of several devices holds. none: all parameters, gradients and optimizer states; full: a part of each
+    of them (FSDP), for a model that does not fit on one device."""
     num_threads: int = Field(default=0, ge=0, le=1024)
-    """CPU threads; 0 takes one per core."""
+    """The number of CPU threads. 0: one per core."""
     max_steps: PositiveCount = 100_000
-    """Updates after which training ends."""
+    """The number of updates after which training ends."""
     tokens_per_batch: Tokens | Literal["auto"] = 25_000
-    """Positions of a micro-batch on its longer side, padding included: memory grows with it. auto: as many as
-    fit into memory, at most tokens_per_update."""
+    """The most token positions in a micro-batch, padding and ends of sentences included, on its source or its target
+    side, whichever has more. Larger micro-batches need more memory. auto: as many as fit into memory, up to
+    tokens_per_update."""
     tokens_per_update: Count = 0
-    """Target tokens of an update, at most, on all devices together: gradients of as many micro-batches are
-    summed before the weights move. 0 takes one micro-batch, of which each device does a part."""
+    """The most target tokens in an update, ends of sentences included but not padding, on all devices together. The
+    gradients of as many micro-batches as fit into that number are summed before the weights change. 0: one micro-batch
+    per update, shared among the devices."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
-    """Share of each label's probability that is given to all words of the vocabulary alike (Szegedy et al. 2016)."""
+    """The share of each label's probability that is spread evenly over the vocabulary (Szegedy et al. 2016). 0: off."""
     layout: Literal["auto", "padded", "packed"] = "auto"
-    """A sentence a row, or sentences end to end without padding. auto: packed on a GPU that can do it, with bf16,
-    model.attention_score=scaled_dot and without model.attention_dropout; else padded, as recurrent models always."""
+    """How the sentences of a micro-batch lie in memory. padded: each in a row of its own, filled up with padding;
+    packed: end to end, without padding. auto: packed on a GPU that supports it with bf16, if
+    model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. model.kind=rnn is always
+    padded."""
     compile: bool | Literal["auto"] = "auto"
-    """torch.compile of the model's pass. auto: on CUDA with packed sentences, whose shapes do not change."""
+    """Whether torch.compile compiles the model. auto: on CUDA with packed sentences, because their shapes stay the
+    same."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Cut training text into other pieces each time; 0: off. bpe: the probability of leaving a merge out, as
-    0.1. unigram: the power of a segmentation's probability, as 0.2; the lower, the more the pieces vary."""
+    """Cut the training text into different pieces each time it is read. bpe: the probability of leaving out a merge,
+    for example 0.1 (Provilkov et al. 2020); unigram: the exponent of a segmentation's probability, for example 0.2,
+    where lower values vary the pieces more (Kudo 2018). 0: off."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
-    """After the warm-up: the paper's 1/sqrt(step); straight, or by half a cosine, down to 0 at max_steps; the
-    peak to the end; or the peak, and straight down to 0 over the last cooldown_steps."""
+    """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a
+    straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr;
+    cooldown: stays at peak_lr, then falls in a straight line to 0 over the last cooldown_steps."""
     peak_lr: float = Field(default=7e-4, gt=0.0, le=100.0)
-    """Reached at the last warm-up update; the paper's is (d_model * warmup_steps) ** -0.5."""
+    """The highest learning rate, reached at the end of warm-up. The paper's is (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveCount = 4000
-    """Updates; 1 means no warm-up."""
+    """The number of updates over which the learning rate rises to peak_lr. 1: no warm-up."""
     cooldown_steps: Count = 0
-    """The last updates, over which the rate of schedule 'cooldown' falls; 0 with other schedules."""
+    """The number of updates at the end over which the learning rate falls to 0. It is only for schedule=cooldown, and
+    0 with the others."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Decay of Adam's moving average of gradients (Kingma and Ba 2015)."""
+    """The decay rate of Adam's moving average of gradients (Kingma and Ba 2015)."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
-    """Decay of Adam's moving average of squared gradients."""
+    """The decay rate of Adam's moving average of squared gradients."""
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1.0)
-    """Added in Adam to the root of the mean squared gradient, by which an update is divided."""
+    """A small number that Adam adds to the denominator of each update, so that it never divides by 0."""
     clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
-    """Largest norm of the whole gradient; 0 clips nothing, as in the paper."""
+    """The largest norm of the whole gradient; a longer one is scaled down to it. 0: off, as in the paper."""
     max_bad_updates: PositiveCount = 10
-    """An update whose loss or gradient is not finite changes no weight; after this many in a row training stops."""
+    """Training stops after this many updates in a row whose loss or gradient is infinite or not a number. Such an
+    update changes no weight."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Decay of an exponential moving average of the weights, which is validated in their place; 0: off."""
+    """The decay rate of an exponential moving average of the weights, for example 0.999. Validation then uses the
+    average instead of the weights. 0: off."""
     r_drop: float = Field(default=0.0, ge=0.0, le=1e6)
-    """Weight of the divergence between two passes with different dropout (R-Drop; Liang et al. 2021); 0: off."""
+    """alpha of R-Drop (Liang et al. 2021; 5 there for translation): each sentence passes the model twice with different
+    dropout, and the divergence between the two outputs is added to the loss with this weight. 0: off."""
     initialise_from: Text | None = None
-    """For fine-tuning: a model directory or a checkpoint, whose weights training begins with. It needs the same
-    tokenizer (tokenizer.from) and the same shape."""
+    """A model directory or a checkpoint whose weights training starts from, for fine-tuning. It must have the same
+    tokenizer (see tokenizer.from) and the same shape. null: start from random weights."""
     log_every: PositiveCount = 50
-    """Updates between lines of log.jsonl."""
+    """The number of updates between two lines of log.jsonl."""
     validate_every: PositiveCount = 1000
-    """Updates between validations."""
+    """The number of updates between two validations."""
     save_every: PositiveCount = 1000
-    """Updates between checkpoints."""
+    """The number of updates between two checkpoints."""
     keep_last: PositiveCount = 5
-    """Newest checkpoints that stay."""
+    """How many of the newest checkpoints are kept."""
     keep_best: PositiveCount = 1
-    """Best checkpoints that stay besides."""
+    """How many of the best checkpoints, by training.metric, are kept besides the newest ones."""
     accept_changed_data: bool = False
-    """Let a run go on although the data in data_dir are not those that it was trained on so far."""
+    """Whether a run may go on although the data in data_dir have changed since it was trained on them."""
     on_failed_save: Literal["stop", "go_on"] = "stop"
-    """What to do when a checkpoint cannot be written, as on a full disk: the older ones stay."""
+    """What happens when a checkpoint cannot be written, for example because the disk is full. stop: training stops;
+    go_on: training goes on with a warning. Older checkpoints are kept."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"
-    """The score on the validation set that decides which checkpoints are the best."""
+    """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0
-    """Stop after this many validations without a better metric; 0: never stop early."""
+    """Training stops early after this many validations in a row without a better metric. 0: never."""
     valid_sentences: Count = 0
-    """Sentences of the validation set that are decoded greedily for BLEU and chrF; 0 takes all."""
+    """How many sentences of the validation set are translated, by greedy search, to compute BLEU and chrF. 0: all."""
     tensorboard: bool = False
-    """Write what log.jsonl holds for TensorBoard too, to <run_dir>/tensorboard."""
+    """Whether the numbers of log.jsonl are also written for TensorBoard, to <run_dir>/tensorboard."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -173,12 +188,12 @@ class TrainingConfig(Section):
         if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
-                f"max_steps={self.max_steps}"
+                f"max_steps={self.max_steps}: lower one of them, or raise max_steps"
             )
         return self
 
     def schedule_warning(self) -> str:
-        """A warning about a warm-up that never ends, which is hardly meant; empty if there is nothing to warn of."""
+        """Return a warning if warm-up lasts until the end of training, which is rarely intended; else an empty text."""
         if self.warmup_steps == 1 or self.warmup_steps < self.max_steps:
             return ""
         reached = self.peak_lr * self.max_steps / self.warmup_steps
@@ -194,93 +209,21 @@ class AveragingConfig(Section):
     """Which checkpoints become the model."""
 
     checkpoints: PositiveCount = 5
-    """The most checkpoints that are averaged: the last ones, or the best ones (training.keep_best)."""
+    """The most checkpoints that are averaged. training.keep_last and training.keep_best limit how many there are."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
-    """auto takes what has the best training.metric on the validation set: the mean of the last checkpoints, a mean of
-    fewer of them, the best checkpoint alone or, with training.average_decay, a moving average of the weights. last
-    takes the mean of the last checkpoints, best the mean of the best ones, and moving_average the moving average of
-    the newest checkpoint."""
-
-
-SplitSentences = Literal["auto", "always", "never"]
-
-
-class DecodingConfig(Section):
-    """Beam search, which is greedy with beam_size 1; or sampling."""
-
-    beam_size: Hypotheses = 4
-    """Hypotheses of a sentence that are followed at a time. Sampling has no beam, and does not use it."""
-    patience: float = Field(default=1.0, ge=0.0, le=100.0)
-    """Of beam search: a sentence is settled when patience * beam_size hypotheses have ended (Kasai et al. 2022), and
-    in any case when no live hypothesis can still be one of the best. 1 is what most systems do; 0: stop only when no
-    live hypothesis can win, for a tenth more work."""
-    n_best: Hypotheses = 1
-    """Translations of a sentence, best first. Beam search may find fewer; in sampling each is drawn independently of
-    the others."""
-    length_penalty: float = Field(default=0.6, ge=0.0, le=10.0)
-    """alpha, the power in the length penalty, by which a log-probability is divided (Wu et al. 2016, eq. 14)."""
-    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
-    """The length is in pieces, the end of sentence counted: gnmt is ((5 + length) / 6) ** alpha (Wu et al. 2016);
-    average is length ** alpha, with alpha 1 the mean over pieces; none is 1 whatever alpha."""
-    coverage_penalty: float = Field(default=0.0, ge=0.0, le=100.0)
-    """beta of the coverage penalty (Wu et al. 2016, eq. 14), which ranks finished hypotheses lower whose attention
-    left source pieces out; 0.2 there. 0: off."""
-    max_extra_length: MorePositions = 50
-    """A translation has at most this many pieces more than its source."""
-    min_length: MorePositions = 0
-    """A translation has at least this many pieces, its end not counted, but never more than max_extra_length allows."""
-    no_repeat_ngram: MorePositions = 0
-    """No sequence of this many pieces comes twice in a translation; 0: off."""
-    sampling: bool = False
-    """Draw each piece from the model's distribution instead of looking for the most probable translation."""
-    temperature: float = Field(default=1.0, ge=1e-6, le=1e6)
-    """Of sampling: logits are divided by it; below 1 probable pieces become more so. top_k=1 always
-    takes the most probable."""
-    top_k: int = Field(default=0, ge=0, le=1_000_000)
-    """Of sampling: only this many of the most probable pieces may be drawn; 0 takes all."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Of sampling, after temperature and top_k: only the most probable pieces that together have this probability
-    may be drawn (nucleus sampling; Holtzman et al. 2020)."""
-    seed: Seed = 1
-    """Of sampling: with the same seed a sentence has the same samples."""
-    alignment_layer: int = Field(default=0, ge=0, le=1000)
-    """Decoder layer whose attention to the source says which piece comes from which; 1 is the lowest. 0 takes the
-    last but one (Garg et al. 2019), or the only one."""
-    split_sentences: SplitSentences = "auto"
-    """Whether the sentences of a line are translated separately and joined again. auto: only in a line with more
-    sentences, or more pieces, than 90 % of the training lines have; it is split into groups of the usual size."""
-    tokens_per_batch: Tokens = 4096
-    """Source positions of a batch, padding included, times the width of the beam."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.sampling:
-            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
-            useless = [key for key, is_given in given.items() if is_given]
-            if useless:
-                raise ValueError(
-                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
-                )
-            if self.n_best > self.beam_size:
-                raise ValueError(
-                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
-                    f"set beam_size={self.n_best}, or sampling=true"
-                )
-        if self.sampling and self.coverage_penalty:
-            raise ValueError(
-                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
-                "set sampling=false, or leave it out"
-            )
-        return self
+    """Which weights become the model. last: the mean of the last checkpoints; best: the mean of the best checkpoints;
+    moving_average: the moving average of the weights in the newest checkpoint (needs training.average_decay). auto:
+    whichever has the best training.metric on the validation set, among the mean of the last checkpoints, means of fewer
+    of them, the single best checkpoint and, with training.average_decay, a moving average."""
 
 
 class Config(Section):
-    """One experiment."""
+    """The configuration of one experiment."""
 
     data_dir: Text
-    """Where `prepare` writes and `train` reads."""
+    """The directory that `prepare` writes and `train` reads."""
     run_dir: Text
-    """Where `train` writes, and all stages after it."""
+    """The directory that `train` writes, and that the later stages read and write."""
     corpus: CorpusConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = TransformerConfig()
@@ -298,35 +241,49 @@ class Config(Section):
         if self.corpus.max_length > self.model.max_positions:
             raise ValueError(
                 f"corpus.max_length={self.corpus.max_length} is more than "
-                f"model.max_positions={self.model.max_positions}"
+                f"model.max_positions={self.model.max_positions}: lower the first, or raise the second"
             )
-        budget, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
-        if budget == "auto" and not of_update:
+        if self.training.layout == "packed" and (reason := self.model.why_not_packed()):
+            raise ValueError(f"training.layout=packed {reason}; set training.layout=padded, or change the model")
+        return self
+
+    @model_validator(mode="after")
+    def _check_batches(self) -> Self:
+        of_batch, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
+        if of_batch == "auto" and not of_update:
             raise ValueError(
-                "training.tokens_per_batch=auto depends on the machine, and an update should not: set "
-                "training.tokens_per_update, as 25000"
+                "training.tokens_per_batch=auto depends on the memory of the machine, but the size of an update should "
+                "not: set training.tokens_per_update, for example to 25000"
             )
-        if budget != "auto" and budget < self.corpus.max_length:
+        if of_batch != "auto" and of_batch < self.corpus.max_length:
             raise ValueError(
-                f"training.tokens_per_batch={budget} has no room for a sentence of "
-                f"corpus.max_length={self.corpus.max_length}"
+                f"training.tokens_per_batch={of_batch} has no room for a sentence of "
+                f"corpus.max_length={self.corpus.max_length}: raise the first, or lower the second"
             )
-        if budget != "auto" and 0 < of_update < budget:
-            raise ValueError(f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={budget}")
-        if self.training.layout == "packed" and self.model.why_not_packed():
-            raise ValueError(f"training.layout=packed {self.model.why_not_packed()}; set one of them otherwise")
+        if of_batch != "auto" and 0 < of_update < of_batch:
+            raise ValueError(
+                f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={of_batch}: an update "
+                "has at least one micro-batch, so raise the first, or lower the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_averaging(self) -> Self:
         if self.averaging.choose in ("auto", "last") and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
-                f"training.keep_last={self.training.keep_last} keeps"
+                f"training.keep_last={self.training.keep_last}, the number of checkpoints that are kept: lower the "
+                "first, or raise the second"
             )
         if self.averaging.choose == "moving_average" and not self.training.average_decay:
-            raise ValueError("averaging.choose=moving_average needs training.average_decay, as 0.999")
+            raise ValueError(
+                "averaging.choose=moving_average needs training.average_decay, for example training.average_decay=0.999"
+            )
         return self
 
     @model_validator(mode="after")
     def _check_decoding(self) -> Self:
-        # An existing tokenizer has a size of its own.
+        # An existing tokenizer decides the size of the vocabulary itself.
         vocab_size = None if self.tokenizer.from_ else self.tokenizer.vocab_size
         check_for_model(self.decoding, self.model, vocab_size)
         return self

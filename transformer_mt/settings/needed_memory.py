@@ -1,19 +1,19 @@
-"""Whether a machine can hold a model, and a search of it: known before either is begun. Imports no PyTorch.
+"""Checks before the work begins whether this machine has the memory for a model, and for a search. No PyTorch needed.
 
-What is computed here is the least that is needed where a translation becomes as long as it may.
+The numbers are a lower bound of the memory that is needed if a translation gets as long as it may.
 """
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import machine_memory
-from transformer_mt.settings.experiment import DecodingConfig
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import ModelConfig, RnnConfig
 
-_FP32 = 4  # bytes
-IN_TRAINING = 4  # numbers a weight: itself, its gradient and Adam's two moving averages
+_FP32 = 4  # bytes of a number
+IN_TRAINING = 4  # numbers for each weight: the weight, its gradient and Adam's two moving averages
 
 
 def check_model_memory(model: ModelConfig, source_vocab_size: int, target_vocab_size: int, copies: int = 1) -> None:
-    """Raises ConfigError if `copies` fp32 numbers for each weight are more than this machine's memory."""
+    """Raises ConfigError if this machine has no memory for `copies` fp32 numbers for each weight of a model."""
     weights = least_weights(model, source_vocab_size, target_vocab_size)
     needed, memory = weights * copies * _FP32, machine_memory()
     if needed > memory:
@@ -28,14 +28,14 @@ def check_model_memory(model: ModelConfig, source_vocab_size: int, target_vocab_
 def check_search_memory(
     decoding: DecodingConfig, model: ModelConfig, vocab_size: int, max_length: int, *, keeps_all_pasts: bool
 ) -> None:
-    """Raises ConfigError if a sentence alone, of so many target pieces, needs more than this machine's memory.
+    """Raises ConfigError if this machine has no memory to translate one sentence into `max_length` target pieces.
 
-    Where a search keeps the pasts of all hypotheses together (`keeps_all_pasts`), each hypothesis has a score of
-    attention for each piece of each other one: then memory grows with the square of their number.
+    `keeps_all_pasts` says that a search keeps the pasts of all hypotheses of a sentence together. Then each hypothesis
+    has an attention score for each piece of each other hypothesis, so memory grows with the square of their number.
     """
     width = decoding.n_best if decoding.sampling else decoding.beam_size
     of_words = vocab_size * _FP32
-    # In each layer of a Transformer, a key and a value for each piece that a hypothesis may see.
+    # Each layer of a Transformer has a key and a value for each piece that a hypothesis may see.
     of_pieces = 0
     if not isinstance(model, RnnConfig):
         seen = min(max_length, model.attention_window + 1) if model.attention_window else max_length
@@ -52,7 +52,7 @@ def check_search_memory(
 
 
 def least_weights(model: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:
-    """The numbers in the matrices of a model; biases, norms and scores of attention are not counted."""
+    """Count the weights in the matrices of a model, without biases, norms and parameters of attention scores."""
     vocab_sizes = {
         "all": target_vocab_size,
         "target": source_vocab_size + target_vocab_size,
@@ -62,7 +62,7 @@ def least_weights(model: ModelConfig, source_vocab_size: int, target_vocab_size:
     embeddings = vocab_sizes[model.tied_embeddings] * d
     if isinstance(model, RnnConfig):
         gates = 3 if model.cell == "gru" else 4
-        # Both directions of the encoder are half as wide; each gate reads the layer below and the state before.
+        # Each direction of the encoder is half as wide. Each gate reads the layer below and the previous state.
         return embeddings + gates * (model.encoder_layers * 3 * d * d // 2 + model.decoder_layers * 2 * d * d)
     feed_forward = (3 if model.activation == "swiglu" else 2) * d * model.ffn_dim
     encoder, decoder = 4 * d * d + feed_forward, 8 * d * d + feed_forward

@@ -1,4 +1,4 @@
-"""Reads configurations: YAML, overrides by `key=value`, errors that name file and line."""
+"""Reads configurations from YAML and `key=value` overrides, with errors that name file and line."""
 
 import hashlib
 import json
@@ -17,26 +17,26 @@ from transformer_mt.settings.suggestions import MODELS, other_kind, suggestion
 from transformer_mt.settings.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
 from transformer_mt.wording import cut
 
-# What pydantic names between a key and its value where a value can be one of several things.
+# Names that pydantic puts between a key and its value where the value can have one of several forms.
 _BRANCHES = ("(text)", "(two files)", "constrained-int", "literal[")
 SECTIONS = ("corpus", "tokenizer", "model", "training", "averaging", "decoding")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
-    """Read a YAML file and apply `key=value` overrides, in order: a section is replaced whole by {key: value, …}.
+    """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a whole section.
 
-    If a section is named, only its keys can be overridden, with or without its name before them, and those
-    of the top.
-    Raises ConfigError: file and line or override, key, what is wrong, what is allowed.
+    If `section` is given, only its keys, with or without its name before them, and the keys at the top can be
+    overridden. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
+    allowed.
     """
     values, lines = parse_yaml(_text(Path(path)), str(path))
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds no `key: value` lines")
+        raise ConfigError(f"{path}: has no lines of the form `key: value`; name a YAML file, such as those in configs/")
     where = {key: f"{path}:{line}" for key, line in lines.items()}
     for override in overrides:
         key, value = _override(override, section)
         _assign(values, key, value)
-        # What was said below this key is replaced with it.
+        # Values below this key were replaced together with it.
         where = {at: place for at, place in where.items() if at[: len(key)] != tuple(key)}
         where[tuple(key)] = f"override {cut(override, 200)}"
     try:
@@ -48,35 +48,38 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 
 
 def _text(path: Path) -> str:
-    """Raises ConfigError for what is no text, or has no end."""
+    """Read the text of a configuration file. Raises ConfigError if it cannot be read, is not text, or has no end."""
     try:
-        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():  # not the one of `<(command)`, which has no name
-            raise ConfigError(f"{path}: is a named pipe, which need not end; name a YAML file, as in configs/")
+        # `<(command)` is a pipe without a name, and may be read.
+        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():
+            raise ConfigError(
+                f"{path}: is a named pipe, which may never end; name a YAML file, such as those in configs/"
+            )
         with path.open("rb") as file:
             content = file.read(4 * MOST_CHARACTERS + 1)  # in UTF-8 a character has up to 4 bytes
         return content.decode("utf-8")
     except ConfigError:
         raise
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, as in configs/") from None
-    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, such as those in configs/") from None
+    except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{path}: cannot be read ({reason}); name a YAML file, as in configs/") from None
+        raise ConfigError(f"{path}: cannot be read ({reason}); name a YAML file, such as those in configs/") from None
 
 
 def dump_config(config: Config) -> str:
-    """YAML with every default written out."""
+    """Return a configuration as YAML, with every default written out."""
     return dump_yaml(config.model_dump())
 
 
 def fingerprint(*parts: BaseModel | str) -> str:
-    """Hash of settings and texts: the same parts, the same 64 hexadecimal digits."""
+    """Return a hash of settings and texts. The same parts give the same 64 hexadecimal digits."""
     content = [part if isinstance(part, str) else part.model_dump() for part in parts]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def differences(old: Config, new: Config) -> dict[str, str]:
-    """`key: old value, now new value` for each setting that differs, by its key."""
+    """Return `key: old value, now new value` for each setting that differs, by its key."""
     old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
     return {
         key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
@@ -86,7 +89,7 @@ def differences(old: Config, new: Config) -> dict[str, str]:
 
 
 def json_schema() -> str:
-    """JSON schema of a configuration file, for editors."""
+    """Return the JSON schema of a configuration file, for editors."""
     return json.dumps(Config.model_json_schema(), indent=2) + "\n"
 
 
@@ -133,12 +136,12 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     if error["type"] == "missing":
         return f"{known}: {key}: is missing, and has no default"
     if error["type"] == "value_error":
-        # About several keys of a section: where one of them was overridden, that is the likely cause.
+        # The error is about several keys of a section. If one of them was overridden, that is the likely cause.
         overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
         return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if error["type"] == "model_type":
         return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
-    if error["type"] == "dict_type":  # corpus.test is the only one
+    if error["type"] == "dict_type":  # only corpus.test is a dict
         form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
         return f"{known}: {key} is {_value(error)}; {form}"
     hint = ""
@@ -150,7 +153,7 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
 
 
 def _unknown(error: ErrorDetails) -> str:
-    """What to say of a key that does not exist."""
+    """Say that a key does not exist, and what may have been meant."""
     path, kind = _shown_path(error), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
@@ -161,7 +164,7 @@ def _unknown(error: ErrorDetails) -> str:
 
 
 def _advice(errors: list[ErrorDetails]) -> list[str]:
-    """What to say once, after all mistakes."""
+    """Return what to say once, after all mistakes."""
     of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
     if not any(other_kind(_shown_path(error)) for error in of_model):
         return []
@@ -186,7 +189,7 @@ def _value(error: ErrorDetails) -> str:
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
-    """The path of the key in the file: without the branches of a union."""
+    """Return the path of a key as it is in the file, without the names that pydantic adds for forms of a value."""
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]

@@ -1,4 +1,4 @@
-"""Finds what was meant by a key that does not exist."""
+"""Suggests what a user may have meant by a key that does not exist."""
 
 import difflib
 
@@ -13,10 +13,11 @@ _FEW_KEYS = 8
 
 
 def suggestion(path: tuple[str, ...], kind: str) -> str:
-    """A sentence about the unknown key at `path`, such as ("training", "lr"), in a model of that kind.
+    """Return a sentence about an unknown key, or an empty text. `kind` is the kind of the model in the configuration.
 
-    It names the same key of another section; or what another trainer's name is called here; or the key that is
-    spelled most alike; or where all keys are listed.
+    `path` is where the key stands, such as ("training", "lr"). The sentence names the same key in another section; or
+    the name that this program has for a setting of another trainer; or the key with the most similar spelling; or the
+    command that lists all keys.
     """
     sections = _sections(kind)
     *above, name = path
@@ -39,7 +40,7 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
 
 
 def other_kind(path: tuple[str, ...]) -> str | None:
-    """The model.kind that has this key of section model, if one has."""
+    """Return the model.kind that has this key of section model; None if no kind has it."""
     return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
 
 
@@ -50,7 +51,7 @@ def _sections(kind: str) -> dict[str, type[BaseModel]]:
 
 
 def _did_you_mean(keys: list[str], section: str) -> str:
-    """Each without its section where that is the one in which it was looked for."""
+    """Ask whether one of these keys was meant. Keys of the section that was searched are named without it."""
     shown = [f"'{key.removeprefix(section + '.') if section else key}'" for key in keys]
     return f"Did you mean {' or '.join(shown)}?"
 

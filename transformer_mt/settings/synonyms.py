@@ -1,7 +1,7 @@
-"""What the settings of other trainers are called here.
+"""Maps the settings of other trainers to the settings of this program.
 
-Names are those of fairseq, JoeyNMT, Hugging Face's Trainer and `generate`, OpenNMT-py and Sockeye, in lower case and
-with underscores. A name after a section and a dot is meant only there.
+The names are those of fairseq, JoeyNMT, Hugging Face's Trainer and `generate`, OpenNMT-py and Sockeye, in lower case
+and with underscores. A name with a section and a dot before it is meant only in that section.
 """
 
 KEYS = {
@@ -214,23 +214,23 @@ KEYS = {
     "decoding.batch_size": "decoding.tokens_per_batch",
     "decoding.max_tokens": "decoding.tokens_per_batch",
 }
-"""A name there, and the key here that means the same or nearly so."""
+"""A name in another trainer, and the key of this program that means the same or nearly the same."""
 
 _EPOCHS = "Training counts updates, not passes over the corpus: set training.max_steps."
 _LAYERS = "Set model.encoder_layers and model.decoder_layers."
 _SENTENCES = (
-    "A batch is counted in tokens, not in sentences: set training.tokens_per_batch (what fits into memory), and "
-    "training.tokens_per_update (what an update sees)."
+    "The size of a batch is counted in tokens, not in sentences: set training.tokens_per_batch (what fits into memory) "
+    "and training.tokens_per_update (the target tokens of an update)."
 )
 _SEVERAL = (
-    "Set training.tokens_per_update to the target tokens of an update: it sums as many batches of "
-    "training.tokens_per_batch as that takes."
+    "Set training.tokens_per_update to the target tokens of an update: the gradients of as many "
+    "batches of training.tokens_per_batch as fit into it are summed."
 )
 _NO_LOWERCASING = "Text keeps its case: lowercase the files yourself if you want that."
 _PRECISION = "Set training.precision to bf16, fp32 or auto; fp16 is not used in training."
 _STOPPING = (
     "Training stops early after training.patience validations without a better training.metric. In beam search, "
-    "decoding.patience says how long a sentence waits."
+    "decoding.patience says after how many finished hypotheses the search ends."
 )
 
 ADVICE = {
@@ -244,8 +244,8 @@ ADVICE = {
     "batch_size": _SENTENCES,
     "max_sentences": _SENTENCES,
     "per_device_train_batch_size": _SENTENCES,
-    "eval_batch_size": "Validation takes training.tokens_per_batch; translation takes decoding.tokens_per_batch.",
-    "batch_type": "A batch is always counted in tokens: set training.tokens_per_batch.",
+    "eval_batch_size": "Validation uses training.tokens_per_batch, and translation uses decoding.tokens_per_batch.",
+    "batch_type": "The size of a batch is always counted in tokens: set training.tokens_per_batch.",
     "epochs": _EPOCHS,
     "max_epoch": _EPOCHS,
     "max_epochs": _EPOCHS,
@@ -284,4 +284,4 @@ ADVICE = {
     "overwrite": "A run is never overwritten: choose another run_dir, or delete the old one.",
     "overwrite_output_dir": "A run is never overwritten: choose another run_dir, or delete the old one.",
 }
-"""What to do instead, where no single key means the same."""
+"""What to do instead, if no single key means the same."""

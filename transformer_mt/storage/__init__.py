@@ -1,1 +1,1 @@
-"""Files on disk: written whole, checked, and told apart from those of other programs."""
+"""Writes files completely or not at all, checks them, and tells them apart from those of other programs."""

@@ -1,29 +1,25 @@
-"""SHA256SUMS: the checksums of the files of a directory, as `sha256sum --check SHA256SUMS` reads them.
+"""SHA256SUMS: the checksums of the files in a directory, in the format of `sha256sum --check SHA256SUMS`.
 
-They find damage: files that were cut short, changed or exchanged. They keep nobody from changing both.
+They show damage: files that were cut short, changed or exchanged. They are no protection from somebody who changes a
+file and its checksum.
 """
 
-import errno
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Collection, Iterable, Mapping
-from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import open_regular, write_whole
 
 SUMS = "SHA256SUMS"
-# Windows has none of these.
-_OPENING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_LARGEST = 2**20  # bytes of a SHA256SUMS; ours have a few lines
+_LARGEST = 2**20  # bytes of SHA256SUMS; a file that this program writes has a few lines
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
 
 class Fault(NamedTuple):
-    """A file of a directory, and what is wrong with it."""
+    """A file in a directory, and what is wrong with it."""
 
     name: str
     what: str
@@ -32,42 +28,27 @@ class Fault(NamedTuple):
         return f"{self.name} {self.what}"
 
 
-def open_regular(path: Path) -> FileIO:
-    """Open a file to read its bytes. Raises OSError, and never waits, if it is a pipe, a device or a directory."""
-    descriptor = os.open(path, os.O_RDONLY | _OPENING)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return FileIO(descriptor)
-
-
-def read_regular(path: Path) -> bytes:
-    """All bytes of a file. Raises OSError likewise."""
-    with open_regular(path) as file:
-        return file.readall()
-
-
 def sha256(path: Path) -> str:
-    """The checksum of a file, 64 hexadecimal digits. Raises OSError likewise."""
+    """Return the checksum of a file, 64 hexadecimal digits. Raises OSError as `open_regular` does."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sums_of(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    """The checksum of each of these files, by its name. Raises OSError if one cannot be read."""
+    """Return the checksum of each of these files, by its name. Raises OSError if one cannot be read."""
     return {name: sha256(directory / name) for name in names}
 
 
 def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write SHA256SUMS, whole. Raises UserError if it cannot be written."""
+    """Write SHA256SUMS as a whole. Raises UserError if it cannot be written."""
     write_whole(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 
 
 def read_sums(directory: Path) -> dict[str, str]:
-    """The checksums that were written there, by the name of the file.
+    """Return the checksums in SHA256SUMS, by the name of the file.
 
-    Raises OSError if it cannot be read, and ValueError, which says where, if a line is not a checksum and the name of a
-    file below the directory, or names a file again.
+    Raises OSError if it cannot be read; and ValueError, which names the line, if a line is not a checksum and the name
+    of a file below the directory, or if a file is named twice.
     """
     with open_regular(directory / SUMS) as file:
         content = file.read(_LARGEST + 1)
@@ -79,21 +60,21 @@ def read_sums(directory: Path) -> dict[str, str]:
         if found is None or not _is_below(found[2]) or found[2] in sums:
             raise ValueError(
                 f"is damaged: line {number} is not the checksum and the name of a file below the directory, or names "
-                "the same file again"
+                "a file for the second time"
             )
         sums[found[2]] = found[1]
     return sums
 
 
 def has_sums(directory: Path) -> bool:
-    """Whether something of this name is there. What older versions of this program wrote has none."""
+    """Whether there is a SHA256SUMS. Older versions of this program wrote none."""
     return os.path.lexists(directory / SUMS)
 
 
 def fault(directory: Path, names: Collection[str]) -> Fault | None:
-    """The first of the files of these names that is not as SHA256SUMS says; None if all are.
+    """Return the first of these files that is not as SHA256SUMS says; None if all are.
 
-    A file that SHA256SUMS does not name is a fault where it exists, and one that it names where it is missing.
+    A file that exists but is not named there is a fault, and so is a file that is named there but is missing.
     """
     try:
         sums = read_sums(directory)

@@ -1,7 +1,7 @@
-"""Where compiled code is kept, and the checks before any of it is loaded: what lies there is run.
+"""Decides where compiled code is kept, and checks that place before any code from it is run.
 
-Owner and rights protect from other users of the machine. A digest protects from damage, not from them: who may write
-a file may write its digest, too.
+Checking the owner and the access rights protects from other users of the machine. A digest protects only from damage:
+whoever can write a file can write its digest, too.
 """
 
 import hashlib
@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_mt.errors import CompilerFilesError
+from transformer_mt.storage.files import MOST_LINKS, NotRegularError, open_regular
 
 OTHERS_WRITE = 0o022
 OTHERS_ENTER = 0o011
-MOST_LINKS = 40  # as Linux follows, at most
-TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # read by PyTorch and by its compiler for GPUs
+TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs
 _HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # kept in the temporary directory, wherever the rest is
 _CURE = "let XDG_CACHE_HOME name a directory of yours, or compile nothing (no --compile; training.compile=false)"
 
 
 def cache_directory() -> Path:
-    """Ours alone, and made if it is not there.
+    """Return this user's own directory for compiled code. It is made if it does not exist.
 
-    Raises CompilerFilesError if it cannot be made, or if others may write to it or to a directory above it.
+    Raises CompilerFilesError if it cannot be made, or if other users may write to it or to a directory above it.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
@@ -38,18 +38,18 @@ def cache_directory() -> Path:
 
 
 def use_own_cache() -> None:
-    """Have PyTorch keep what it compiles in our directory, or in those that the user's environment names.
+    """Make PyTorch keep what it compiles in our directory, or in those that the user's environment names.
 
-    To be called before anything is compiled, and before torch._inductor is imported, which makes its directory: by
-    default one in the temporary directory, under a name that anybody may have taken before. Raises CompilerFilesError
-    if such a directory, or the temporary directory, is open to other users or holds files of theirs.
+    Call it before anything is compiled, and before torch._inductor is imported. That import makes a directory, by
+    default in the temporary directory, under a name that another user may have taken. Raises CompilerFilesError if one
+    of the directories, or the temporary directory, is open to other users or holds files of theirs.
     """
     own, temporary = cache_directory(), Path(tempfile.gettempdir())
     try:
         refuse_strangers(temporary)
         for variable, name in ((TORCH, "torch"), (TRITON, "triton")):
             named = Path(os.environ.get(variable) or own / name)
-            # PyTorch sets the variable, too: to its default, which the user did not choose.
+            # PyTorch sets the variable itself, to its default. The user did not choose that.
             if named.parent == temporary and named.name.startswith("torchinductor_"):
                 named = own / name
             directory = _private(named)
@@ -58,13 +58,13 @@ def use_own_cache() -> None:
     except OSError as error:
         raise CompilerFilesError(f"compiled code can be kept nowhere ({error}): {_CURE}") from None
     os.environ[_HEADERS] = "0"
-    if "torch._inductor.config" in sys.modules:  # which has read the variable
+    if "torch._inductor.config" in sys.modules:  # it has read the variable already
         setattr(sys.modules["torch._inductor.config"], "cpp_cache_precompile_headers", False)  # noqa: B010
 
 
 @contextmanager
 def fresh_torch_cache(directory: Path) -> Iterator[None]:
-    """PyTorch compiles into this empty directory, so that it loads nothing that was there before."""
+    """Make PyTorch compile into this empty directory, so that it loads no code from before."""
     before = {variable: os.environ.get(variable) for variable in (TORCH, TRITON)}
     os.environ.update({TORCH: str(directory / "torch"), TRITON: str(directory / "triton")})
     try:
@@ -78,17 +78,17 @@ def fresh_torch_cache(directory: Path) -> Iterator[None]:
 
 
 def make_no_cache() -> None:
-    """Import PyTorch's compiler, as its optimizers do, but keep it from making its directory; nothing is compiled."""
+    """Import PyTorch's compiler, as its optimizers do, without letting it make its directory. Nothing is compiled."""
     with tempfile.TemporaryDirectory() as empty, fresh_torch_cache(Path(empty)):
         importlib.import_module("torch._dynamo")
 
 
 def refuse_strangers(path: Path, ours: bool = False) -> Path:
-    """The same place without links, if nobody else can change it or the way to it.
+    """Return a path without links, after checking that no other user can change it or a directory above it.
 
-    Each directory has to belong to us or to root, and others may write to it only if it is sticky, as /tmp is, where
-    one cannot rename what another has made. With `ours` the last has to belong to us and be closed to their writing.
-    Raises CompilerFilesError for what is not so, and OSError.
+    Each directory must belong to this user or to root. Other users may write to it only if it is sticky, as /tmp is,
+    because there nobody can rename what another user made. With `ours` the last directory must belong to this user, and
+    nobody else may write to it. Raises CompilerFilesError if a check fails, and OSError.
     """
     if not hasattr(os, "getuid"):  # Windows has other rights
         return path
@@ -99,30 +99,31 @@ def refuse_strangers(path: Path, ours: bool = False) -> Path:
         mode = place.lstat().st_mode
         if mode & OTHERS_WRITE and (last or not mode & stat.S_ISVTX):
             raise CompilerFilesError(
-                f"{place}: other users may write to it, and what lies there or below is run: "
+                f"{place}: other users may write to it, and code from there would be run: "
                 f"take the right from them (chmod go-w), or {_CURE}"
             )
     return path
 
 
 def read_digest(path: Path) -> str:
-    """SHA-256 of a kept file of ours. Raises CompilerFilesError if it is a link, or not ours alone to write to."""
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    if path.is_symlink():
-        raise CompilerFilesError(f"{path}: is a link, and what it leads to would be run: remove it")
-    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-        status = os.fstat(file.fileno())
-        if hasattr(os, "getuid"):
-            _check_owner(path, status, ours=True)
-            if status.st_mode & OTHERS_WRITE or not stat.S_ISREG(status.st_mode):
-                raise CompilerFilesError(
-                    f"{path}: other users may write to it, or it is no file, and it would be run: remove it"
-                )
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return the SHA-256 of a compiled file that this user keeps.
+
+    Raises CompilerFilesError if it is a link, not a regular file, or another user's, or if others may write to it.
+    """
+    try:
+        with open_regular(path, follow_links=False) as file:
+            status = os.fstat(file.fileno())
+            if hasattr(os, "getuid"):
+                _check_owner(path, status, ours=True)
+                if status.st_mode & OTHERS_WRITE:
+                    raise CompilerFilesError(f"{path}: other users may write to it, and it would be run: remove it")
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except NotRegularError:
+        raise CompilerFilesError(f"{path}: is a link, or not a regular file, and it would be run: remove it") from None
 
 
 def _private(directory: Path) -> Path:
-    """Made, with what is above it, for us alone."""
+    """Make a directory, and those above it, that only this user may enter."""
     directory = _without_links(directory)
     for place in [*reversed(directory.parents), directory]:
         if not place.exists():
@@ -132,7 +133,7 @@ def _private(directory: Path) -> Path:
 
 
 def _without_links(path: Path) -> Path:
-    """Raises CompilerFilesError if a link on the way is another user's."""
+    """Follow every link in a path. Raises CompilerFilesError if one is another user's, or if they lead in a circle."""
     path = Path(os.path.abspath(path))
     for _ in range(MOST_LINKS):
         link = next((place for place in [*reversed(path.parents), path] if place.is_symlink()), None)
@@ -140,21 +141,22 @@ def _without_links(path: Path) -> Path:
             return path
         _check_owner(link, link.lstat(), ours=False)
         path = Path(os.path.abspath(link.parent / os.readlink(link) / path.relative_to(link)))
-    raise CompilerFilesError(f"{path}: links lead in a circle: {_CURE}")
+    raise CompilerFilesError(f"{path}: its links lead in a circle: {_CURE}")
 
 
 def _check_owner(path: Path, status: os.stat_result, ours: bool) -> None:
     if hasattr(os, "getuid") and status.st_uid not in ({os.getuid()} if ours else {0, os.getuid()}):
         raise CompilerFilesError(
-            f"{path}: belongs to another user (number {status.st_uid}), and what lies there is run: {_CURE}"
+            f"{path}: belongs to another user (number {status.st_uid}), and code from there would be run: {_CURE}"
         )
 
 
 def _check_content(directory: Path) -> None:
-    """Of PyTorch's cache: no file may be another user's, a link, or, where others can reach it, open to their writing.
+    """Check the files in PyTorch's cache: each must belong to this user, and none may be a link.
 
-    PyTorch gives its files the rights that the umask leaves, which often lets the group write. That does no harm in
-    a directory that nobody else can enter, as those are that we make.
+    Nor may others write to a file, if they can enter the directory. PyTorch gives its files the rights that the umask
+    leaves, and these often let the group write. That does no harm in a directory that nobody else can enter, such as
+    those that this program makes.
     """
     entered = directory.stat().st_mode & OTHERS_ENTER
     for place, directories, files in os.walk(directory):
@@ -162,7 +164,7 @@ def _check_content(directory: Path) -> None:
             path = Path(place, name)
             try:
                 status = path.lstat()
-            except FileNotFoundError:  # another process is compiling
+            except FileNotFoundError:  # another process is compiling, and has just deleted it
                 continue
             if stat.S_ISLNK(status.st_mode):
                 raise CompilerFilesError(f"{path}: is a link, and what it leads to would be run: remove {directory}")

@@ -1,4 +1,7 @@
-"""Files that are replaced whole or not at all, and the names under which they are written until then."""
+"""Reads regular files only, and replaces a file as a whole or not at all.
+
+Until a file is complete, it is written under a name that only this program uses.
+"""
 
 import errno
 import hashlib
@@ -9,25 +12,55 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 from transformer_mt.errors import UserError
 
 OWN_SUFFIX = ".transformer_mt-partial"
-_PATIENCE = 10.0  # seconds to wait for another process that writes the same small file
-_MOST_LINKS = 40  # as Linux follows
+_PATIENCE = 10.0  # seconds to wait while another process writes the same small file
+MOST_LINKS = 40  # Linux, too, follows at most this many
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-# No link is followed, no pipe waited for; bytes are written as they are. Windows has the last one only.
-_OPENING = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")]
-FLAGS = os.O_RDWR | sum(_OPENING)
+# Do not wait for a pipe, and do not change bytes. Of these and O_NOFOLLOW, Windows has only O_BINARY.
+_PLAIN = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+FLAGS = os.O_RDWR | _PLAIN | _NO_LINK
+
+
+class NotRegularError(OSError):
+    """A link that must not be followed, or a pipe, a device, a socket or a directory in the place of a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def open_regular(path: Path, follow_links: bool = True) -> FileIO:
+    """Open a file to read its bytes.
+
+    Raises NotRegularError, without waiting, if it is not a regular file, or if it is a link and `follow_links` is
+    False; and OSError if it cannot be opened.
+    """
+    if not follow_links and path.is_symlink():  # O_NOFOLLOW refuses it, too, but not on every system
+        raise NotRegularError(path)
+    descriptor = os.open(path, os.O_RDONLY | _PLAIN | (0 if follow_links else _NO_LINK))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegularError(path)
+    return FileIO(descriptor)
+
+
+def read_regular(path: Path) -> bytes:
+    """Return all bytes of a file. Raises OSError as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.readall()
 
 
 def cure(error: Exception) -> str:
-    """What to do about an error of writing: make room only where room is what is missing."""
+    """Return what to do about an error of writing: make room on the disk, or check the directory and its rights."""
     number = error.errno if isinstance(error, OSError) else None
-    if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):  # as safetensors says it
+    if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):  # the form of safetensors
         number = int(found[1])
     if number in _NO_ROOM:
         return "make room on the disk"
@@ -35,27 +68,27 @@ def cure(error: Exception) -> str:
 
 
 def own_name(name: str) -> str:
-    """The name, in the same directory, under which only this program writes what is to become the file `name`."""
-    if len(os.fsencode(name)) > 200:  # the longest name of a file has 255 bytes
+    """Return the name under which only this program writes a file, in the same directory, until it becomes `name`."""
+    if len(os.fsencode(name)) > 200:  # a file name has at most 255 bytes
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return f".{name}{OWN_SUFFIX}"
 
 
 def in_the_way(partial: Path, path: Path) -> str:
-    """What to say of something under a name of this program's that it did not write there."""
+    """Return the message about something that stands under one of this program's names, but was not written by it."""
     return (
-        f"{partial}: is in the way. Under this name {path.name} is written until it is whole, and what lies there was "
-        "not written so: move it away, or name another place"
+        f"{partial}: is in the way. This name is used for {path.name} until it is complete, but this program did not "
+        "write what is there now: move it away, or name another place"
     )
 
 
 @contextmanager
 def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
-    """A file to write beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was.
+    """Give a file to write that becomes `path` at the end. If anything is raised, `path` stays as it was.
 
-    As with `>` of a shell, a link stays and what it names is replaced; a pipe, a device or /dev/stdout is written
-    to; the rights of a file that is replaced stay. Raises UserError if it cannot be written, or if another process
-    is still writing the same file after so many seconds of patience.
+    The file is written beside `path` and then renamed. As with `>` in a shell, a link stays and the file it leads to is
+    replaced, a pipe, a device or /dev/stdout is written to, and a file that is replaced keeps its access rights. Raises
+    UserError if it cannot be written, or if another process still writes the same file after `patience` seconds.
     """
     try:
         target = _target(path)
@@ -65,7 +98,7 @@ def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
             return
         _check_replaceable(target)
         partial = target.with_name(own_name(target.name))
-        with os.fdopen(_open_own(partial, path, patience), "wb") as file:  # as long as it is open, it is locked
+        with os.fdopen(_open_own(partial, path, patience), "wb") as file:  # it is locked as long as it is open
             try:
                 _set_rights(file.fileno(), target)
                 yield file
@@ -81,15 +114,16 @@ def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Replace a file by this content, text as UTF-8. Raises UserError if it cannot be written."""
+    """Replace a file by this content; text is written as UTF-8. Raises UserError if it cannot be written."""
     with replacing(path, _PATIENCE) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def open_and_hold(path: Path, opened: Callable[[], int | None], patience: float) -> int | None:
-    """The descriptor of a file that is held until it is closed; None if another process holds it for so many seconds.
+    """Open a file and lock it until it is closed. Returns its descriptor, or None if another process keeps it locked.
 
-    `opened` opens the file at `path` and gives its descriptor, or None where it has to be tried again.
+    `opened` opens the file at `path` and returns its descriptor, or None if it has to be called again. `patience` is
+    how long to wait for another process, in seconds.
     """
     until = time.monotonic() + patience
     while True:
@@ -112,10 +146,10 @@ def open_and_hold(path: Path, opened: Callable[[], int | None], patience: float)
 
 
 def lock(descriptor: int) -> bool:
-    """Hold a file until it is closed; False if another process holds it. Nothing is held where there are no locks."""
+    """Lock a file until it is closed, where there are locks. Returns False if another process has locked it."""
     if sys.platform == "win32":
         return True
-    import fcntl  # which Windows has not
+    import fcntl  # Windows does not have it
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +162,7 @@ def lock(descriptor: int) -> bool:
 
 
 def _still_names(path: Path, descriptor: int) -> bool:
-    """Whether the path is that of the open file, which may have been renamed or deleted since it was opened."""
+    """Whether the path still leads to the open file, which another process may have renamed or deleted."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -136,10 +170,10 @@ def _still_names(path: Path, descriptor: int) -> bool:
 
 
 def _target(path: Path) -> Path:
-    """Where the links lead that begin at a path, which need not exist."""
+    """Follow the links that begin at a path; the end need not exist. Raises OSError if they lead in a circle."""
     target = Path(os.path.realpath(path.parent), path.name)
-    for _ in range(_MOST_LINKS):
-        if target.parts[:2] == ("/", "proc") or not target.is_symlink():  # links there stand for open files
+    for _ in range(MOST_LINKS):
+        if target.parts[:2] == ("/", "proc") or not target.is_symlink():  # links in /proc stand for open files
             return target
         named = target.parent / target.readlink()
         target = Path(os.path.realpath(named.parent), named.name)
@@ -147,16 +181,17 @@ def _target(path: Path) -> Path:
 
 
 def _stream(target: Path) -> BinaryIO | None:
-    """A pipe, a device or an open file, as /dev/stdout, which can only be written to; None for any other place."""
+    """Open a pipe, a device or an open file such as /dev/stdout, which cannot be replaced; None for any other place."""
     if target.parts[:4] == ("/", "proc", str(os.getpid()), "fd") and target.name.isdecimal():
-        return os.fdopen(os.dup(int(target.name)), "wb")  # so that others go on behind what is written here
+        # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
+        return os.fdopen(os.dup(int(target.name)), "wb")
     if target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir()):
         return target.open("ab")
     return None
 
 
 def _check_replaceable(target: Path) -> None:
-    """Raises OSError for a directory, and for a file that this user may not write to."""
+    """Raises OSError if it is a directory, or a file that this user may not write to."""
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if target.exists() and not os.access(target, os.W_OK):
@@ -164,7 +199,7 @@ def _check_replaceable(target: Path) -> None:
 
 
 def _open_own(partial: Path, path: Path, patience: float) -> int:
-    """Make the file `partial` and hold it, or take over the one that a killed process has left; its descriptor."""
+    """Make and lock the file `partial`, or take over the one that a killed process left. Returns its descriptor."""
 
     def opened() -> int | None:
         try:
@@ -174,7 +209,7 @@ def _open_own(partial: Path, path: Path, patience: float) -> int:
         try:
             _check_own(partial.lstat(), partial, path)
             return os.open(partial, FLAGS)
-        except FileNotFoundError:  # it has just been renamed or deleted
+        except FileNotFoundError:  # it was just renamed or deleted
             return None
 
     descriptor = open_and_hold(partial, opened, patience)
@@ -185,19 +220,19 @@ def _open_own(partial: Path, path: Path, patience: float) -> int:
 
 
 def _check_own(status: os.stat_result, partial: Path, path: Path) -> None:
-    """Raises UserError unless a killed process of this user can have left the file."""
+    """Raises UserError if this cannot be a file that a killed process of this user left."""
     is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not is_mine:
         raise UserError(in_the_way(partial, path))
 
 
 def _close_on_windows(file: BinaryIO) -> None:
-    if sys.platform == "win32":  # an open file can be neither renamed nor deleted there
+    if sys.platform == "win32":  # an open file cannot be renamed or deleted there
         file.close()
 
 
 def _set_rights(descriptor: int, target: Path) -> None:
-    """Those of the file that is to be replaced; a new one has those of the umask already."""
+    """Give a file the access rights of the file that it replaces. A new file keeps those that the umask gave it."""
     if sys.platform == "win32" or not target.exists():
         return
     status = target.stat()

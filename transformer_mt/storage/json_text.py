@@ -1,29 +1,34 @@
-"""JSON files as they are read here: damaged or hostile ones raise ValueError and nothing else."""
+"""Reads JSON so that damaged or hostile text raises ValueError and nothing else."""
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-_MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has some 20 MB
+from transformer_mt.storage.files import NotRegularError, open_regular
+
+_MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has about 20 MB
 
 
 def read_json(path: Path) -> Any:
-    """The values of a JSON file.
+    """Return the values in a JSON file.
 
-    Raises OSError if it cannot be read; ValueError if it is no regular file, too large, nested too deeply, or no JSON,
-    to which NaN and Infinity do not belong.
+    Raises OSError if it cannot be read; ValueError if it is not a regular file, too large, nested too deeply, or not
+    JSON. NaN and Infinity are not JSON.
     """
-    found = path.stat()
-    if not path.is_file():
-        raise ValueError("it is no regular file")
-    if found.st_size > _MOST_BYTES:
-        raise ValueError(f"it has {found.st_size:,} bytes, more than {_MOST_BYTES:,}")
-    return parse_json(path.read_text(encoding="utf-8"))
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _MOST_BYTES:
+                raise ValueError(f"it has {size:,} bytes, more than {_MOST_BYTES:,}")
+            return parse_json(file.readall().decode("utf-8"))
+    except NotRegularError as error:
+        raise ValueError(error.strerror) from None
 
 
 def parse_json(text: str) -> Any:
-    """The values of a JSON text. Raises ValueError if it is none, as `read_json` says."""
+    """Return the values in a JSON text. Raises ValueError as `read_json` does."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -31,9 +36,9 @@ def parse_json(text: str) -> Any:
 
 
 def finite(number: float, digits: int) -> float | None:
-    """The number rounded to so many digits; None, JSON's null, where it is not finite."""
+    """Round a number to `digits` digits; None, which is null in JSON, if it is infinite or not a number."""
     return round(number, digits) if math.isfinite(number) else None
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number in JSON")

@@ -1,4 +1,4 @@
-"""Directories that one stage fills, and that it never takes from anybody else."""
+"""Makes and locks the directories that one stage fills, and never takes one that somebody else made."""
 
 import os
 import shutil
@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import DirectoryError
-from transformer_mt.storage.files import FLAGS, cure, in_the_way, open_and_hold, own_name
+from transformer_mt.storage.files import (
+    FLAGS,
+    NotRegularError,
+    cure,
+    in_the_way,
+    open_and_hold,
+    open_regular,
+    own_name,
+)
 
-LOCK = "lock"  # it is held by who writes the directory, and says whose the directory is
+LOCK = "lock"  # the process that writes the directory locks this file; the text in it names the stage that made it
 
 
 @dataclass(frozen=True)
@@ -19,27 +27,29 @@ class Owner:
 
     stage: str
     doing: str
-    """As "trains here"."""
+    """What it does there, such as "trains here"."""
     cure: str
-    """What to do if the directory is not to be had, as "choose another run_dir"."""
+    """What the user can do if the directory cannot be used, such as "choose another run_dir"."""
 
     @property
     def mark(self) -> bytes:
-        """What `lock` holds in a directory of this stage."""
+        """The content of the file `lock` in a directory of this stage."""
         return f"`transformer_mt {self.stage}` made this directory.\n".encode()
 
 
 def foreign_entry(directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False) -> str | None:
-    """The name of the first entry in a directory that the owner did not make; None if there is none.
+    """Return the name of the first entry in a directory that the owner did not make; None if there is none.
 
-    A marked directory is the owner's, and so is an unmarked one of an older version. `inside` may lie in it.
+    If the directory has the owner's lock, all in it is the owner's. The same is true without a lock if an older version
+    made it (`is_older`). `inside`, a path, may lie in it in any case.
     """
     entries = sorted(os.listdir(directory)) if directory.is_dir() else []
     if LOCK in entries:
         mark = _mark(directory / LOCK)
         if mark == owner.mark:
             return None
-        if mark is None or not owner.mark.startswith(mark):  # a kill may have cut it off, and older ones are empty
+        # A kill may have cut the text off, and older versions wrote none.
+        if mark is None or not owner.mark.startswith(mark):
             return LOCK
     if is_older:
         return None
@@ -50,7 +60,7 @@ def foreign_entry(directory: Path, owner: Owner, inside: Path | None = None, is_
 
 
 def check_own(directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False) -> None:
-    """Raises DirectoryError if a directory holds what the owner did not make, as `foreign_entry` says."""
+    """Raises DirectoryError if a directory has an entry that the owner did not make, as `foreign_entry` finds it."""
     if (name := foreign_entry(directory, owner, inside, is_older)) is not None:
         raise DirectoryError(
             f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {name}, and nothing was changed "
@@ -62,10 +72,10 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None, is_olde
 def hold(
     directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False, patience: float = 0.0
 ) -> Iterator[None]:
-    """Make a directory, or take one of the owner's, and be the only process that writes it.
+    """Make a directory, or take one that the owner made, and lock it so that no other process writes it.
 
-    Raises DirectoryError if it holds what the owner did not make, or if another process still holds it after so many
-    seconds of patience.
+    `inside` and `is_older` are as in `foreign_entry`. Raises DirectoryError if it holds something that the owner did
+    not make, or if another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside, is_older)
     try:
@@ -76,7 +86,8 @@ def hold(
         raise DirectoryError(
             f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
         ) from None
-    with os.fdopen(descriptor, "r+b") as file:  # on a file that is only read, a network's file system locks nothing
+    # Network file systems do not lock a file that is open only for reading.
+    with os.fdopen(descriptor, "r+b") as file:
         if file.read() != owner.mark:
             file.seek(0)
             file.write(owner.mark)
@@ -86,10 +97,10 @@ def hold(
 
 @contextmanager
 def temporary_directory(path: Path) -> Iterator[Path]:
-    """A new directory beside `path`, under a name of this program's, where `path` is made ready; deleted at the end.
+    """Give an empty directory beside `path`, in which its new content is made. It is deleted at the end.
 
-    What a killed process left of it is deleted first; if that had just moved the directory `path` into it, it is
-    moved back. Raises DirectoryError as `hold` does.
+    It has a name that only this program uses. What a killed process left there is deleted first; but if that process
+    had just moved the old `path` there, it is moved back. Raises DirectoryError as `hold` does.
     """
     place = path.with_name(own_name(path.name))
     owner = Owner("temporary", f"is writing {path}", f"name another place than {path}")
@@ -102,17 +113,17 @@ def temporary_directory(path: Path) -> Iterator[Path]:
             yield place / "new"
         finally:
             _clear(place, path)
-            with suppress(OSError):  # what somebody else has put there meanwhile stays
+            with suppress(OSError):  # what somebody else put there in the meantime stays
                 (place / LOCK).unlink()
                 place.rmdir()
 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """A new directory beside `path`, renamed to it at the end; if anything is raised, `path` stays as it was.
+    """Give a new directory that becomes `path` at the end. If anything is raised, `path` stays as it was.
 
-    A directory cannot be renamed to another that is full: killed between two renames, there is none of this name
-    until the next call moves the old one back. Raises DirectoryError if it cannot be written.
+    A directory cannot be renamed to one that is not empty, so this takes two renames. If the process is killed between
+    them, there is no `path` until the next call moves the old one back. Raises DirectoryError if it cannot be written.
     """
     path = Path(os.path.realpath(path))  # so that "." has a name, and a link stays
     try:
@@ -129,7 +140,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 
 def _clear(place: Path, path: Path) -> None:
-    """Delete what a call has left. As long as the new directory is in there, the old one still counts."""
+    """Delete what a call left. If both directories are still there, the old one is moved back to `path`."""
     new, old = place / "new", place / "old"
     if old.exists() and new.exists():
         if path.exists():
@@ -140,21 +151,22 @@ def _clear(place: Path, path: Path) -> None:
 
 
 def _mark(path: Path) -> bytes | None:
-    """The first bytes of a file; None if it is none."""
-    if path.is_symlink() or not path.is_file():
+    """Return the first bytes of a lock; None if it is not a regular file."""
+    try:
+        with open_regular(path, follow_links=False) as file:
+            return file.read(200)
+    except NotRegularError:
         return None
-    with path.open("rb") as file:
-        return file.read(200)
 
 
 def _open_lock(directory: Path, patience: float) -> int | None:
-    """The descriptor of the directory's lock, which is held; None if another process goes on holding it."""
+    """Open and lock the file `lock`. Returns its descriptor, or None if another process keeps it locked."""
 
     def opened() -> int | None:
         directory.mkdir(parents=True, exist_ok=True)
         try:
             return os.open(directory / LOCK, FLAGS | os.O_CREAT, 0o666)
-        except FileNotFoundError:  # the directory has just been deleted
+        except FileNotFoundError:  # the directory was just deleted
             return None
 
     return open_and_hold(directory / LOCK, opened, patience)

@@ -1,4 +1,4 @@
-"""The directory of a run: where its checkpoints and its model lie, and whether they belong together."""
+"""Knows where a run keeps its checkpoints and its model, and whether a model is whole and up to date."""
 
 import os
 import shlex
@@ -9,8 +9,8 @@ from transformer_mt.storage.checksums import SUMS, fault, has_sums
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"
 TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
-COPIED_FROM_DATA = (*TOKENIZERS, "training_lines.json")  # into a run, and from there into its model
-# In a model directory some of these, in an export for CTranslate2 others: all that is read there.
+COPIED_FROM_DATA = (*TOKENIZERS, "training_lines.json")  # copied into a run, and from there into its model
+# The files that are read in a model directory, and in an export for CTranslate2. Each has some of them.
 MODEL_FILES = (CONFIG, *COPIED_FROM_DATA, MODEL)
 EXPORT_FILES = (
     *MODEL_FILES,
@@ -19,56 +19,56 @@ EXPORT_FILES = (
 
 
 def checkpoint_path(run_dir: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """Return the directory of the checkpoint of a step."""
     return run_dir / "checkpoints" / f"step-{step:08d}"
 
 
 def saved_steps(run_dir: Path) -> list[int]:
-    """The steps of all checkpoints there are, rising."""
+    """Return the steps of all checkpoints of a run, in rising order."""
     return sorted(int(path.name[5:]) for path in (run_dir / "checkpoints").glob("step-" + "[0-9]" * 8))
 
 
 def how_to_get_a_model(directory: Path) -> str:
-    """What to do if this directory holds no model: name the model of this run, or average its checkpoints first."""
+    """Return what to do about a directory without a model: name the model of the run, or average the run first."""
     if (run_dir := _run_of(directory)) is not None:
         return f"its run is not averaged yet: run `python -m transformer_mt.average {run_dir}` first"
     if (directory / "model" / "config.yaml").is_file():
         return f"it is the directory of a run, and its model is in {directory / 'model'}: name that"
     if saved_steps(directory):
         return f"it is a run that is not averaged yet: run `python -m transformer_mt.average {directory}` first"
-    return "name the directory of a model, as runs/<name>/model"
+    return "name the directory of a model, such as runs/<name>/model"
 
 
 def check_model(directory: Path) -> str | None:
     """Compare the files of a model directory, or of an export, with their checksums.
 
-    Returns a warning if there are none, as in what older versions wrote. Raises CheckpointError, with what to do, if a
-    file is not as it was written.
+    Returns a warning if it has no checksums, because an older version wrote it; else None. Raises CheckpointError if
+    a file is not as it was written.
     """
     if not has_sums(directory):
         return (
-            f"warning: {directory} holds no {SUMS}, because an older version wrote it: damage to its files cannot be "
-            f"found. {_how_to_make_again(directory)}; or, if you know that it is whole, {_how_to_sum(directory)}"
+            f"warning: {directory} holds no {SUMS}, because an older version wrote it, so damage to its files cannot "
+            f"be found. {_how_to_make_again(directory)}; or, if you know that it is whole, {_how_to_sum(directory)}"
         )
     found = fault(directory, EXPORT_FILES)
     if found is None:
         return None
     advice = _how_to_make_again(directory)
     if found.name == CONFIG:
-        advice += ". Settings of decoding can be given on the command line, as beam_size=5"
+        advice += ". To change settings of decoding, give them on the command line, as in beam_size=5"
     if found.name.endswith((".yaml", ".json")):
         advice += f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
     raise CheckpointError(f"{directory / found.name} {found.what}. {advice}")
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
-    """A warning if the run was trained further after `average` wrote this model; None if it was not.
+    """Return a warning if the run was trained further after `average` wrote this model; else None.
 
-    `metadata` are those of model.safetensors. A model that lies outside its run is never stale.
+    `metadata` is that of model.safetensors. There is no warning about a model that lies outside its run.
     """
     run_dir = _run_of(model_dir)
     updates = [int(step) for step in metadata.get("updates", "").split(", ") if step.isdecimal()]
-    newest = int(metadata.get("newest", max(updates, default=2**62)))  # older versions wrote the updates only
+    newest = int(metadata.get("newest", max(updates, default=2**62)))  # older versions wrote only the updates
     if run_dir is None or saved_steps(run_dir)[-1] <= newest:
         return None
     made_of = metadata.get("made_of", f"made of updates {metadata.get('updates')}")
@@ -79,7 +79,7 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
 
 
 def _run_of(model_dir: Path) -> Path | None:
-    """The run in which a model directory lies, if it lies in one."""
+    """Return the run in which a model directory lies; None if it lies in no run."""
     path = Path(os.path.abspath(model_dir))
     if path.name != "model" or not saved_steps(path.parent):
         return None
@@ -95,6 +95,6 @@ def _how_to_make_again(directory: Path) -> str:
 
 
 def _how_to_sum(directory: Path) -> str:
-    """The command that writes the checksums of the files as they are now."""
+    """Return the command that writes the checksums of the files as they are now."""
     names = [name for name in EXPORT_FILES if (directory / name).is_file()]
     return f"write the checksums anew: `(cd {shlex.quote(str(directory))} && sha256sum {' '.join(names)} > {SUMS})`"

@@ -1,4 +1,4 @@
-"""The weights of a model as a safetensors file."""
+"""Reads and writes the weights of a model as a safetensors file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from transformer_mt.errors import CheckpointError
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name; a tied one once."""
+    """Return the parameters of a model by name. A tied parameter is there once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
@@ -22,11 +22,11 @@ def save_weights(weights: dict[str, Tensor], path: Path, metadata: dict[str, str
     with path.open("wb") as file:
         rights = os.fstat(file.fileno()).st_mode
     save_file({name: weight.contiguous() for name, weight in weights.items()}, path, metadata)
-    path.chmod(rights)  # safetensors lets nobody but the owner read it, whatever the rights of other new files are
+    path.chmod(rights)  # safetensors lets only the owner read it; give it the rights of other new files
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name. Raises CheckpointError if it is missing or damaged."""
+    """Return the tensors in a safetensors file, by name. Raises CheckpointError if it is missing or damaged."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -34,14 +34,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Likewise, of a file that holds weights alone: fp32 numbers, all of them finite, or CheckpointError is raised."""
+    """Return the weights in a safetensors file, by name.
+
+    Raises CheckpointError if it is missing or damaged, or if a number in it is not fp32 or not finite.
+    """
     weights = read_tensors(path)
     check_weights(weights, path)
     return weights
 
 
 def check_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raises CheckpointError, which names the file and the first of its tensors that holds anything but finite fp32."""
+    """Raises CheckpointError, naming the file and the tensor, unless all numbers are fp32 and finite."""
     for name, weight in weights.items():
         if weight.dtype != torch.float32:
             wrong = f"holds numbers of the type {str(weight.dtype).removeprefix('torch.')} instead of float32"
@@ -54,7 +57,7 @@ def check_weights(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """What was written beside the tensors; nothing if there is no such file."""
+    """Return the metadata of a safetensors file; an empty dict if it cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             return dict(file.metadata() or {})
@@ -63,9 +66,10 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
-    """Copy a file's weights into a model; `placed` puts a tensor where the weight is that it is for.
+    """Copy the weights in a file into a model.
 
-    Raises CheckpointError unless names and shapes are the model's.
+    `placed(tensor, weight)`, if given, returns the tensor in the place and form of the model's weight, for example its
+    shard on this device. Raises CheckpointError unless names and shapes are those of the model.
     """
     found, wanted = read_weights(path), model_weights(model)
     for name in sorted(wanted.keys() | found.keys()):
@@ -73,8 +77,8 @@ def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor]
         theirs = tuple(found[name].shape) if name in found else "none"
         if ours != theirs:
             raise CheckpointError(
-                f"{path}: the shape of {name} is {theirs} there and {ours} in this model. "
-                "Use the configuration that it was trained with: the config.yaml of its run"
+                f"{path}: the shape of {name} is {theirs} in this file and {ours} in the model. Use the configuration "
+                "that it was trained with: the config.yaml of its run"
             )
     for name, weight in wanted.items():
         weight.copy_(placed(found[name], weight) if placed else found[name])

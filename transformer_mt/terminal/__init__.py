@@ -1,1 +1,1 @@
-"""What the commands share: arguments, input and output, progress, and how they end."""
+"""What all commands share: their arguments, input and output, progress, and how they end."""

@@ -1,4 +1,4 @@
-"""What all commands share: help with an example, the form in which they are typed, and how they end."""
+"""What all commands share: their help, the form in which commands are shown to the user, and the exit status."""
 
 import argparse
 import io
@@ -16,15 +16,15 @@ from typing import NoReturn
 
 from transformer_mt.errors import UserError
 
-LONGEST_BLOCK = 2**24  # bytes that are written to standard output together
+LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where it is raised; it ends a command as Ctrl-C does."""
+    """SIGTERM as an exception. It ends a command as Ctrl-C does."""
 
 
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
-    """An argument parser whose help says what the stage reads and writes, and shows an example."""
+    """Make the argument parser of a stage. Its help says what the stage reads and writes, and shows an example."""
     return argparse.ArgumentParser(
         prog=as_typed(f"python -m transformer_mt.{stage}"),
         description=as_typed(description),
@@ -34,12 +34,13 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
-    """The exit status of `main`: 2 and a message for a mistake of the user's, 130 after Ctrl-C, 143 after SIGTERM.
+    """Run `main` and return its exit status.
 
-    Without `argv` the command is this process's own, and after a signal the process ends here: Python's own end would
-    wait for threads of libraries, which may have work for minutes.
+    It is 2, with a message, after a mistake of the user; 130 after Ctrl-C; 143 after SIGTERM; 141 if the reader of a
+    pipe has gone. Without `argv` the arguments are those of this process. Then a signal ends the process here, because
+    the usual end of Python waits for threads of libraries, which may be busy for minutes.
     """
-    if logging.lastResort is not None:  # it writes the warnings of rooms that know no command line
+    if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
         logging.lastResort.setFormatter(_AsTyped())
     try:
         return main(argv)
@@ -50,21 +51,21 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
         print("terminated" if isinstance(stopped, Terminated) else "interrupted", file=sys.stderr)
         if argv is None:
-            _leave(status)  # here, where the traceback still holds what has threads, so that nobody joins them
+            _leave(status)  # while the traceback still holds objects with threads: deleting them would wait for those
         return status
     except BrokenPipeError:
-        # The reader has gone (as in `| head`). Nothing is left to flush to it when Python ends.
+        # The reader has gone, as in `| head`. Python flushes standard output when it ends: let it go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.errno is None:  # not the system's
+        if error.errno is None:  # it does not come from the operating system
             raise
         print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
 
 
 class _AsTyped(logging.Formatter):
-    """Commands in warnings have the form in which this one was typed."""
+    """Writes the commands in warnings in the form in which the user typed this command."""
 
     def format(self, record: logging.LogRecord) -> str:
         return as_typed(super().format(record))
@@ -72,9 +73,10 @@ class _AsTyped(logging.Formatter):
 
 @contextmanager
 def output() -> Iterator[io.BufferedWriter]:
-    """Standard output, for bytes: its text layer may write other line ends and another encoding than UTF-8.
+    """Open standard output for bytes, because as text it may have other line ends and another encoding than UTF-8.
 
-    What is written at once, up to LONGEST_BLOCK, is written wholly or not at all, also when a signal is raised.
+    Each write of up to LONGEST_BLOCK bytes happens completely or not at all, even if a signal interrupts it. Raises
+    UserError if standard output is closed.
     """
     if sys.stdout is None:
         raise UserError("standard output is closed: open it, or write to a file")
@@ -83,12 +85,12 @@ def output() -> Iterator[io.BufferedWriter]:
     try:
         yield file
     finally:
-        file.detach()  # writes what a signal has left, and leaves standard output open
+        file.detach()  # writes what a signal has left in the buffer, and keeps standard output open
 
 
 @contextmanager
 def sigterm_raised() -> Iterator[None]:
-    """Raise Terminated at SIGTERM, so that files are put in order before the command ends; a second one ends it."""
+    """Turn SIGTERM into Terminated, so that the command can tidy up its files. A second SIGTERM ends it at once."""
 
     def terminate(signum: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -102,16 +104,16 @@ def sigterm_raised() -> Iterator[None]:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process at once, after what was written has reached its readers; a second Ctrl-C does not wait."""
+    """Flush standard output and standard error, then end the process. A second Ctrl-C ends it without the flush."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError, OSError):  # there is none, it is closed, or its reader has gone
+        with suppress(AttributeError, ValueError, OSError):  # the stream is None, closed, or without a reader
             stream.flush()
     os._exit(status)
 
 
 def as_typed(text: str) -> str:
-    """A text whose commands, written `python -m transformer_mt.<stage>`, have the form in which this one was typed."""
+    """Rewrite each `python -m transformer_mt.<stage>` in a text in the form in which the user typed this command."""
     prefix = _prefix()
     if prefix is None:
         return text
@@ -119,7 +121,7 @@ def as_typed(text: str) -> str:
 
 
 def _prefix() -> str | None:
-    """What stands before the stage in the command that was typed; None for `python -m transformer_mt.<stage>`."""
+    """Return what the user typed before the stage; None for `python -m transformer_mt.<stage>`."""
     typed = Path(sys.argv[0])
     if typed.name == "transformer-mt":
         return "transformer-mt"
@@ -129,7 +131,7 @@ def _prefix() -> str | None:
 
 
 def command(stage: str, *arguments: str) -> list[str]:
-    """The command of a stage, in the form in which this one was typed, as it can be run from here."""
+    """Return the command of a stage as a list of words, in the form in which the user typed this command."""
     match _prefix():
         case "transformer-mt":
             return [_console_script(), stage, *arguments]
@@ -140,7 +142,7 @@ def command(stage: str, *arguments: str) -> list[str]:
 
 
 def _console_script() -> str:
-    """Its name where the shell finds it by that, else its path."""
+    """Return the name of the console script if the shell finds it by its name, else its path."""
     found = shutil.which("transformer-mt")
     if found and Path(found).resolve() == Path(sys.argv[0]).resolve():
         return "transformer-mt"
@@ -148,11 +150,11 @@ def _console_script() -> str:
 
 
 def python() -> str:
-    """The running Python as one would type it here."""
+    """Return the path of the running Python, as one would type it here."""
     return shown(Path(sys.executable))
 
 
 def shown(path: Path) -> str:
-    """Relative where that is shorter to type: below the working directory."""
+    """Return a path as text: relative if it is below the working directory, else absolute."""
     path = Path(os.path.abspath(path))
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

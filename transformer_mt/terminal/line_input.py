@@ -1,4 +1,4 @@
-"""Lines that a stage reads: from a file, a pipe or a terminal."""
+"""Reads the lines of a stage's input: from a file, a pipe or a terminal."""
 
 import argparse
 import os
@@ -18,34 +18,38 @@ from transformer_mt.wording import counted
 
 @dataclass(frozen=True)
 class LineInput:
-    """Lines, in blocks that are worked on together."""
+    """The lines of the input, in blocks that are processed together."""
 
     blocks: Iterator[list[str]]
     is_file: bool = False
-    """Whether all of it is there already: then blocks are full."""
+    """Whether the input is a file, so that all its lines are there already and all blocks except the last are full."""
     num_lines: int | None = None
-    """Of a file that is quickly counted."""
+    """The number of lines, if it is a file whose lines can be counted quickly."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--errors and --buffer-lines."""
+    """Add --errors and --buffer-lines."""
     parser.add_argument(
-        "--errors", choices=["strict", "replace"], default="strict", help="of UTF-8: stop, or write U+FFFD and go on"
+        "--errors",
+        choices=["strict", "replace"],
+        default="strict",
+        help="what to do about bytes that are not UTF-8: stop (strict, the default), or read them as U+FFFD (replace)",
     )
     parser.add_argument(
         "--buffer-lines",
         metavar="N",
         type=_positive,
         default=2048,
-        help="work on at most so many lines together (2048): more are faster, as they make batches of like length; "
-        "of a pipe, no more than have arrived",
+        help="process up to N lines together (default: 2048). More lines are faster, because batches of similar length "
+        "can be formed. From a pipe, only the lines that have arrived are taken",
     )
 
 
 def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> LineInput:
-    """The lines of a file, or else of standard input: what is in a file, what has arrived, or each as it is typed.
+    """Open a file, or standard input if `path` is None, and return its lines in blocks.
 
-    Raises UserError if there is no standard input; the blocks raise CorpusError as `read_lines` does.
+    A block holds up to `buffer_lines` lines of a file, those that have arrived from a pipe, or one line typed on a
+    terminal. Raises UserError if standard input is closed. The blocks raise CorpusError as `read_lines` does.
     """
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
@@ -53,10 +57,10 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
         num_lines = None if path.suffix == ".gz" else count_lines(path)
         return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
     if sys.stdin is None:
-        raise UserError("standard input is closed: give it a file or a pipe")
+        raise UserError("standard input is closed: connect it to a file or a pipe")
     if sys.stdin.isatty():
         return LineInput(blocks(decode_lines(_typed(sys.stdin.buffer), "standard input", errors), 1))
-    # A file object of its own: a thread that still waits for its lines must not stand in the way of Python's end.
+    # A separate file object: otherwise a thread that still waits for lines would keep Python from ending.
     file = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
     lines = decode_lines(file, "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -68,9 +72,10 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
 
 
 def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iterator[tuple[list[str], list[str]]]:
-    """Each block, and the lines of a file that belong to its lines. Raises CorpusError unless there are as many.
+    """Return each block with the lines of a second file that belong to it.
 
-    It does so at once if both are files that can be counted, else where the first of them ends.
+    Raises CorpusError if the two have different numbers of lines: at once if both are files whose lines can be
+    counted, else where the shorter one ends.
     """
     if lines.num_lines is not None and path.is_file():
         _check_as_many(path, count_lines(path), lines.num_lines)
@@ -90,15 +95,18 @@ def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Ite
 def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
     if num_others < num_lines:
         raise CorpusError(
-            f"{path}: line {num_others + 1} is missing, and the input has one: line n of one belongs to line n of the "
-            "other, and may be empty"
+            f"{path}: line {num_others + 1} is missing, but the input has one. Line n of this file belongs to line n "
+            "of the input: add the missing lines, which may be empty"
         )
     if num_others > num_lines:
-        raise CorpusError(f"{path}: line {num_lines + 1} is too much: the input has {counted(num_lines, 'line')}")
+        raise CorpusError(
+            f"{path}: line {num_lines + 1} is one too many: the input has {counted(num_lines, 'line')}. Line n of this "
+            "file belongs to line n of the input: remove the extra lines"
+        )
 
 
 def _typed(terminal: BinaryIO) -> Iterator[bytes]:
-    """Lines at a prompt, until Ctrl-D."""
+    """Read lines that the user types at a prompt, until Ctrl-D."""
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = terminal.readline()
@@ -110,5 +118,5 @@ def _typed(terminal: BinaryIO) -> Iterator[bytes]:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)

@@ -1,4 +1,4 @@
-"""How far a file is: a bar on a terminal; elsewhere, as in a log, a line now and then."""
+"""Shows how many lines are done: by a progress bar on a terminal; elsewhere, as in a log, by a line now and then."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NoReturn, Self
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-_EVERY = 30.0  # seconds between lines of a log
+_EVERY = 30.0  # seconds between two lines in a log
 
 
 class LineProgress:
-    """On standard error, with the rate, and with what is left where the number of lines is known."""
+    """Shows progress on standard error with the rate, and with the total if the number of lines is known."""
 
     def __init__(self, num_lines: int | None, every: float = _EVERY) -> None:
         self._num_lines, self._every = num_lines, every
@@ -27,15 +27,15 @@ class LineProgress:
             self._bar.close()
 
     def more(self, count: float) -> None:
-        """So many lines more are done: a fraction, if they are parts of a long line."""
+        """Add `count` to the lines that are done. It may be a fraction, if a part of a long line is done."""
         self.reached(self._done + count)
 
     def reached(self, done: float) -> None:
-        """So many lines are done."""
+        """Set the number of lines that are done."""
         if self._bar is not None:
             shown = round(done, 1)
             self._bar.n = int(shown) if shown == int(shown) else shown
-            self._bar.update(0)  # shows it, where the last time was long enough ago
+            self._bar.update(0)  # redraws the bar, unless it did so a moment ago
         self._done = done
         now = time.monotonic()
         if self._bar is None and now - self._said >= self._every:
@@ -46,6 +46,6 @@ class LineProgress:
 
 
 def _bar(num_lines: int | None) -> "tqdm[NoReturn]":
-    from tqdm import tqdm  # here, because importing it takes longer than to translate a line
+    from tqdm import tqdm  # here, because importing it takes longer than translating a line
 
     return tqdm(total=num_lines, unit=" lines", dynamic_ncols=True)

@@ -1,4 +1,4 @@
-"""The arguments that say which model runs, and on what: of translating, of scoring and of evaluating."""
+"""The arguments of translate, score and evaluate that say which model runs, and on what."""
 
 import argparse
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from transformer_mt.decoding.loading import Dtype, EngineName, Quantization
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What runs a model, as Translator.load takes it."""
+    """The options of the engine that runs a model, as Translator.load takes them."""
 
     device: str = "auto"
     engine: EngineName = "torch"
@@ -21,7 +21,9 @@ class EngineOptions:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add MODEL_DIR and the arguments of the engine."""
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, help="as runs/<name>/model")
+    parser.add_argument(
+        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
+    )
     add_engine_arguments(parser)
 
 
@@ -33,28 +35,47 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="another model of the same vocabulary: the mean of their probabilities decides; may be repeated",
+        help="another model with the same vocabulary; the mean of the models' probabilities is used. May be repeated",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="of matrix products")
-    parser.add_argument("--quantize", choices=["none", "int8"], default="none", help="weights, on a CPU")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--workers", metavar="N", type=int, default=0, help="processes on a CPU; 0 leaves it to the engine"
+        "--dtype",
+        choices=["fp32", "bf16", "fp16"],
+        default="fp32",
+        help="number format of matrix multiplications (default: fp32)",
     )
     parser.add_argument(
-        "--engine", choices=["torch", "ctranslate2"], default="torch", help="ctranslate2 runs what `export` wrote"
+        "--quantize",
+        choices=["none", "int8"],
+        default="none",
+        help="int8 multiplies matrices of 8-bit integers, on a CPU (default: none)",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        default=0,
+        help="number of processes on a CPU; 0, the default, lets the engine choose",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["torch", "ctranslate2"],
+        default="torch",
+        help="torch (the default) runs a model directory; ctranslate2 runs what `export` wrote",
     )
 
 
 def add_compile(parser: argparse.ArgumentParser) -> None:
-    """Add --compile, which makes the search for translations faster; scoring has no search."""
+    """Add --compile, which makes the search for translations faster. Scoring has no search, and so no such option."""
     parser.add_argument(
-        "--compile", action="store_true", help="compile once (about 1 min, cached): faster single lines and int8"
+        "--compile",
+        action="store_true",
+        help="compile decoding to C++, on a CPU: about a minute once, then cached; makes single lines and int8 faster",
     )
 
 
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
-    """The values of the arguments that add_engine_arguments and add_compile added."""
+    """Return the values of the arguments that add_engine_arguments and add_compile added."""
     return EngineOptions(
         arguments.device,
         arguments.engine,
@@ -66,5 +87,5 @@ def engine_options(arguments: argparse.Namespace) -> EngineOptions:
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
-    """All that were named."""
+    """Return the directories of all models that were named: MODEL_DIR, then those of --ensemble."""
     return [arguments.model, *arguments.ensemble]

@@ -1,4 +1,4 @@
-"""Translations as lines of text or of JSON."""
+"""Writes translations as lines of text or of JSON."""
 
 import json
 from collections.abc import Sequence
@@ -10,20 +10,21 @@ from transformer_mt.storage.json_text import finite
 
 @dataclass(frozen=True)
 class OutputForm:
-    """What is written of each line."""
+    """What is written for each line of the input."""
 
     n_best: bool = False
-    """Every translation that was found, a line each, with the number of the input line and the score before it."""
+    """Whether every translation that was found is written, on a line of its own, after the number of the input line and
+    its score."""
     scores: bool = False
-    """The score before it."""
+    """Whether the score is written before the translation."""
     alignment: bool = False
-    """The alignment behind it."""
+    """Whether the alignment is written after the translation."""
     json: bool = False
-    """An object with all of that instead."""
+    """Whether one JSON object is written for each input line instead of columns."""
 
 
 def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm) -> str:
-    """What is written for an input line, numbered from 1; `seconds` are what it took."""
+    """Return the text to write for an input line, which is numbered from 1; `seconds` is the time it took."""
     if form.json:
         return json.dumps(_object(translations, line, seconds, form), ensure_ascii=False) + "\n"
     chosen = translations if form.n_best else translations[:1]

@@ -1,4 +1,4 @@
-"""A summary of the lines that were translated, and warnings of translations that should be looked at."""
+"""Sums up the lines that were translated, and warns of translations that the user should look at."""
 
 from dataclasses import dataclass, field
 
@@ -6,27 +6,27 @@ from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.host_memory import peak_memory
 from transformer_mt.wording import counted
 
-_NAMED = 5  # lines of each kind
+_NAMED = 5  # lines of each kind whose numbers are shown
 
 
 @dataclass
 class TranslationSummary:
-    """Counts lines as they are translated. Lines are numbered from 1."""
+    """Counts lines while they are translated. Lines are numbered from 1."""
 
     num_lines: int = 0
     num_blank: int = 0
     num_split: int = 0
     num_parts: int = 0
-    """Of the lines that were split."""
+    """The number of parts of the lines that were split."""
     short: list[int] = field(default_factory=list)
-    """Lines whose translation is much shorter than training has for such a source."""
+    """Lines whose translation is much shorter than translations in training of sources as long."""
     at_limit: list[int] = field(default_factory=list)
-    """Lines whose translation ends only because it may not be longer."""
+    """Lines whose translation was cut off at the greatest length that is allowed."""
     seconds: float = 0.0
-    """Seconds of translating, without loading the model and waiting for input."""
+    """The time spent on translating, without loading the model and waiting for input."""
 
     def add(self, line: int, best: Translation) -> None:
-        """Count a line by its best translation."""
+        """Count a line, given its best translation."""
         self.num_lines += 1
         self.num_blank += best == BLANK
         if best.num_parts > 1:
@@ -38,7 +38,7 @@ class TranslationSummary:
             self.at_limit.append(line)
 
     def text(self) -> str:
-        """A line of numbers, and one for each kind of translation that should be looked at."""
+        """Return a line of numbers, and a warning for each kind of translation that should be looked at."""
         rate = self.num_lines / max(self.seconds, 1e-9)
         numbers = (
             f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; "
@@ -48,12 +48,12 @@ class TranslationSummary:
         return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
 
     def warnings(self) -> list[str]:
-        """Which translations should be looked at, and why."""
+        """Return a sentence for each kind of translation that should be looked at, with the reason."""
         said = []
         if self.short:
             said.append(
-                f"the translation of {counted(len(self.short), 'line')} is much shorter than training has for such a "
-                f"source, and something may be missing: look at {_numbers(self.short)}"
+                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for such a "
+                f"source, so something may be missing: look at {_numbers(self.short)}"
             )
         if self.at_limit:
             said.append(

@@ -20,7 +20,8 @@ from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import CorpusConfig, DecodingConfig, TrainingConfig
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.experiment import CorpusConfig, TrainingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.progress import Progress

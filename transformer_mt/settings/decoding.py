@@ -1,0 +1,115 @@
+"""The settings of translating, and what a model, its vocabulary and its positions allow of them."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings.bounds import Hypotheses, MorePositions, Seed, Tokens
+from transformer_mt.settings.model import ModelConfig, Section
+
+SplitSentences = Literal["auto", "always", "never"]
+
+
+class DecodingConfig(Section):
+    """How translations are searched for: by beam search (greedy with beam_size=1), or by sampling."""
+
+    beam_size: Hypotheses = 4
+    """How many hypotheses of a sentence beam search keeps at each step. It has no effect with sampling."""
+    patience: float = Field(default=1.0, ge=0.0, le=100.0)
+    """Beam search ends a sentence when patience * beam_size hypotheses are finished (Kasai et al. 2022), and in any
+    case when no hypothesis that is still alive can become one of the n_best. Most systems use 1. 0: stop only when no
+    live hypothesis can win, for about a tenth more work."""
+    n_best: Hypotheses = 1
+    """How many translations of each sentence are returned, best first. Beam search may find fewer. With sampling they
+    are drawn independently of each other."""
+    length_penalty: float = Field(default=0.6, ge=0.0, le=10.0)
+    """alpha, the exponent in the length penalty. The score of a hypothesis is its log-probability divided by that
+    penalty (Wu et al. 2016, eq. 14)."""
+    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
+    """The formula of the length penalty. length counts the subword pieces and the end of the sentence. gnmt:
+    ((5 + length) / 6) ** alpha (Wu et al. 2016); average: length ** alpha, so that with alpha=1 the score is the mean
+    log-probability of a piece; none: always 1."""
+    coverage_penalty: float = Field(default=0.0, ge=0.0, le=100.0)
+    """beta of the coverage penalty (Wu et al. 2016, eq. 14): it ranks finished hypotheses lower if their attention
+    left parts of the source out. The paper uses 0.2. 0: off."""
+    max_extra_length: MorePositions = 50
+    """A translation has at most this many subword pieces more than its source."""
+    min_length: MorePositions = 0
+    """A translation has at least this many subword pieces, not counting the end of the sentence. max_extra_length
+    comes first where both cannot be kept."""
+    no_repeat_ngram: MorePositions = 0
+    """A translation contains no sequence of this many subword pieces twice. 0: off."""
+    sampling: bool = False
+    """Draw each piece at random from the model's distribution, instead of searching for the most probable
+    translation."""
+    temperature: float = Field(default=1.0, ge=1e-6, le=1e6)
+    """Sampling divides the logits by it. Below 1 it favours probable pieces, above 1 it makes all pieces more
+    alike."""
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
+    """Sampling draws only from the top_k most probable pieces; with 1 it always takes the most probable piece. 0: draw
+    from the whole vocabulary."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Sampling draws only from the fewest most probable pieces that together have this probability, after temperature
+    and top_k (nucleus sampling; Holtzman et al. 2020). 1: off."""
+    seed: Seed = 1
+    """The seed of sampling: the same input with the same seed has the same samples."""
+    alignment_layer: int = Field(default=0, ge=0, le=1000)
+    """The decoder layer whose cross-attention gives the alignment of target to source pieces; 1 is the lowest. 0: the
+    last but one (Garg et al. 2019), or the only one."""
+    split_sentences: SplitSentences = "auto"
+    """Whether the sentences of a line are translated separately, and their translations joined. auto: only if the line
+    has more sentences, or more subword pieces, than 90 % of the training lines; it is then split into groups of the
+    usual size."""
+    tokens_per_batch: Tokens = 4096
+    """The size of a batch: its source positions, padding included, times the hypotheses of each sentence (beam_size,
+    or n_best with sampling). Larger batches need more memory. It does not count what training.tokens_per_batch
+    counts."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.sampling:
+            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
+            useless = [key for key, is_given in given.items() if is_given]
+            if useless:
+                raise ValueError(
+                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
+                )
+            if self.n_best > self.beam_size:
+                raise ValueError(
+                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
+                    f"set beam_size={self.n_best}, or sampling=true"
+                )
+        if self.sampling and self.coverage_penalty:
+            raise ValueError(
+                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
+                "set sampling=false, or leave it out"
+            )
+        return self
+
+
+def check_for_model(decoding: DecodingConfig, model: ModelConfig, vocab_size: int | None) -> None:
+    """Check that this model can follow these settings, with any engine.
+
+    `vocab_size` is the size of the target vocabulary, or None if it is not known yet. Raises ConfigError.
+    """
+    attentions = model.attentions_to_source
+    if decoding.alignment_layer > attentions:
+        raise ConfigError(
+            f"decoding.alignment_layer={decoding.alignment_layer} is more than the model's {attentions} "
+            "layers with attention to the source"
+        )
+    if decoding.coverage_penalty and not attentions:
+        raise ConfigError(
+            f"decoding.coverage_penalty={decoding.coverage_penalty} needs attention, and model.attention=none has none"
+        )
+    if decoding.min_length >= model.max_positions:
+        raise ConfigError(
+            f"decoding.min_length={decoding.min_length} has no room in model.max_positions={model.max_positions}, "
+            f"one of which is for the end: it can be at most {model.max_positions - 1}"
+        )
+    if vocab_size is not None and decoding.top_k > vocab_size:
+        raise ConfigError(
+            f"decoding.top_k={decoding.top_k} is more than the {vocab_size} pieces of the vocabulary; "
+            "decoding.top_k=0 takes them all"
+        )
