@@ -1,4 +1,6 @@
-"""Products with weights that change no more: in the precision of the weights, in half of it, or in 8-bit integers.
+"""Linear maps whose weights no longer change: in the precision of the weights, in half of it, or in 8-bit integers.
+
+Each equals F.linear(x, weight, bias), followed by F.relu where that is asked for; in int8, up to rounding.
 
 N rows  D input width  F output width
 """
@@ -25,10 +27,10 @@ LinearMap = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Matmul:
-    """How products are made."""
+    """How matrix products are computed."""
 
     dtype: torch.dtype | None = None
-    """Of operands and results; None is that of the weights."""
+    """The type of operands and results; None takes that of the weights."""
     quantization: Quantization = "none"
     """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results.
 
@@ -43,9 +45,9 @@ class Matmul:
     def of_weight(
         self, weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool = False, relu: bool = False
     ) -> LinearMap:
-        """The product with a weight, which is copied; `relu`: max(0, product).
+        """x -> F.linear(x, weight, bias), or F.relu of it with `relu`. The weight is copied.
 
-        `many_rows`: x never has one row alone, or the weight is so large that this does not matter; saves memory.
+        `many_rows`: x never has only one row, or the weight is so large that this does not matter; saves memory.
         The weight is on the device where it is to be used.
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
@@ -61,7 +63,7 @@ class Matmul:
 
 
 def mkl_is_quicker() -> bool:
-    """Than oneDNN, for products in fp32: on x86 without AVX-512."""
+    """Whether MKL multiplies fp32 faster than oneDNN here: on x86 without AVX-512."""
     has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return has_mkl and torch.backends.cpu.get_cpu_capability() == "AVX2"
 
@@ -78,6 +80,7 @@ def most_of_weights() -> int:
 
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
+    """Computes F.linear(x, weight, bias) itself, in the type of the weight."""
     dtype, weight_FD, bias_F = weight_FD.dtype, _constant(weight_FD), None if bias_F is None else _constant(bias_F)
 
     def product(x_ND: Tensor) -> Tensor:
@@ -88,7 +91,7 @@ def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Line
 
 
 def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """By MKL, which reads a weight the quicker that is transposed."""
+    """Equals F.linear(x, weight, bias), by MKL, which reads a transposed weight faster."""
     weight_DF = weight_FD.t().contiguous()
 
     def product(x_ND: Tensor) -> Tensor:
@@ -99,9 +102,10 @@ def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) ->
 
 
 def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> LinearMap:
-    """By oneDNN, for whose products of a few rows to put the weight in order takes half of the time.
+    """Equals F.linear(x, weight, bias), by oneDNN, with the weight put in oneDNN's order once.
 
-    A single row of x is left to MKL, which reads the weight at nearly twice the speed: see kernels.cpu.best_matmul.
+    To put it in order at each call takes half of the time when x has few rows. A single row of x is left to MKL,
+    which reads the weight at nearly twice the speed: see kernels.cpu.best_matmul.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
@@ -117,7 +121,10 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """By oneDNN where there are many numbers to write, else by FBGEMM, which takes half of the time to begin."""
+    """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM.
+
+    FBGEMM takes half of oneDNN's time to begin.
+    """
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
@@ -141,10 +148,11 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Linea
 
 
 def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """By oneDNN, or by what a compiler has for its operation; each row of x is scaled by its own largest number.
+    """Equals F.linear(x, weight, bias) up to rounding to int8, in operations that a compiler can trace.
 
-    A compiler joins the scaling, which alone takes longer than a small product, with what was computed before. Where
-    y is much wider than x, all rows have one scale: else y would have to be multiplied by those of the rows.
+    Each row of x is scaled by its own largest number. A compiler joins the scaling, which by itself takes longer than
+    a small product, with what was computed before. Where y is much wider than x, all rows
+    have one scale: otherwise y would have to be multiplied by those of the rows.
     """
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE)
     quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
@@ -180,7 +188,7 @@ def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool
 
 
 def _constant(x: Tensor) -> nn.Parameter:
-    """As a compiler takes it."""
+    """The tensor as a parameter without gradient, which a compiler takes as a constant."""
     return nn.Parameter(x, requires_grad=False)
 
 

@@ -1,13 +1,14 @@
 """The training loop: update, validate, save."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
-from transformer_mt.data.loader import Loader, split_evenly
+from transformer_mt.data.batching import Pairs
+from transformer_mt.data.loader import Loader, Position, split_evenly
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.checkpoint import save
 from transformer_mt.training.distributed import Ranks
@@ -16,7 +17,7 @@ from transformer_mt.training.log import RunLog
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_trained
 from transformer_mt.training.skipped_updates import SkippedUpdates
-from transformer_mt.training.update import Learner, one_update
+from transformer_mt.training.update import Learner, Update, one_update
 from transformer_mt.training.validation import ValidationSet, compare_with_best, validate
 
 
@@ -40,19 +41,9 @@ def train(
     skipped_updates = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
     with finish_the_update_first(ranks) as stop_signal, RunLog(run_dir, settings, progress, ranks) as log:
         while not is_trained(progress, settings):
-            # one update, on this rank's micro-batches
-            began, step = time.perf_counter(), progress.step + 1
-            pairs, position = next(updates)
-            numbered = ranks.share(list(enumerate(split_evenly(pairs, ranks.size))))
-            batches = [loader.batch(part, step, number) for number, part in numbered]
-            update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
-
-            # how far the run has come now
-            if step % settings.log_every == 0:
-                learner.device.synchronize()
-            seconds = progress.seconds + time.perf_counter() - began
-            tokens = progress.tokens + update.num_labels
-            progress = replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
+            # one update: forward, backward, step
+            update, progress = _next_update(learner, loader, updates, progress, settings, ranks)
+            step = progress.step
 
             # what is due after this update, and the log
             signum = stop_signal()
@@ -79,3 +70,24 @@ def train(
             if signum:
                 return progress, signum
     return progress, 0
+
+
+def _next_update(
+    learner: Learner,
+    loader: Loader,
+    updates: Iterator[tuple[list[Pairs], Position]],
+    progress: Progress,
+    settings: TrainingConfig,
+    ranks: Ranks,
+) -> tuple[Update, Progress]:
+    """Make the next update, on this rank's share of its micro-batches; the progress counts its tokens and seconds."""
+    began, step = time.perf_counter(), progress.step + 1
+    pairs, position = next(updates)
+    numbered = ranks.share(list(enumerate(split_evenly(pairs, ranks.size))))
+    batches = [loader.batch(part, step, number) for number, part in numbered]
+    update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
+    if step % settings.log_every == 0:
+        learner.device.synchronize()
+    seconds = progress.seconds + time.perf_counter() - began
+    tokens = progress.tokens + update.num_labels
+    return update, replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
