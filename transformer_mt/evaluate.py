@@ -104,9 +104,9 @@ def evaluate_model(
 def _parser() -> argparse.ArgumentParser:
     parser = cli.parser(
         "evaluate",
-        "Translates the test sets of a run or a model, and prints BLEU, chrF and TER with sacreBLEU's signatures.\n"
-        "Writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
-        "Or scores a file of translations with its references, and only prints the scores.",
+        "Reads a run or a model, translates its test sets, prints BLEU, chrF and TER with sacreBLEU's signatures, and\n"
+        "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
+        "Or reads a file of translations and its references, and only prints their scores.",
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt",
     )

@@ -147,7 +147,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "thesis.tex is no directory" in error
+    assert "thesis.tex exists and is not a directory" in error
 
 
 def test_an_earlier_export_and_an_empty_directory_are_replaced(model_dir, tmp_path):
