@@ -8,6 +8,7 @@ from itertools import groupby, product
 import pytest
 import torch
 from helpers.packing import pack
+from helpers.pairwise import each
 from helpers.plain_search import (
     VOCAB_SIZE,
     assert_same,
@@ -67,8 +68,8 @@ def name(settings):
     return "-".join(str(value) for value in settings.values())
 
 
-every_transformer = pytest.mark.parametrize("settings", list(transformers()), ids=name)
-every_architecture = pytest.mark.parametrize("settings", [*transformers(), *recurrent()], ids=name)
+every_transformer = each("settings", transformers(), name)
+every_architecture = each("settings", [*transformers(), *recurrent()], name)
 
 
 @pytest.fixture
