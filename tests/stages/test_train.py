@@ -124,7 +124,7 @@ def test_a_device_that_is_not_there_is_named(experiment, tmp_path, capsys, devic
 
 def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path):
     limited = (
-        "import resource, sys; from transformer_mt import cli, train;"
+        "import resource, sys; from transformer_mt import train; from transformer_mt.terminal import cli;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000)); sys.exit(cli.run(train.main))"
     )
     done = subprocess.run(

@@ -59,7 +59,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(capsys, kind):
 @pytest.mark.parametrize("flush", [True, False])
 def test_a_reader_that_has_gone_ends_the_command_quietly_as_sigpipe_does(flush):
     program = (
-        "import sys; from transformer_mt import cli\n"
+        "import sys; from transformer_mt.terminal import cli\n"
         "def main(argv):\n"
         "    while True: print('line', flush=" + str(flush) + ")\n"
         "sys.exit(cli.run(main))"

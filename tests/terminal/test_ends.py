@@ -92,7 +92,7 @@ def test_sigterm_leaves_no_file_half_written(exported, tmp_path):
 def test_a_signal_while_the_reader_waits_leaves_whole_lines():
     """The pipe is full, and a part of the block has gone through it."""
     program = (
-        "import sys; from transformer_mt import cli\n"
+        "import sys; from transformer_mt.terminal import cli\n"
         "def main(argv):\n"
         "    with cli.output() as output:\n"
         "        while True: output.write(b'x' * 99_999 + b'\\n'); output.flush()\n"
@@ -101,6 +101,7 @@ def test_a_signal_while_the_reader_waits_leaves_whole_lines():
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         begun = process.stdout.read(150_000)
         while not is_waiting(process):
+            assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         read = begun + process.stdout.read()
