@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, log_records, renew_sums, status_and_error, train_tiny, write_experiment
 from sentencepiece import SentencePieceTrainer
 
@@ -71,7 +72,7 @@ def tokenizer_files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("tokenizer*")}
 
 
-@pytest.mark.parametrize("name", ["", "tokenizer.model", "data"])
+@pytest.mark.parametrize("name", ["", *thorough("tokenizer.model", "data")])
 def test_it_is_used_byte_for_byte_wherever_it_lies(model_dir, experiment, other, tmp_path, name):
     directory = experiment.parent / "data" if name == "data" else model_dir
     path = directory if name == "data" else directory / name

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers.thorough import thorough
 
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -41,7 +42,8 @@ def named(settings):
 
 searches = pytest.mark.parametrize("settings", SEARCHES, ids=named)
 searches_and_samplings = pytest.mark.parametrize("settings", [*SEARCHES, *SAMPLINGS], ids=named)
-prefixes = pytest.mark.parametrize("prefixes", [[[]] * 8, PREFIXES], ids=["free", "prefixes"])
+# Among the prefixes are empty ones.
+prefixes = pytest.mark.parametrize("prefixes", [*thorough([[]] * 8), PREFIXES], ids=["free", "prefixes"])
 
 
 @pytest.fixture

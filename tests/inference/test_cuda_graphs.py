@@ -10,6 +10,7 @@ from helpers.plain_search import CAPS, assert_same, beam_search, greedy
 from helpers.plain_search import VOCAB_SIZE as SEARCHED_VOCAB_SIZE
 from helpers.recording import Recording
 from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
+from helpers.thorough import thorough
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
@@ -67,7 +68,7 @@ def fill(model, number):
 
 
 @both_norms
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])
 def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, sources):
     """Of several batches, one after the other; sizes that come again are replayed."""
     model, ours = two_forms(norm=norm, activation=activation)
@@ -77,7 +78,7 @@ def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, source
     assert ours.capture.replayed > 20
 
 
-@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize("width", [*thorough(1), 3, *thorough(5)])
 def test_also_while_slots_are_added_several_times(width, two_forms, sources):
     model, ours = two_forms()
     for _ in range(2):

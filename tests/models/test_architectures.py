@@ -8,7 +8,6 @@ from itertools import groupby, product
 import pytest
 import torch
 from helpers.packing import pack
-from helpers.pairwise import each
 from helpers.plain_search import (
     VOCAB_SIZE,
     assert_same,
@@ -19,6 +18,7 @@ from helpers.plain_search import (
     plain_beam_search,
     teacher_forced,
 )
+from helpers.thorough import each
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional as F

@@ -3,7 +3,7 @@
 import itertools
 
 import torch
-from helpers.pairwise import each
+from helpers.thorough import each
 from torch.nn import functional as F
 
 from transformer_mt.training.loss import label_smoothed

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from helpers.pairwise import pairs, pairwise_cover
+from helpers.thorough import pairs, pairwise_cover
 
 FULL = [{"a": a, "b": b, "c": c, "d": d} for a, b, c, d in product("abcde", range(3), range(3), [False, True])]
 CONSTRAINED = [row for row in FULL if row["a"] != "e" or row["b"] == 0]
