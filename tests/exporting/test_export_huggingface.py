@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
@@ -61,7 +62,7 @@ def assert_same_logits(theirs, model_dir):
 
 
 @pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("ties", ["all", "target", "none"])
+@pytest.mark.parametrize("ties", ["all", *thorough("target"), "none"])
 def test_logits_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer, separate_tokenizer, tmp_path):
     if ties == "all" and not joint:
         pytest.skip("one matrix needs one vocabulary")
@@ -84,7 +85,7 @@ def test_logits_are_ours_after_transformers_has_saved_the_model(model_dir, expor
     assert_same_logits(load_model(tmp_path / "again"), model_dir)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [*thorough(1), 3])
 def test_texts_become_ours(beam_size, model_dir, exported):
     """As if nothing but `transformers` were known; the limits on lengths apart, which are other ones."""
     tokenizer, model = load_tokenizer(exported), load_model(exported)

@@ -18,7 +18,7 @@ from helpers.plain_search import (
     plain_beam_search,
     teacher_forced,
 )
-from helpers.thorough import each
+from helpers.thorough import each, thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional as F
@@ -313,8 +313,7 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
 
 RESUMED = [
     {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
-    {"attention_window": 1, "activation": "swiglu"},
-    {"kind": "rnn", "cell": "gru", "attention": "none"},
+    *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
     {"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"},
 ]
 

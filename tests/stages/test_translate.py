@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+from helpers.thorough import thorough
 from helpers.tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
 from transformer_mt import export, plot, prepare, score, translate
@@ -116,7 +117,7 @@ def test_the_device_is_the_one_asked_for(run_translate, capsys):
     assert "device tpu9 cannot be used" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("alpha", [0.0, 3.0])
+@pytest.mark.parametrize("alpha", [*thorough(0.0), 3.0])
 def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     translator = Translator.load(model_dir, "cpu")
     torch.manual_seed(3)
