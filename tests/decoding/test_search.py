@@ -259,7 +259,7 @@ def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypa
 
 
 @both_norms
-@pytest.mark.parametrize("keep_above", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("keep_above", [0.0, *thorough(0.5), 1.0])
 def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches, monkeypatch):
     for model, source_BS in searches(norm):
         expected = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]

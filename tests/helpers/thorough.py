@@ -18,6 +18,11 @@ def thorough(*values: object) -> list[object]:
     return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
 
 
+def thorough_rows(*rows: tuple[object, ...]) -> list[object]:
+    """Values of several parameters at once that only `make test-all` runs."""
+    return [pytest.param(*row, marks=pytest.mark.thorough) for row in rows]
+
+
 def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
     """Run a test with the product of the values of these parameters; what the cover leaves out is thorough."""
     rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]

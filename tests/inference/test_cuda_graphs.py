@@ -291,7 +291,7 @@ def searches():
 
 
 @pytest.mark.parametrize("search", searches())
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [*thorough(False), True])
 def test_searches_find_the_same(search, several, tiny_model, sources):
     """An ensemble's members have memory of their own."""
     for norm in ("post", "pre"):

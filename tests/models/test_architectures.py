@@ -314,7 +314,7 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
 RESUMED = [
     {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
     *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
-    {"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"},
+    *thorough({"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"}),
 ]
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from helpers.thorough import thorough
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
 from transformer_mt import export, plot, prepare, score, translate
@@ -86,7 +86,9 @@ def test_translation_does_not_depend_on_the_batch(translator):
     assert together[::-1] == translator.translate(SENTENCES[::-1])
 
 
-@pytest.mark.parametrize(("tokens_per_batch", "beam_size"), [(1, 1), (60, 1), (60, 3), (100, 2), (10_000, 4)])
+@pytest.mark.parametrize(
+    ("tokens_per_batch", "beam_size"), [(1, 1), *thorough_rows((60, 1)), (60, 3), *thorough_rows((100, 2), (10_000, 4))]
+)
 def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator, tokens_per_batch, beam_size):
     lengths, real_start = [], translator.engine.searched.start
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import PATIENCE, ended, said, start, wait_until
+from helpers.thorough import thorough_rows
 from helpers.tiny import demo_pairs
 
 from transformer_mt import export
@@ -25,6 +26,7 @@ LINES = [source for source, _ in demo_pairs(40)]
 ENDLESS = [line.encode() + b"\n" for line in LINES] * 500  # with WIDE, for several minutes
 WIDE = ["beam_size=40", "min_length=60", "max_extra_length=60"]
 EVERY_ENGINE = [("torch", 1), ("torch", 2), ("ctranslate2", 2)]
+RACES = [*thorough_rows(*EVERY_ENGINE[:2]), EVERY_ENGINE[2]]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,7 @@ def test_workers_end_at_once_though_a_task_goes_on():
     assert not any(process.is_alive() for process in processes)
 
 
-@pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)
+@pytest.mark.parametrize(("engine", "workers"), RACES)
 def test_threads_one_after_another_and_together_find_what_one_finds(engine, workers, load):
     translator, scorer = load(Translator, engine, workers), load(Scorer, engine, workers)
     expected = translator.translate(LINES)
