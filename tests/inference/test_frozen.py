@@ -15,7 +15,7 @@ from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
-all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+all_activations = pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 
 NUM_HEADS = 2  # of the tiny models

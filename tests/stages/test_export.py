@@ -63,7 +63,8 @@ def test_scores_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer,
     assert_same_scores(write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties), tmp_path / "exported")
 
 
-@pytest.mark.parametrize("norm", ["post", *thorough("pre")])
+@pytest.mark.thorough
+@pytest.mark.parametrize("norm", ["post", "pre"])
 def test_scores_are_ours_with_learned_positions(norm, joint_tokenizer, tmp_path):
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, norm=norm, positions="learned")
     assert_same_scores(model_dir, tmp_path / "exported")
@@ -85,6 +86,7 @@ def test_those_who_use_ctranslate2_alone_need_nothing_else(model_dir, exported):
     assert [" ".join(text.split()) for text in texts] == Translator.load(model_dir, "cpu").translate(LINES)
 
 
+@pytest.mark.thorough
 def test_quantised_weights_are_smaller_and_give_scores_that_are_near(model_dir, exported, tmp_path):
     pairs = [([5, 6, 7, 3], [8, 9, 10, 3])]
     ours = Translator.load(model_dir, "cpu").engine.score(pairs)[0]

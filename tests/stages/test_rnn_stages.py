@@ -68,6 +68,7 @@ def test_scores_are_those_of_the_translations(name, runs, sources_file, tmp_path
     assert scores == pytest.approx([line["log_prob"] for line in found], abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_an_ensemble_with_a_transformer_translates(runs, trained, sources_file, tmp_path):
     average.main([str(trained)])
     output = tmp_path / "found.txt"

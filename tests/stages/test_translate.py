@@ -216,6 +216,7 @@ def test_an_input_or_output_that_cannot_be_opened_is_an_error(run_translate, cap
     assert capsys.readouterr().err.count("error: /nowhere/lines.txt") == 2
 
 
+@pytest.mark.thorough
 def test_a_closed_pipe_ends_quietly(model_dir):
     # One thread: two that wait for each other on a busy machine take ten times as long.
     translate_all = f"OMP_NUM_THREADS=1 {sys.executable} -m transformer_mt.translate {model_dir} beam_size=1"

@@ -58,6 +58,7 @@ def wait_until_it_works(running):
     wait_until(lambda: seconds_of_work(running) > before + 0.2, running)
 
 
+@pytest.mark.thorough
 def test_control_c_ends_ctranslate2_at_once_after_whole_lines(exported, tmp_path):
     """The work that it has begun would take minutes."""
     command = ["-m", "transformer_mt.translate", exported, "--engine", "ctranslate2", "--workers", 1, *WIDE]
@@ -164,6 +165,7 @@ def test_a_worker_outlives_the_thread_that_first_gave_it_work(load):
     translator.close()
 
 
+@pytest.mark.thorough
 def test_an_error_in_one_thread_does_no_harm_to_another(load):
     translator = load(Translator, "torch", 2)
     expected = translator.translate(LINES)

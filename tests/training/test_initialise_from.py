@@ -29,6 +29,7 @@ def test_a_run_begins_with_the_weights_of_another(run, experiment, tmp_path, nam
         torch.testing.assert_close(weight, expected[key], rtol=0, atol=1e-20)
 
 
+@pytest.mark.thorough
 def test_a_run_that_goes_on_does_not_begin_again(run, experiment, tmp_path):
     overrides = [f"training.initialise_from={run}/checkpoints/best"]
     unbroken = train_tiny(experiment, tmp_path / "unbroken", *overrides)

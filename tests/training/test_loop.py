@@ -146,7 +146,7 @@ def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_va
 
 
 def test_training_lowers_the_loss(experiment, tmp_path):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=60")
+    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=60", "training.validate_every=60")
     course = [record["perplexity"] for record in log_records(run) if "perplexity" in record]
     assert course[-1] < 0.5 * course[0]
 
