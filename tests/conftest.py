@@ -82,7 +82,7 @@ def model_dir(made_once):
     """A model that has left its run, its data and its corpus behind; to be read only."""
 
     def make(directory):
-        left = directory / "left"
+        left = directory / "left"  # behind, at the end
         left.mkdir()
         longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
         run = train_tiny(prepared_experiment(left), left / "run", *longer, "training.log_every=50")

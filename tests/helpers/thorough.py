@@ -26,17 +26,23 @@ def thorough_rows(*rows: tuple[object, ...]) -> list[object]:
 def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
     """Run a test with the product of the values of these parameters; what the cover leaves out is thorough."""
     rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
-    cover = pairwise_cover(rows)
-    cases = [pytest.param(*row.values(), marks=() if row in cover else pytest.mark.thorough) for row in rows]
-    return pytest.mark.parametrize(list(values), cases)
+    return pytest.mark.parametrize(
+        list(values), [pytest.param(*row.values(), marks=mark) for row, mark in marked(rows)]
+    )
 
 
 def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str]) -> pytest.MarkDecorator:
     """Run a test with each row as the value of one parameter; what the cover leaves out is thorough."""
+    return pytest.mark.parametrize(
+        parameter, [pytest.param(row, id=name(row), marks=mark) for row, mark in marked(rows)]
+    )
+
+
+def marked(rows: Iterable[Row]) -> list[tuple[Row, pytest.MarkDecorator | tuple[()]]]:
+    """Each row, with the mark thorough unless it is in the pairwise cover."""
     rows = list(rows)
     cover = pairwise_cover(rows)
-    cases = [pytest.param(row, id=name(row), marks=() if row in cover else pytest.mark.thorough) for row in rows]
-    return pytest.mark.parametrize(parameter, cases)
+    return [(row, () if row in cover else pytest.mark.thorough) for row in rows]
 
 
 def pairwise_cover(rows: Iterable[Row]) -> list[Row]:

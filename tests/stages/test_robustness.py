@@ -8,7 +8,6 @@ import sys
 import pytest
 import torch
 from helpers.processes import ended, records, said, start, start_ranks, training, wait_until
-from helpers.thorough import thorough
 from helpers.tiny import ROOT, train_tiny
 from safetensors.torch import load_file
 
@@ -146,7 +145,7 @@ def test_files_that_may_not_grow_are_like_a_full_disk(experiment, unbroken, tmp_
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [FILES[0], *thorough(*FILES[1:])])
+@pytest.mark.parametrize("name", FILES)
 def test_a_flipped_bit_is_found_and_the_end_is_the_same(experiment, unbroken, tmp_path, name, capsys):
     train_tiny(experiment, tmp_path, *RUN, "training.keep_last=2", "training.max_steps=4")
     file = checkpoint_path(tmp_path, 4) / name

@@ -104,7 +104,7 @@ def test_a_signal_while_the_reader_waits_leaves_whole_lines():
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         begun = process.stdout.read(150_000)
         while not is_waiting(process):
-            assert process.poll() is None
+            assert process.poll() is None, "it has ended by itself"
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         read = begun + process.stdout.read()
