@@ -82,7 +82,7 @@ def test_it_is_used_byte_for_byte_wherever_it_lies(model_dir, experiment, other,
     assert summary["tokenizer"]["from"] == str(path)
 
 
-@pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize("is_joint", [*thorough(True), False])
 def test_the_weights_of_a_model_fit_the_ids_that_its_tokenizer_makes(
     model_dir, other, separate_run, tmp_path, is_joint
 ):

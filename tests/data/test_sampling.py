@@ -128,7 +128,7 @@ def test_a_draw_depends_on_seed_epoch_and_batch_alone(tokenizer, corpus, algorit
     assert len({json.dumps(ids) for ids in first.values()}) == len(keys)
 
 
-@pytest.mark.parametrize("algorithm", ["bpe", *thorough("unigram")], indirect=True)
+@pytest.mark.thorough
 def test_another_process_draws_the_same(directory, tokenizer, corpus, algorithm):
     script = """if True:
         import json, sys

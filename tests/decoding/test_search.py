@@ -26,7 +26,7 @@ from transformer_mt.decoding.search import max_lengths
 from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+both_norms = pytest.mark.parametrize("norm", ["post", *thorough("pre")])
 alphas = pytest.mark.parametrize("alpha", [*thorough(0.0), 0.6, *thorough(2.0)])
 
 SEEDS = range(4)

@@ -207,7 +207,7 @@ def translators(model_dir):
     [
         *thorough({"beam_size": 1}),
         {"beam_size": 3, "n_best": 3, "coverage_penalty": 0.2},
-        {"sampling": True, "n_best": 2, "seed": 4},
+        *thorough({"sampling": True, "n_best": 2, "seed": 4}),
     ],
     ids=["greedy", "beam", "samples"],
 )

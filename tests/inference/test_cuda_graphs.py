@@ -25,7 +25,7 @@ from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.settings.experiment import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
-both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+both_norms = pytest.mark.parametrize("norm", [*thorough("post"), "pre"])
 
 
 @pytest.fixture(autouse=True)

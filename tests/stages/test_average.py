@@ -320,7 +320,7 @@ def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     assert (run / "model" / name).is_file()
 
 
-@pytest.mark.parametrize("name", [*thorough(*sorted(MODEL_FILES)[:-1]), max(MODEL_FILES)])
+@pytest.mark.parametrize("name", ["model.safetensors", *thorough(*sorted(MODEL_FILES - {"model.safetensors"}))])
 def test_average_mends_a_model_with_a_damaged_file(run, name, capsys):
     average.main([str(run)])
     before = content_of(run / "model")

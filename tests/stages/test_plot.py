@@ -4,7 +4,6 @@ import re
 
 import pytest
 import torch
-from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
@@ -70,7 +69,8 @@ def test_a_target_that_is_given_is_forced(drawn, model_dir, translator):
     assert said.out.endswith(f"picture.png: {TARGET}\n")
 
 
-@pytest.mark.parametrize("layer", [*thorough(0), 1, *thorough(2)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("layer", [0, 1, 2])
 def test_without_heads_their_mean_is_drawn(drawn, model_dir, layer):
     mean_1TS, *sides, _ = drawn(model_dir, f"alignment_layer={layer}")
     for chosen in (["--layer", layer], [f"alignment_layer={layer}"]):

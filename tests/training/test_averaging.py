@@ -124,6 +124,7 @@ class TestChoose:
         moving = {record["made_of"]: record["nll"] for record in found if "moving" in record["made_of"]}
         assert moving == {f"the moving average at update {step}": of_training[step] for step in (12, best)}
 
+    @pytest.mark.thorough
     def test_best_is_the_mean_of_the_best_few_wherever_they_are(self, experiment, tmp_path, capsys):
         # The rate is so high that it gets worse now and then.
         settings = ("training.metric=nll", "training.keep_best=3", "training.keep_last=2", "training.peak_lr=0.1")
