@@ -19,7 +19,7 @@ else
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 DOCS_READY := $(VENV)/.installed-docs
-# A file of tests is one process's, for what it makes only once; by name the longest, test_compiled, begins early.
+# A file of tests stays in one process, which makes what the tests of the file share.
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
 
@@ -29,7 +29,7 @@ FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt.settings import read
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check-python check-imports train prepare translate evaluate \
-	test test-slow check lint types schema docs bench clean
+	test test-all test-slow check lint types schema docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -80,13 +80,16 @@ translate: $(READY)  ## standard input, line by line, with the trained model: ma
 evaluate: $(READY)  ## translate the test sets with the trained model, and score them
 	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(DECODING)
 
-test: $(READY)  ## the fast tests
+test: $(READY)  ## the tests of every law, in two or three minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)
+
+test-all: $(READY)  ## these and the thorough ones: full products, repeats, races, compilations
+	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-slow: $(READY)  ## the learning runs, in minutes
 	$(PY) -m pytest -m slow
 
-check: lint types test  ## lint, formatting, types, fast tests
+check: lint types test  ## lint, formatting, types, and the tests of every law
 
 lint: $(READY)
 	$(PY) -m ruff check

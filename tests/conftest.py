@@ -1,6 +1,8 @@
 """Tiny models, random sentences and corpora of them, shared by the tests."""
 
+import fcntl
 import io
+import os
 import shutil
 import signal
 import sys
@@ -37,15 +39,36 @@ TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
 
 
 @pytest.fixture(scope="session")
-def experiment(tmp_path_factory):
-    """The configuration of a tiny experiment, whose data are prepared; to be read only."""
-    return prepared_experiment(tmp_path_factory.mktemp("experiment"))
+def made_once(tmp_path_factory):
+    """A function that gives a directory which `make` has filled: once for all processes of the tests."""
+    together = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        together = together.parent
+
+    def get(name, make):
+        directory, made = together / name, together / f"{name}.made"
+        with (together / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                shutil.rmtree(directory, ignore_errors=True)
+                directory.mkdir()
+                make(directory)
+                made.touch()
+        return directory
+
+    return get
 
 
 @pytest.fixture(scope="session")
-def trained_once(experiment, tmp_path_factory):
+def experiment(made_once):
+    """The configuration of a tiny experiment, whose data are prepared; to be read only."""
+    return made_once("experiment", prepared_experiment) / "tiny.yaml"
+
+
+@pytest.fixture(scope="session")
+def trained_once(experiment, made_once):
     """The directory of its run, trained without a break; for `trained` only."""
-    return train_tiny(experiment, tmp_path_factory.mktemp("trained"))
+    return made_once("trained-once", lambda directory: train_tiny(experiment, directory))
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +78,19 @@ def trained(trained_once, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def model_dir(tmp_path_factory):
-    """A model that has left its run, its data and its corpus behind; to be read alone."""
-    directory = tmp_path_factory.mktemp("experiment")
-    longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
-    run = train_tiny(prepared_experiment(directory), directory / "run", *longer, "training.log_every=50")
-    average.main([str(run), "choose=last"])
-    moved = tmp_path_factory.mktemp("elsewhere") / "model"
-    shutil.copytree(run / "model", moved)
-    shutil.rmtree(directory)
-    return moved
+def model_dir(made_once):
+    """A model that has left its run, its data and its corpus behind; to be read only."""
+
+    def make(directory):
+        left = directory / "left"  # behind, at the end
+        left.mkdir()
+        longer = ["training.max_steps=150", "training.peak_lr=0.01", "training.validate_every=150", "model.d_model=32"]
+        run = train_tiny(prepared_experiment(left), left / "run", *longer, "training.log_every=50")
+        average.main([str(run), "choose=last"])
+        shutil.move(run / "model", directory / "model")
+        shutil.rmtree(left)
+
+    return made_once("elsewhere", make) / "model"
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, log_records, renew_sums, status_and_error, train_tiny, write_experiment
 from sentencepiece import SentencePieceTrainer
 
@@ -71,7 +72,7 @@ def tokenizer_files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("tokenizer*")}
 
 
-@pytest.mark.parametrize("name", ["", "tokenizer.model", "data"])
+@pytest.mark.parametrize("name", ["", *thorough("tokenizer.model", "data")])
 def test_it_is_used_byte_for_byte_wherever_it_lies(model_dir, experiment, other, tmp_path, name):
     directory = experiment.parent / "data" if name == "data" else model_dir
     path = directory if name == "data" else directory / name
@@ -81,7 +82,7 @@ def test_it_is_used_byte_for_byte_wherever_it_lies(model_dir, experiment, other,
     assert summary["tokenizer"]["from"] == str(path)
 
 
-@pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize("is_joint", [*thorough(True), False])
 def test_the_weights_of_a_model_fit_the_ids_that_its_tokenizer_makes(
     model_dir, other, separate_run, tmp_path, is_joint
 ):

@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 from helpers.text import ENGLISH, GERMAN, ODD, settings
+from helpers.thorough import thorough
 from helpers.tiny import ROOT
 
 from transformer_mt.data.batching import collate, epoch_batches
@@ -72,7 +73,7 @@ def draw(sampler, corpus, pairs=None, seed=1, step=0, batch=0, **room):
 
 
 @pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.97])
+@pytest.mark.parametrize("alpha", [*thorough(0.1), 0.5, *thorough(0.97)])
 def test_the_text_does_not_change(tmp_path, algorithm, joint, alpha):
     tokenizer, corpus = prepared(tmp_path, algorithm, joint, more=ODD)
     sampler = SubwordSampler(tokenizer, algorithm, alpha)
@@ -127,6 +128,7 @@ def test_a_draw_depends_on_seed_epoch_and_batch_alone(tokenizer, corpus, algorit
     assert len({json.dumps(ids) for ids in first.values()}) == len(keys)
 
 
+@pytest.mark.thorough
 def test_another_process_draws_the_same(directory, tokenizer, corpus, algorithm):
     script = """if True:
         import json, sys
@@ -146,7 +148,7 @@ def test_another_process_draws_the_same(directory, tokenizer, corpus, algorithm)
     assert json.loads(found.stdout) == ours
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *thorough(1, 2, 3, 4)])
 def test_what_has_no_room_keeps_its_pieces_and_the_rest_is_drawn_as_ever(tokenizer, corpus, algorithm, seed):
     generator = np.random.default_rng(seed)
     pairs = generator.permutation(len(corpus))[:60]
@@ -239,7 +241,7 @@ def word(scores):
 
 
 @pytest.mark.parametrize("algorithm", ["bpe"], indirect=True)
-@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dropout", [*thorough(0.1), 0.5, *thorough(0.9)])
 def test_merges_are_left_out_as_in_algorithm_1_of_bpe_dropout(tokenizer, scores, word, algorithm, dropout):
     """Its outcomes written out: at each step any set of the possible merges may be left out."""
 
@@ -260,7 +262,7 @@ def test_merges_are_left_out_as_in_algorithm_1_of_bpe_dropout(tokenizer, scores,
 
 
 @pytest.mark.parametrize("algorithm", ["unigram"], indirect=True)
-@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.4])
+@pytest.mark.parametrize("alpha", [*thorough(0.01), 0.1, *thorough(0.4)])
 def test_segmentations_are_drawn_by_the_power_of_their_probability(tokenizer, scores, word, algorithm, alpha):
     def segmentations(text):
         if not text:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, prepared_experiment, train_tiny, write_experiment
 
 from transformer_mt import average, prepare
@@ -107,7 +108,7 @@ def test_data_of_an_older_version_are_trained_on_without_them(tmp_path):
     assert TrainingLines.load(run / "model") is None
 
 
-@pytest.mark.parametrize("change", [lambda path: path.unlink(), lambda path: path.write_text("{}")])
+@pytest.mark.parametrize("change", [*thorough(lambda path: path.unlink()), lambda path: path.write_text("{}")])
 def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change, capsys):
     average.main([str(run)])
     change(run / "model" / FILE)

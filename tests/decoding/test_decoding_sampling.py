@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from helpers.plain_search import CAPS, VOCAB_SIZE, WORDS, assert_same, every_translation, plain_greedy, teacher_forced
+from helpers.thorough import thorough
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import draw, sample, uniform_numbers
@@ -144,7 +145,7 @@ def test_translations_come_as_often_as_they_are_probable(tiny_model, sources):
     assert chi_square < len(frequent) + 4 * math.sqrt(2 * len(frequent))  # mean and four standard deviations
 
 
-@pytest.mark.parametrize("values", [{"temperature": 1e-6}, {"top_k": 1}, {"top_p": 1e-9}])
+@pytest.mark.parametrize("values", [{"temperature": 1e-6}, *thorough({"top_k": 1}, {"top_p": 1e-9})])
 def test_samples_of_the_most_probable_are_greedy(values, searches):
     for model, source_BS in searches:
         found = sample(model, source_BS, NUMBERS, free(), settings(n_best=2, **values))
@@ -153,7 +154,7 @@ def test_samples_of_the_most_probable_are_greedy(values, searches):
             assert [hypothesis.tokens for hypothesis in hypotheses] == [expected, expected]
 
 
-@pytest.mark.parametrize("form", ["gnmt", "average", "none"])
+@pytest.mark.parametrize("form", ["gnmt", *thorough("average", "none")])
 @pytest.mark.parametrize("values", [{}, {"temperature": 2.0, "top_k": 3, "top_p": 0.9}])
 def test_scores_are_the_models_own(form, values, searches):
     """Whatever temperature, top_k and top_p."""

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers.thorough import pairwise, thorough, thorough_rows
 
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -18,16 +19,18 @@ MAX_POSITIONS = 12
 PREFIXES = [[4, 5], [], [6], [7, 7, 7, 7], [], [4], [], [5, 6, 5, 6, 5, 6]]
 
 SEARCHES = [
-    {"beam_size": 1},
     {"beam_size": 1, "no_repeat_ngram": 2, "min_length": 3},
     {"beam_size": 4, "n_best": 4},
     {"beam_size": 3, "n_best": 3, "length_penalty_form": "average", "length_penalty": 1.0},
+    {"beam_size": 2, "n_best": 2, "no_repeat_ngram": 2, "max_extra_length": 9, "min_length": 9},
+    {"beam_size": 10, "n_best": 10},  # wider than there are words
+]
+MORE_SEARCHES = [
+    {"beam_size": 1},
     {"beam_size": 3, "n_best": 2, "length_penalty_form": "none"},
     {"beam_size": 4, "n_best": 4, "min_length": 4},
     {"beam_size": 4, "n_best": 4, "no_repeat_ngram": 1},
-    {"beam_size": 2, "n_best": 2, "no_repeat_ngram": 2, "max_extra_length": 9, "min_length": 9},
     {"beam_size": 5, "n_best": 5, "no_repeat_ngram": 3, "min_length": 2, "max_extra_length": 0},
-    {"beam_size": 10, "n_best": 10},  # wider than there are words
 ]
 SAMPLINGS = [
     {"sampling": True, "n_best": 3},
@@ -39,9 +42,12 @@ def named(settings):
     return " ".join(f"{key}={value}" for key, value in settings.items())
 
 
-searches = pytest.mark.parametrize("settings", SEARCHES, ids=named)
-searches_and_samplings = pytest.mark.parametrize("settings", [*SEARCHES, *SAMPLINGS], ids=named)
-prefixes = pytest.mark.parametrize("prefixes", [[[]] * 8, PREFIXES], ids=["free", "prefixes"])
+searches = pytest.mark.parametrize("settings", [*SEARCHES, *thorough(*MORE_SEARCHES)], ids=named)
+searches_and_samplings = pytest.mark.parametrize(
+    "settings", [*SEARCHES, SAMPLINGS[1], *thorough(*MORE_SEARCHES, SAMPLINGS[0])], ids=named
+)
+# Among the prefixes are empty ones.
+prefixes = pytest.mark.parametrize("prefixes", [*thorough([[]] * 8), PREFIXES], ids=["free", "prefixes"])
 
 
 @pytest.fixture
@@ -239,9 +245,7 @@ def test_a_source_without_words_is_translated_and_not_aligned(engines):
         assert hypothesis.alignment is None
 
 
-@pytest.mark.parametrize("beta", [0.2, 3.0])
-@pytest.mark.parametrize("layer", [0, 1])
-@pytest.mark.parametrize("n_best", [1, 4])
+@pairwise(beta=[0.2, 3.0], layer=[0, 1], n_best=[1, 4])
 def test_the_coverage_penalty_ranks_all_of_a_beam_again(n_best, layer, beta, engines, sentences):
     """Its formula: beta times the sum over source positions of log(min(attention received, 1))."""
     plain = DecodingConfig(beam_size=4, n_best=4)
@@ -266,8 +270,10 @@ def test_the_coverage_penalty_ranks_all_of_a_beam_again(n_best, layer, beta, eng
 # Other precisions
 
 
-@pytest.mark.parametrize(("dtype", "quantization"), [("bf16", "none"), ("fp32", "int8"), ("bf16", "int8")])
-@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"sampling": True, "seed": 3}], ids=named)
+@pytest.mark.parametrize(
+    ("dtype", "quantization"), [("bf16", "none"), ("fp32", "int8"), *thorough_rows(("bf16", "int8"))]
+)
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, *thorough({"sampling": True, "seed": 3})], ids=named)
 def test_scores_are_those_of_forced_decoding_in_other_precisions(settings, dtype, quantization, tiny_model, sentences):
     """Of a sentence alone, followed alone: the scale of integers is that of all inputs of a batch."""
     one, other = tiny_model(VOCAB_SIZE, 1).float(), tiny_model(VOCAB_SIZE, 2, norm="pre").float()
@@ -285,7 +291,7 @@ def test_scores_are_those_of_forced_decoding_in_other_precisions(settings, dtype
 
 
 def test_without_scores_the_words_are_the_same(engines, sentences):
-    for settings in (*SEARCHES, *SAMPLINGS):
+    for settings in (*SEARCHES, *MORE_SEARCHES, *SAMPLINGS):
         decoding = DecodingConfig(**settings)
         for engine in engines:
             expected = engine.translate(sentences(PREFIXES), decoding)

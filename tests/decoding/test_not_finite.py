@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 from helpers.plain_search import beam_search
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt import export
@@ -93,7 +94,7 @@ def check_every_line(model_dir, settings, seed):
 
 
 @all_searches
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *thorough(1)])
 def test_every_line_has_its_own_translation_or_is_named(seed, settings, model_dir):
     check_every_line(model_dir, settings, seed)
 

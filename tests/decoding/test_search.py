@@ -18,6 +18,7 @@ from helpers.plain_search import (
     plain_greedy,
     teacher_forced,
 )
+from helpers.thorough import pairwise, thorough
 
 from transformer_mt.decoding import search
 from transformer_mt.decoding.constraints import Constraints
@@ -25,8 +26,8 @@ from transformer_mt.decoding.search import max_lengths
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
-alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+both_norms = pytest.mark.parametrize("norm", ["post", *thorough("pre")])
+alphas = pytest.mark.parametrize("alpha", [*thorough(0.0), 0.6, *thorough(2.0)])
 
 SEEDS = range(4)
 
@@ -141,10 +142,7 @@ def test_a_beam_of_everything_finds_the_best_of_everything(norm, alpha, tiny_mod
             assert hypotheses[0].score == pytest.approx(scores[best], rel=1e-5)
 
 
-@both_norms
-@alphas
-@pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("patience", [0.0, 1.0])
+@pairwise(norm=["post", "pre"], alpha=[0.0, 0.6, 2.0], width=[1, 2, 4], patience=[0.0, 1.0])
 def test_beam_search_equals_a_search_with_lists(norm, alpha, width, patience, searches):
     for model, source_BS in searches(norm):
         found = beam_search(model, source_BS, width, alpha, CAPS, patience=patience)
@@ -261,7 +259,7 @@ def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypa
 
 
 @both_norms
-@pytest.mark.parametrize("keep_above", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("keep_above", [0.0, *thorough(0.5), 1.0])
 def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches, monkeypatch):
     for model, source_BS in searches(norm):
         expected = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]

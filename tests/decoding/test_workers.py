@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.processes import start, wait_until
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt.decoding.engine import Sentence
@@ -18,7 +19,7 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import TranslationError, UserError
 from transformer_mt.settings.decoding import DecodingConfig
 
-several_workers = pytest.mark.parametrize("workers", [1, 2, 3, 5])
+several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 
 # Its arguments: a directory, into which each worker writes a file that is named by its id.
 ENDLESS_WORK = """
@@ -204,9 +205,9 @@ def translators(model_dir):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"beam_size": 1},
+        *thorough({"beam_size": 1}),
         {"beam_size": 3, "n_best": 3, "coverage_penalty": 0.2},
-        {"sampling": True, "n_best": 2, "seed": 4},
+        *thorough({"sampling": True, "n_best": 2, "seed": 4}),
     ],
     ids=["greedy", "beam", "samples"],
 )
@@ -234,7 +235,7 @@ def test_forced_decoding_does_not_depend_on_the_number_of_workers(translators, l
             assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("tokens_per_batch", [40, 150, 100_000])
+@pytest.mark.parametrize("tokens_per_batch", [*thorough(40), 150, *thorough(100_000)])
 def test_workers_share_evenly(tokens_per_batch, translators, lines):
     sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]
     decoding = DecodingConfig(beam_size=1, tokens_per_batch=tokens_per_batch)

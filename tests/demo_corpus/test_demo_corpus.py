@@ -71,6 +71,7 @@ def clause(subject: str, english_verb: str, thing=None, **settings):
 # --- The files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_default_corpus_is_the_same_bytes_everywhere(written):
     digest = hashlib.sha256()
     for part in SIZES:

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 import torch
+from helpers.thorough import thorough
 
 from transformer_mt.errors import PictureError, UserError
 from transformer_mt.evaluation import heat_map
@@ -106,7 +107,7 @@ def test_characters_of_no_font_are_named():
     assert heat_map.without_font("▁ab$ßäé") == []
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 150, 2), (1, 2, 150), (4, 5, 60), (3, 1, 1)])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 150, 2), *thorough((1, 2, 150), (4, 5, 60), (3, 1, 1))])
 def test_maps_of_any_size_fit(sizes, tmp_path):
     _, num_rows, num_columns = sizes
     rows, columns = Side("target", ["▁undzwanzig"] * num_rows), Side("source", ["▁twenty"] * num_columns)

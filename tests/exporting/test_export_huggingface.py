@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
@@ -60,11 +61,11 @@ def assert_same_logits(theirs, model_dir):
 # Exported is ours
 
 
-@pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("ties", ["all", "target", "none"])
+@pytest.mark.parametrize(
+    ("joint", "ties"),
+    [(True, "all"), (False, "none"), *thorough_rows((True, "target"), (True, "none"), (False, "target"))],
+)
 def test_logits_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer, separate_tokenizer, tmp_path):
-    if ties == "all" and not joint:
-        pytest.skip("one matrix needs one vocabulary")
     tokenizer = joint_tokenizer if joint else separate_tokenizer
     model_dir = write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties)
     export.export(model_dir, tmp_path / "exported", "huggingface")
@@ -84,7 +85,7 @@ def test_logits_are_ours_after_transformers_has_saved_the_model(model_dir, expor
     assert_same_logits(load_model(tmp_path / "again"), model_dir)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [*thorough(1), 3])
 def test_texts_become_ours(beam_size, model_dir, exported):
     """As if nothing but `transformers` were known; the limits on lengths apart, which are other ones."""
     tokenizer, model = load_tokenizer(exported), load_model(exported)

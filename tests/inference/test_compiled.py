@@ -5,7 +5,7 @@ import platform
 import shutil
 from copy import deepcopy
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product, repeat
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,9 +14,11 @@ import pytest
 import torch
 from helpers.plain_search import CAPS
 from helpers.stepping import WIDER_AND_NARROWER, logits_along
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 from torch._inductor import config as inductor_config
 from torch.torch_version import TorchVersion
+from torch.utils._pytree import tree_unflatten
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy
@@ -27,7 +29,7 @@ from transformer_mt.inference.compiled import CompiledTransformer, compile_steps
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.folded import MOST_POSITIONS
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
-from transformer_mt.inference.traced import MOST_SLOTS, Kind
+from transformer_mt.inference.traced import MOST_SLOTS, Kind, traced
 from transformer_mt.kernels.matmul import X86, Matmul, mkl_is_quicker
 from transformer_mt.settings.decoding import DecodingConfig
 
@@ -121,6 +123,30 @@ def assert_steps_alike(ours, model, source_BS, widths, leaving=()):
         torch.testing.assert_close(logits_BWV, expected_BWV, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("settings", [*thorough(KINDS[0]), KINDS[1]])
+def test_the_program_that_is_compiled_says_what_the_frozen_model_says(settings, tiny_model, sources, monkeypatch):
+    """The traced program, run by PyTorch itself: no compiler is needed, and none is waited for."""
+
+    def traced_step(model, kind):
+        program = traced(model, FP32, kind)
+        run = program.module()
+
+        def step(tensors):
+            arguments, _ = tree_unflatten(tensors, program.call_spec.in_spec)
+            return [run(*arguments)]
+
+        return step
+
+    monkeypatch.setattr(CompiledTransformer, "_compiled", traced_step)
+    model = tiny_model(decoder_layers=2, **settings).float()
+    ours = compiled(model, FP32)
+    compile_steps(ours, True, SEVERAL)
+    model = frozen(model, FP32)
+    for length in (7, MOST_POSITIONS + 1):
+        assert_steps_alike(ours, model, sources(1, length), [2, SEVERAL, 9, 2])
+
+
+@pytest.mark.thorough
 def test_steps_are_those_of_the_frozen_model(two_forms, sources):
     """Of sentences alone, of several, and of what remains of them; through all sizes of the past."""
     model, ours = two_forms
@@ -131,6 +157,7 @@ def test_steps_are_those_of_the_frozen_model(two_forms, sources):
         assert_steps_alike(ours, model, sources(count, length), [SEVERAL] * 40, leaving=(5, 9))
 
 
+@pytest.mark.thorough
 def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources):
     """Of which there are some for each position of each hypothesis; and with so few that all are one block."""
     model, ours = two_forms
@@ -138,6 +165,7 @@ def test_so_are_they_with_more_slots_than_are_compiled_for(two_forms, sources):
     assert_steps_alike(ours, model, sources(1, 7), [1] * 40)
 
 
+@pytest.mark.thorough
 def test_searches_find_the_same(two_forms, sources):
     model, ours = two_forms
     widths = DecodingConfig(beam_size=1), DecodingConfig(beam_size=SEVERAL, n_best=SEVERAL)
@@ -151,6 +179,7 @@ def test_searches_find_the_same(two_forms, sources):
                 assert hypothesis.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
+@pytest.mark.thorough
 def test_int8_steps_are_those_of_the_model_that_was_compiled(two_int8_forms, sources):
     """But for numbers at the edge of rounding."""
     model, ours = two_int8_forms
@@ -161,6 +190,7 @@ def test_int8_steps_are_those_of_the_model_that_was_compiled(two_int8_forms, sou
                 assert (found_BWV - expected_BWV).norm() < 0.02 * expected_BWV.norm()
 
 
+@pytest.mark.thorough
 def test_which_steps_are_compiled(two_forms, two_int8_forms, sources, monkeypatch):
     fp32, int8 = two_forms[1], two_int8_forms[1]
     calls = []
@@ -207,12 +237,14 @@ def test_products_that_no_compiler_makes_stay(tiny_model, monkeypatch):
     assert not ours.steps
 
 
+@pytest.mark.thorough
 def test_other_numbers_of_threads_change_nothing(two_forms, sources):
     model, ours = two_forms
     torch.set_num_threads(2)
     assert_steps_alike(ours, model, sources(1, 7), WIDER_AND_NARROWER)
 
 
+@pytest.mark.thorough
 def test_it_is_compiled_once(two_forms, tiny_model, cache, monkeypatch):
     """For the same numbers, PyTorch, and processor."""
     model = two_forms[0].model
@@ -248,6 +280,7 @@ def test_so_is_a_directory_that_cannot_be_written_to(tiny_model, tmp_path, monke
         ready(tiny_model(d_model=16).float())
 
 
+@pytest.mark.thorough
 def test_what_a_killed_compilation_left_is_removed(two_forms, cache):
     left = cache / "compiling-x"
     left.mkdir()
@@ -266,26 +299,24 @@ def test_a_directory_that_others_may_write_to_is_refused(tiny_model, tmp_path, m
 
 
 @pytest.fixture
-def kept(two_forms, cache, monkeypatch, tmp_path):
-    """A package in a cache of its own, and a function that loads it, or compiles it anew, which here is no work."""
-    ready(two_forms[0].model)
-    shutil.copytree(cache, tmp_path / "transformer_mt")
+def kept(tiny_model, monkeypatch, tmp_path):
+    """A package, and a function that loads it or compiles it anew. Nothing is traced, compiled or read for it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ours = compiled(two_forms[0].model, FP32)
-    before = {*(tmp_path / "transformer_mt").glob("*.pt2")}
-    loaded = []
+    programs, loaded = chain([Random(1).randbytes(1000)], repeat(b"compiled")), []
 
     def load(path):
         loaded.append(Path(path))
         return SimpleNamespace(loader=SimpleNamespace(boxed_run=None))
 
+    def compile_and_package(*_, package_path, **__):
+        Path(package_path).write_bytes(next(programs))
+
+    monkeypatch.setattr(module, "traced", lambda *_: None)
     monkeypatch.setattr(module, "aoti_load_package", load)
-    monkeypatch.setattr(
-        module, "aoti_compile_and_package", lambda *_, package_path, **__: Path(package_path).write_bytes(b"compiled")
-    )
+    monkeypatch.setattr(module, "aoti_compile_and_package", compile_and_package)
+    ours = compiled(tiny_model(decoder_layers=2).float(), FP32)
     ours.compile_steps(True, 1)
     (path,) = loaded
-    assert path in before
 
     def load_again():
         loaded.clear()
@@ -344,6 +375,7 @@ def test_what_cannot_be_kept_or_read_is_said(tiny_model, tmp_path, monkeypatch):
         ready(tiny_model(d_model=16).float())
 
 
+@pytest.mark.thorough
 def test_also_of_an_ensemble(tiny_model, sources):
     models = [tiny_model(decoder_layers=2, **kind).float() for kind in KINDS]
     ours = ready(Ensemble(models))
@@ -351,6 +383,7 @@ def test_also_of_an_ensemble(tiny_model, sources):
     assert_steps_alike(ours, frozen(Ensemble(models), FP32), sources(1, 7), [1, 3, 3, 2, 1])
 
 
+@pytest.mark.thorough
 def test_lines_are_translated_as_ever(model_dir, translator):
     """One alone, and many by workers, which were forked from a process that has compiled; whatever threads it has."""
     torch.set_num_threads(2)
@@ -364,6 +397,7 @@ def test_lines_are_translated_as_ever(model_dir, translator):
     ours.engine.translators.close()
 
 
+@pytest.mark.thorough
 def test_workers_have_what_was_compiled_after_they_began(needs_int8, model_dir, monkeypatch):
     """And nothing is compiled but for searches that there were. Here the quickest products are chosen, as for users."""
     monkeypatch.setitem(module.OPTIONS, "max_autotune", True)
@@ -405,6 +439,7 @@ def test_int8_is_for_some_processors_and_newer_pytorch(machine, version, tiny_mo
         compiled(tiny_model().float(), INT8)
 
 
+@pytest.mark.thorough
 def test_without_a_compiler_it_is_said_what_is_missing(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     patched = inductor_config.patch({"cpp.cxx": (None, "no-such-compiler")})

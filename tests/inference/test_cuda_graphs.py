@@ -10,6 +10,7 @@ from helpers.plain_search import CAPS, assert_same, beam_search, greedy
 from helpers.plain_search import VOCAB_SIZE as SEARCHED_VOCAB_SIZE
 from helpers.recording import Recording
 from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
+from helpers.thorough import thorough
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
@@ -24,7 +25,7 @@ from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
-both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
+both_norms = pytest.mark.parametrize("norm", [*thorough("post"), "pre"])
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def fill(model, number):
 
 
 @both_norms
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])
 def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, sources):
     """Of several batches, one after the other; sizes that come again are replayed."""
     model, ours = two_forms(norm=norm, activation=activation)
@@ -77,7 +78,7 @@ def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, source
     assert ours.capture.replayed > 20
 
 
-@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize("width", [*thorough(1), 3, *thorough(5)])
 def test_also_while_slots_are_added_several_times(width, two_forms, sources):
     model, ours = two_forms()
     for _ in range(2):
@@ -290,7 +291,7 @@ def searches():
 
 
 @pytest.mark.parametrize("search", searches())
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [*thorough(False), True])
 def test_searches_find_the_same(search, several, tiny_model, sources):
     """An ensemble's members have memory of their own."""
     for norm in ("post", "pre"):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
+from helpers.thorough import thorough
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError, TranslationError
@@ -14,7 +15,7 @@ from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
-all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+all_activations = pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 
 NUM_HEADS = 2  # of the tiny models
@@ -128,7 +129,7 @@ def test_also_for_few_and_many_heads(more, width, tiny_model, sources):
 
 @both_norms
 @all_activations
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, *thorough(torch.float16)])
 def test_half_precision_is_as_near_as_that_of_training(dtype, norm, activation, tiny_model, sources):
     """Over some models: what one of them makes of a rounding is chance."""
     errors = {"ours": 0.0, "training": 0.0}

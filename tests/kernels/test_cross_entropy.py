@@ -161,6 +161,7 @@ def test_whole_chunks_cost_the_same(inputs, chunk):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # by torch, of its own use
 @pytest.mark.skipif(shutil.which("g++") is None, reason="on a CPU it is compiled by g++")
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_it_computes_the_same(dtype):
     generator = torch.Generator().manual_seed(1)

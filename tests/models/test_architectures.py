@@ -18,6 +18,7 @@ from helpers.plain_search import (
     plain_beam_search,
     teacher_forced,
 )
+from helpers.thorough import each, thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional as F
@@ -68,8 +69,8 @@ def name(settings):
     return "-".join(str(value) for value in settings.values())
 
 
-every_transformer = pytest.mark.parametrize("settings", list(transformers()), ids=name)
-every_architecture = pytest.mark.parametrize("settings", [*transformers(), *recurrent()], ids=name)
+every_transformer = each("settings", transformers(), name)
+every_architecture = each("settings", [*transformers(), *recurrent()], name)
 
 
 @pytest.fixture
@@ -313,9 +314,8 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
 
 RESUMED = [
     {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
-    {"attention_window": 1, "activation": "swiglu"},
-    {"kind": "rnn", "cell": "gru", "attention": "none"},
-    {"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"},
+    *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
+    *thorough({"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"}),
 ]
 
 

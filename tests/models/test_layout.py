@@ -178,6 +178,7 @@ def repacked(packed, lengths):
     return replace(packed, offsets=ends, positions_N=torch.arange(len(packed.tokens)) - starts_N)
 
 
+@pytest.mark.thorough
 @both_norms
 def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
     """`fullgraph` refuses a break; the counter counts what was compiled."""

@@ -2,8 +2,8 @@
 
 import itertools
 
-import pytest
 import torch
+from helpers.thorough import each
 from torch.nn import functional as F
 
 from transformer_mt.training.loss import label_smoothed
@@ -18,16 +18,17 @@ ATTENTIONS = ["none", "dot", "scaled_dot", "general", "additive", "concat", "fix
 
 
 def combinations(attentions):
-    found = []
     for cell, attention, decoder, layers in itertools.product(("gru", "lstm"), attentions, DECODERS, (1, 2)):
-        fed = "" if decoder["input_feeding"] else "unfed-"
-        settings = {"cell": cell, "attention": attention, "encoder_layers": layers, "decoder_layers": layers}
-        found.append(pytest.param(settings | decoder, id=f"{cell}-{attention}-{fed}{decoder['decoder']}-{layers}"))
-    return found
+        yield {"cell": cell, "attention": attention, "encoder_layers": layers, "decoder_layers": layers} | decoder
 
 
-every_combination = pytest.mark.parametrize("settings", combinations(ATTENTIONS))
-every_combination_with_attention = pytest.mark.parametrize("settings", combinations(ATTENTIONS[1:]))
+def name(settings):
+    fed = "" if settings["input_feeding"] else "unfed-"
+    return f"{settings['cell']}-{settings['attention']}-{fed}{settings['decoder']}-{settings['encoder_layers']}"
+
+
+every_combination = each("settings", combinations(ATTENTIONS), name)
+every_combination_with_attention = each("settings", combinations(ATTENTIONS[1:]), name)
 
 
 def assert_close(ours, theirs):

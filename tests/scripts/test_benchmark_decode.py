@@ -154,6 +154,7 @@ def test_batches_by_length_hold_each_sentence_once_longest_first():
     assert decoder.batches_by_length(sentences, 2) == [[2, 4], [0, 3], [1]]
 
 
+@pytest.mark.thorough
 def test_ctranslate2_and_ours_translate_alike(model_dir, exported, texts, conditions):
     """Each in a process of its own; the second runs CTranslate2 by our command."""
     expected = Translator.load(model_dir, "cpu").translate(texts.source, beam_size=1)
@@ -194,6 +195,7 @@ time.sleep(60)
     assert megabytes_of_session(process.pid) == 0
 
 
+@pytest.mark.thorough
 def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch):
     """Of two; what it prints is what it reports."""
     both = [

@@ -11,6 +11,7 @@ import shutil
 import pytest
 import torch
 from helpers.killed import killed_before_change
+from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, log_records, renew_sums, status_and_error, train_tiny, weights_at
 from safetensors.torch import load, load_file
 
@@ -130,7 +131,7 @@ def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run)
     assert load_progress(checkpoint_path(run, 12)).best_steps == [12], "which is the last of these"
 
 
-@pytest.mark.parametrize("choose", ["last", "best"])
+@pytest.mark.parametrize("choose", ["last", *thorough("best")])
 def test_what_is_no_worse_than_the_best_checkpoint_is_not_warned_of(opposed, choose, capsys):
     average.main([str(opposed), f"choose={choose}"])
     said = capsys.readouterr()
@@ -147,7 +148,7 @@ def test_a_mean_that_is_worse_than_the_best_checkpoint_is_warned_of(run, capsys)
     )
 
 
-@pytest.mark.parametrize("choose", ["auto", "last"])
+@pytest.mark.parametrize("choose", ["auto", *thorough("last")])
 def test_without_the_data_the_mean_is_taken_with_a_warning_and_compared_when_they_are_back(
     run, choose, tmp_path, capsys
 ):
@@ -180,7 +181,7 @@ def test_a_run_that_has_left_its_gpu_is_validated_on_what_is_here(run, capsys):
     assert status == 2 and "device cuda:77 cannot be used" in error
 
 
-@pytest.mark.parametrize("choose", ["auto", "last", "best"])
+@pytest.mark.parametrize("choose", ["auto", *thorough("last", "best")])
 def test_fewer_checkpoints_than_asked_for_are_counted(run, choose, capsys):
     for step in (8, 10):
         shutil.rmtree(checkpoint_path(run, step))
@@ -303,13 +304,14 @@ def test_average_without_a_best_checkpoint_says_so(run, capsys):
     assert "knows no best checkpoint" in error and "choose=last" in error
 
 
+@pytest.mark.thorough
 def test_average_counts_the_last_update_also_off_the_schedule(experiment, tmp_path, capsys):
     run = train_tiny(experiment, tmp_path / "run", "training.max_steps=11", "training.save_every=4")
     average.main([str(run)])
     assert "updates 8, 11" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.model", "model.safetensors"])
+@pytest.mark.parametrize("name", ["config.yaml", *thorough("tokenizer.model", "model.safetensors")])
 def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     average.main([str(run)])
     (run / "model" / name).unlink()
@@ -318,7 +320,7 @@ def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     assert (run / "model" / name).is_file()
 
 
-@pytest.mark.parametrize("name", sorted(MODEL_FILES))
+@pytest.mark.parametrize("name", ["model.safetensors", *thorough(*sorted(MODEL_FILES - {"model.safetensors"}))])
 def test_average_mends_a_model_with_a_damaged_file(run, name, capsys):
     average.main([str(run)])
     before = content_of(run / "model")
@@ -355,6 +357,7 @@ def content_of(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("before", ["nothing", "a model", "a model of an older version"])
 def test_killed_at_any_instant_the_model_is_whole_or_refused_and_made_anew_by_the_next_run(run, tmp_path, before):
     model, old = run / "model", {}
@@ -401,6 +404,7 @@ def test_a_model_of_an_older_version_is_made_again_with_checksums(run, capsys, c
     assert fault(run / "model", MODEL_FILES) is None
 
 
+@pytest.mark.thorough
 def test_everybody_may_read_what_everybody_may_read(run, tmp_path):
     average.main([str(run)])
     for format in ("ctranslate2", "huggingface"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.thorough import thorough_rows
 from helpers.tiny import status_and_error
 
 from transformer_mt import evaluate, export, translate
@@ -72,9 +73,10 @@ def both(models, experiment, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--quantize=int8"], {"quantize": "int8"}),
         (["--dtype=bf16", "beam_size=3"], {"dtype": "bf16"}),
-        (["--ensemble={other}"], {"ensemble": ["{other}"]}),
+        *thorough_rows(
+            (["--quantize=int8"], {"quantize": "int8"}), (["--ensemble={other}"], {"ensemble": ["{other}"]})
+        ),
     ],
 )
 def test_the_engine_does_as_it_is_told(both, models, plain, arguments, said):

@@ -6,6 +6,7 @@ import sys
 
 import ctranslate2
 import pytest
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
@@ -46,22 +47,23 @@ def assert_same_scores(model_dir, exported):
         assert their_T == pytest.approx(our_T, abs=1e-4)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("norm", [*thorough("post"), "pre"])
+@pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])
 def test_scores_are_ours_whatever_the_layers(norm, activation, joint_tokenizer, tmp_path):
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, norm=norm, activation=activation)
     assert_same_scores(model_dir, tmp_path / "exported")
 
 
-@pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("ties", ["all", "target", "none"])
+@pytest.mark.parametrize(
+    ("joint", "ties"),
+    [(True, "all"), (False, "none"), *thorough_rows((True, "target"), (True, "none"), (False, "target"))],
+)
 def test_scores_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer, separate_tokenizer, tmp_path):
-    if ties == "all" and not joint:
-        pytest.skip("one matrix needs one vocabulary")
     tokenizer = joint_tokenizer if joint else separate_tokenizer
     assert_same_scores(write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties), tmp_path / "exported")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_scores_are_ours_with_learned_positions(norm, joint_tokenizer, tmp_path):
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, norm=norm, positions="learned")
@@ -84,6 +86,7 @@ def test_those_who_use_ctranslate2_alone_need_nothing_else(model_dir, exported):
     assert [" ".join(text.split()) for text in texts] == Translator.load(model_dir, "cpu").translate(LINES)
 
 
+@pytest.mark.thorough
 def test_quantised_weights_are_smaller_and_give_scores_that_are_near(model_dir, exported, tmp_path):
     pairs = [([5, 6, 7, 3], [8, 9, 10, 3])]
     ours = Translator.load(model_dir, "cpu").engine.score(pairs)[0]

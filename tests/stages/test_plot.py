@@ -69,6 +69,7 @@ def test_a_target_that_is_given_is_forced(drawn, model_dir, translator):
     assert said.out.endswith(f"picture.png: {TARGET}\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_without_heads_their_mean_is_drawn(drawn, model_dir, layer):
     mean_1TS, *sides, _ = drawn(model_dir, f"alignment_layer={layer}")

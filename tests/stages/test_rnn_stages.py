@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, log_records, status_and_error, train_tiny, weights_at
 
 from transformer_mt import average, export, score, translate
@@ -39,7 +40,7 @@ def sources_file(experiment):
     return experiment.with_name("test.en")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["attention", *thorough("without")])
 def test_a_broken_run_ends_as_an_unbroken_one(name, configs, runs, tmp_path):
     train_tiny(configs[name], tmp_path / "run", "training.max_steps=6")
     train_tiny(configs[name], tmp_path / "run")
@@ -52,7 +53,7 @@ def test_the_loss_falls(name, runs):
     assert losses[-1] < losses[0] - 0.1
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*thorough("attention"), "without"])
 def test_scores_are_those_of_the_translations(name, runs, sources_file, tmp_path, capsys):
     output, pieces = tmp_path / "found.jsonl", tmp_path / "pieces.txt"
     model = str(runs[name] / "model")
@@ -67,6 +68,7 @@ def test_scores_are_those_of_the_translations(name, runs, sources_file, tmp_path
     assert scores == pytest.approx([line["log_prob"] for line in found], abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_an_ensemble_with_a_transformer_translates(runs, trained, sources_file, tmp_path):
     average.main([str(trained)])
     output = tmp_path / "found.txt"

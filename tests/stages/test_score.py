@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt import score, translate
@@ -57,7 +58,9 @@ def test_json_has_each_piece(run_score, files):
     assert objects[-1] == {"line": 7, "log_prob": 0.0, "average": 0.0, "tokens": []}
 
 
-@pytest.mark.parametrize("settings", [["beam_size=1"], ["beam_size=4"], ["sampling=true", "seed=3"]])
+@pytest.mark.parametrize(
+    "settings", [*thorough(["beam_size=1"]), ["beam_size=4"], *thorough(["sampling=true", "seed=3"])]
+)
 def test_pieces_that_translate_wrote_have_the_probability_that_it_reported(run_stage, run_score, model_dir, settings):
     lines = "\n".join([*SENTENCES, ""]).encode()
     _, output = run_stage(translate.main, lines, model_dir, "--device", "cpu", "--json", *settings)

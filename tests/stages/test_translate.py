@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
 from transformer_mt import export, plot, prepare, score, translate
@@ -86,7 +87,9 @@ def test_translation_does_not_depend_on_the_batch(translator):
     assert together[::-1] == translator.translate(SENTENCES[::-1])
 
 
-@pytest.mark.parametrize(("tokens_per_batch", "beam_size"), [(1, 1), (60, 1), (60, 3), (100, 2), (10_000, 4)])
+@pytest.mark.parametrize(
+    ("tokens_per_batch", "beam_size"), [(1, 1), *thorough_rows((60, 1)), (60, 3), *thorough_rows((100, 2), (10_000, 4))]
+)
 def test_batches_are_as_large_as_the_budget_lets_them_be(monkeypatch, translator, tokens_per_batch, beam_size):
     lengths, real_start = [], translator.engine.searched.start
 
@@ -117,7 +120,7 @@ def test_the_device_is_the_one_asked_for(run_translate, capsys):
     assert "device tpu9 cannot be used" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("alpha", [0.0, 3.0])
+@pytest.mark.parametrize("alpha", [*thorough(0.0), 3.0])
 def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     translator = Translator.load(model_dir, "cpu")
     torch.manual_seed(3)
@@ -214,6 +217,7 @@ def test_an_input_or_output_that_cannot_be_opened_is_an_error(run_translate, cap
     assert capsys.readouterr().err.count("error: /nowhere/lines.txt") == 2
 
 
+@pytest.mark.thorough
 def test_a_closed_pipe_ends_quietly(model_dir):
     # One thread: two that wait for each other on a busy machine take ten times as long.
     translate_all = f"OMP_NUM_THREADS=1 {sys.executable} -m transformer_mt.translate {model_dir} beam_size=1"

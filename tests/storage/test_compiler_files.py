@@ -139,6 +139,7 @@ assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") is None
 """
 
 
+@pytest.mark.thorough
 def test_a_run_that_compiles_nothing_makes_no_cache(home, tmp_path):
     """And is not stopped by what a stranger put where PyTorch makes it."""
     (tmp_path / "tmp").mkdir()

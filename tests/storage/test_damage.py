@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.thorough import thorough
 from helpers.tiny import renew_sums, status_and_error, train_tiny
 from helpers.untrained import write_untrained
 from safetensors.torch import load_file, save_file
@@ -24,7 +25,7 @@ from transformer_mt.storage.run_directory import checkpoint_path
 from transformer_mt.storage.weights import read_metadata
 from transformer_mt.training.candidates import find_candidates
 
-FEW, MANY = range(6), range(6, 300)
+FEW, MANY = [0, 1, *thorough(2, 3, 4, 5)], range(6, 300)
 KINDS = ["model", "export", "data", "checkpoint"]
 SIZES = {"decoder_layers": 2, "ffn_dim": 32, "max_positions": 1024}  # with those of `untrained`, the tiny experiment's
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.processes import PATIENCE, ended, said, start, wait_until
+from helpers.thorough import thorough_rows
 from helpers.tiny import demo_pairs
 
 from transformer_mt import export
@@ -25,6 +26,7 @@ LINES = [source for source, _ in demo_pairs(40)]
 ENDLESS = [line.encode() + b"\n" for line in LINES] * 500  # with WIDE, for several minutes
 WIDE = ["beam_size=40", "min_length=60", "max_extra_length=60"]
 EVERY_ENGINE = [("torch", 1), ("torch", 2), ("ctranslate2", 2)]
+RACES = [*thorough_rows(*EVERY_ENGINE[:2]), EVERY_ENGINE[2]]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,7 @@ def wait_until_it_works(running):
     wait_until(lambda: seconds_of_work(running) > before + 0.2, running)
 
 
+@pytest.mark.thorough
 def test_control_c_ends_ctranslate2_at_once_after_whole_lines(exported, tmp_path):
     """The work that it has begun would take minutes."""
     command = ["-m", "transformer_mt.translate", exported, "--engine", "ctranslate2", "--workers", 1, *WIDE]
@@ -130,7 +133,7 @@ def test_workers_end_at_once_though_a_task_goes_on():
     assert not any(process.is_alive() for process in processes)
 
 
-@pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)
+@pytest.mark.parametrize(("engine", "workers"), RACES)
 def test_threads_one_after_another_and_together_find_what_one_finds(engine, workers, load):
     translator, scorer = load(Translator, engine, workers), load(Scorer, engine, workers)
     expected = translator.translate(LINES)
@@ -162,6 +165,7 @@ def test_a_worker_outlives_the_thread_that_first_gave_it_work(load):
     translator.close()
 
 
+@pytest.mark.thorough
 def test_an_error_in_one_thread_does_no_harm_to_another(load):
     translator = load(Translator, "torch", 2)
     expected = translator.translate(LINES)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 from safetensors.torch import load_file
 from torch import nn
@@ -88,17 +89,16 @@ def test_a_run_s_average_is_that_of_the_weights_after_each_of_its_updates(averag
             torch.testing.assert_close(found[name].double(), expected[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("stop", [1, 4, 9])
+@pytest.mark.parametrize("stop", [*thorough(1), 4, *thorough(9)])
 def test_the_average_survives_a_stop_bit_for_bit(experiment, averaged, tmp_path, stop):
     settings = ("training.average_decay=0.6",)
     train_tiny(experiment, tmp_path, *settings, f"training.max_steps={stop}")
     assert_same_weights(everything_at(train_tiny(experiment, tmp_path, *settings), 12), everything_at(averaged, 12))
 
 
-def test_the_weights_go_their_way_as_if_there_were_no_average(experiment, averaged, tmp_path):
-    run = train_tiny(experiment, tmp_path)
-    assert_same_weights(weights_at(run, 12), weights_at(averaged, 12))
-    assert not any(name.startswith("average.") for name in everything_at(run, 12))
+def test_the_weights_go_their_way_as_if_there_were_no_average(averaged, trained):
+    assert_same_weights(weights_at(trained, 12), weights_at(averaged, 12))
+    assert not any(name.startswith("average.") for name in everything_at(trained, 12))
 
 
 def test_what_is_validated_is_the_average(experiment, averaged, tmp_path):
@@ -124,6 +124,7 @@ class TestChoose:
         moving = {record["made_of"]: record["nll"] for record in found if "moving" in record["made_of"]}
         assert moving == {f"the moving average at update {step}": of_training[step] for step in (12, best)}
 
+    @pytest.mark.thorough
     def test_best_is_the_mean_of_the_best_few_wherever_they_are(self, experiment, tmp_path, capsys):
         # The rate is so high that it gets worse now and then.
         settings = ("training.metric=nll", "training.keep_best=3", "training.keep_last=2", "training.peak_lr=0.1")

@@ -51,6 +51,7 @@ print(json.dumps([found, memory, taken, loader.smallest_budget]))
     return json.loads(ended.stdout)
 
 
+@pytest.mark.thorough
 def test_the_budget_fills_most_of_the_memory_and_not_more(experiment):
     found, memory, taken, smallest = found_with(500, experiment)
     assert smallest < found < 100_000_000

@@ -3,6 +3,7 @@
 import resource
 
 import pytest
+from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
@@ -42,7 +43,7 @@ def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(
     assert saved_steps(tmp_path) == saved_steps(trained)
 
 
-@pytest.mark.parametrize("steps", [(6,), (2, 4, 6, 8, 10)])
+@pytest.mark.parametrize("steps", [*thorough((6,)), (2, 4, 6, 8, 10)])
 def test_to_go_on_goes_on(experiment, trained, tmp_path, failing, capsys, steps):
     failing(*steps)
     run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.keep_last=9")

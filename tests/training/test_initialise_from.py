@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import assert_same_weights, status_and_error, train_tiny, weights_at
 from safetensors.torch import load_file
 
@@ -18,7 +19,7 @@ def first_weights(experiment, run_dir, path, *overrides):
     return weights_at(train_tiny(experiment, run_dir, *STILL, f"training.initialise_from={path}", *overrides), 1)
 
 
-@pytest.mark.parametrize("name", ["model", "checkpoints/step-00000010", "checkpoints/best"])
+@pytest.mark.parametrize("name", ["model", "checkpoints/step-00000010", *thorough("checkpoints/best")])
 def test_a_run_begins_with_the_weights_of_another(run, experiment, tmp_path, name):
     average.main([str(run), "checkpoints=2"])
     found = first_weights(experiment, tmp_path / "new", run / name)
@@ -28,6 +29,7 @@ def test_a_run_begins_with_the_weights_of_another(run, experiment, tmp_path, nam
         torch.testing.assert_close(weight, expected[key], rtol=0, atol=1e-20)
 
 
+@pytest.mark.thorough
 def test_a_run_that_goes_on_does_not_begin_again(run, experiment, tmp_path):
     overrides = [f"training.initialise_from={run}/checkpoints/best"]
     unbroken = train_tiny(experiment, tmp_path / "unbroken", *overrides)
@@ -37,7 +39,7 @@ def test_a_run_that_goes_on_does_not_begin_again(run, experiment, tmp_path):
     assert_same_weights(weights_at(tmp_path / "new", 12), weights_at(unbroken, 12))
 
 
-@pytest.mark.parametrize(("name", "holder"), [("model", "model"), ("checkpoints/best", ".")])
+@pytest.mark.parametrize(("name", "holder"), [("model", "model"), *thorough_rows(("checkpoints/best", "."))])
 def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name, holder):
     average.main([str(run)])
     arguments = [experiment, f"data_dir={tmp_path / 'other'}", "tokenizer.vocab_size=450"]
@@ -54,7 +56,7 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
     assert found.keys() == load_file(run / name / "model.safetensors").keys()
 
 
-@pytest.mark.parametrize("name", ["model", "checkpoints/best"])
+@pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
     ("override", "shapes"),
     [("model.d_model=32", r"\(16.*\) there and \(32.*\)"), ("model.encoder_layers=3", r"none there and \(16.*\)")],

@@ -247,6 +247,7 @@ def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
     assert board_records(tmp_path) == expected
 
 
+@pytest.mark.thorough
 def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
     """Written by a thread, of which a kill leaves nothing."""
     pytest.importorskip("tensorboard")

@@ -75,6 +75,7 @@ def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(
     assert data_digests(data) == found
 
 
+@pytest.mark.thorough
 def test_an_older_run_in_its_own_data_dir_keeps_the_checksums_of_the_data(experiment, tmp_path):
     both = train_tiny(experiment, tmp_path / "both", HALF)
     shutil.copytree(experiment.parent / "data", both, dirs_exist_ok=True)

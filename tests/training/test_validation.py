@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import new_learner, prepared_experiment
 from torch.nn import functional as F
 
@@ -84,7 +85,7 @@ def scores(model, validation, config, **settings):
     return validate(learner, validation, settings, Ranks())
 
 
-@pytest.mark.parametrize("tokens_per_batch", [60, 400, 100_000])
+@pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400, 100_000)])
 def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, validation, config, tokens_per_batch):
     corpus, total, tokens = validation.corpus, 0.0, 0
     model.eval()
@@ -106,7 +107,7 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
     assert found.seconds > 0
 
 
-@pytest.mark.parametrize("tokens_per_batch", [60, 400])
+@pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400)])
 def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
     half_right = [*translations[:10], *validation.references[10:]]
     validation = replace(validation, tokens_per_batch=tokens_per_batch)
@@ -117,7 +118,9 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
 
 
-@pytest.mark.parametrize(("wanted", "decoded"), [(0, 20), (1, 1), (7, 7), (20, 20), (5000, 20)])
+@pytest.mark.parametrize(
+    ("wanted", "decoded"), [(0, 20), *thorough_rows((1, 1)), (7, 7), *thorough_rows((20, 20), (5000, 20))]
+)
 def test_only_the_first_sentences_are_translated_but_all_are_scored(
     model, validation, config, translations, wanted, decoded
 ):

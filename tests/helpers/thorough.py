@@ -1,0 +1,65 @@
+"""What `make test` leaves to `make test-all`: some values of a parameter, and most rows of a full product.
+
+A mistake shows nearly always in one value, or in two values that meet (Kuhn, Wallace and Gallo: Software Fault
+Interactions and Implications for Software Testing, 2004). Of a full product `make test` therefore runs only a few
+rows, in which every pair of values occurs.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import combinations, product
+
+import pytest
+
+Row = Mapping[str, Hashable]
+
+
+def thorough(*values: object) -> list[object]:
+    """Values of a parameter that only `make test-all` runs, to stand beside those that `make test` runs too."""
+    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
+
+
+def thorough_rows(*rows: tuple[object, ...]) -> list[object]:
+    """Values of several parameters at once that only `make test-all` runs."""
+    return [pytest.param(*row, marks=pytest.mark.thorough) for row in rows]
+
+
+def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
+    """Run a test with the product of the values of these parameters; what the cover leaves out is thorough."""
+    rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+    return pytest.mark.parametrize(
+        list(values), [pytest.param(*row.values(), marks=mark) for row, mark in marked(rows)]
+    )
+
+
+def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str]) -> pytest.MarkDecorator:
+    """Run a test with each row as the value of one parameter; what the cover leaves out is thorough."""
+    return pytest.mark.parametrize(
+        parameter, [pytest.param(row, id=name(row), marks=mark) for row, mark in marked(rows)]
+    )
+
+
+def marked(rows: Iterable[Row]) -> list[tuple[Row, pytest.MarkDecorator | tuple[()]]]:
+    """Each row, with the mark thorough unless it is in the pairwise cover."""
+    rows = list(rows)
+    cover = pairwise_cover(rows)
+    return [(row, () if row in cover else pytest.mark.thorough) for row in rows]
+
+
+def pairwise_cover(rows: Iterable[Row]) -> list[Row]:
+    """Some of the rows, in their order, in which every pair of values occurs that occurs in any row.
+
+    Greedy: the next row is the first of those with the most pairs that no row chosen before has.
+    """
+    pairs_of = [(row, pairs(row)) for row in rows]
+    missing = set().union(*(found for _, found in pairs_of))
+    chosen: list[Row] = []
+    while missing:
+        row, found = max(pairs_of, key=lambda row_and_pairs: len(row_and_pairs[1] & missing))
+        chosen.append(row)
+        missing -= found
+    return [row for row, _ in pairs_of if row in chosen]
+
+
+def pairs(row: Row) -> set[frozenset[tuple[str, Hashable]]]:
+    """Every two parameters, each with its value; where there is only one parameter, that one."""
+    return {frozenset(pair) for pair in combinations(row.items(), 2)} or {frozenset(row.items())}
