@@ -1,33 +1,37 @@
-"""Measure this machine: ours beside its peers, in one run, in turn.
+"""Measure how fast this machine trains and decodes: ours and its peers take turns in one run.
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N]
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
         [--beam 4 …] [--peer NAME=PYTHON …] [--json FILE]
 
-A speed is the median of the rounds; a ratio that of each round's own, since machines drift, its range beside it.
+A speed is the median of the rounds. Machines drift, so a ratio compares speeds of the same round: the median of the
+rounds' ratios is printed, with the lowest and the highest beside it.
 
-train: each contender is a process of its own with the same text, vocabulary, shape, budget of a batch, threads
-and thresholds of glibc's malloc; its speed is that of its own log, in real target tokens, without padding.
-Ours, nn.Transformer and Hugging Face's Marian train on the same batches, the two latter in a loop written by
-hand, with the weights of ours: that their first loss is ours is checked. fairseq, eole, JoeyNMT and Sockeye
-make batches of their own, by their own commands. PyTorch's settings are its defaults, but for ours.
+train: each contender is a process of its own. All have the same text, vocabulary, shape, size of a batch, threads and
+thresholds of glibc's malloc. A speed is what the contender's own log says, in real target tokens, without padding.
+Ours, nn.Transformer and Hugging Face's Marian train on the same batches; the last two in a hand-written loop, with
+our initial weights, and their first loss has to equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
+and are started by their own commands. Peers run with PyTorch's default settings.
 
-decode: the peer is nn.Transformer with the weights of ours, greedy without a cache, in one process with ours
-and with the settings of `choose_device`; that both find the same words is checked.
+decode: the peer is nn.Transformer with our weights, greedy and without a cache. It runs in one process with ours, with
+the settings of `choose_device`, and has to find the same words.
 
-decode --model: a trained model translates a text, greedily and by beams, on the CPU: ours, CTranslate2 and of
---peer Hugging Face's generate, fairseq and JoeyNMT, with the same weights. Each is a process of its own, as
-above, and translates the whole text with its best size of a batch, after a warm-up; a speed is of the wall clock
-from text to text, for fairseq and JoeyNMT from pieces to pieces. Alone: one sentence at a time, in the mean of
-the first 50; ours once more as `translate --compile` makes it, if there is a C++ compiler. First line: a whole
-process that is given one line, the disk cache warm, and what is compiled kept. Memory: that of a process and its
-children, what they share counted once. CTranslate2 is what `export` writes, as a translator of one thread
-a core, its best, and as one translator of all, its default. That all find the greedy translations of ours is
-checked; by beams each has a length penalty of its own, the nearest to ours, and BLEU says what it finds.
+decode --model: a trained model translates a text on the CPU, greedily and by beam search: ours, CTranslate2, and with
+--peer Hugging Face's generate, fairseq and JoeyNMT, all with the same weights. Each is a process of its own, as above,
+and translates the whole text after a warm-up, with the batch size that suits it best. The clock runs from text to
+text; for fairseq and JoeyNMT from pieces to pieces.
+  "alone": the mean time of a sentence when the first 50 come one at a time. If there is a C++ compiler, ours takes
+  part once more as `translate --compile` makes it.
+  "first line": the time of a whole process that is given one line; files are in the disk cache, and what was compiled
+  is kept.
+  Memory: that of a process and its children; what they share counts once.
+CTranslate2 runs what `export` writes, once with a translator of one thread for each core (its fastest) and once with
+one translator of all threads (its default). Greedy translations have to agree with ours. In beam search each program
+has its own length penalty, set as near to ours as it allows; BLEU shows what each finds.
 
-A peer other than nn.Transformer and CTranslate2 is measured if --peer names the Python of its environment, made
-on Python 3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
+nn.Transformer and CTranslate2 always take part. Another peer takes part if --peer names the Python of an environment
+that holds it. These were made on Python 3.11 with PyTorch 2.13 as follows:
 
     huggingface  pip install torch numpy transformers==5.23.0 sentencepiece
     joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
@@ -38,7 +42,8 @@ on Python 3.11 with PyTorch 2.13 as follows; nothing of it is needed otherwise.
                      omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
                  PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
 
-omegaconf 2.0.6 needs pip before 24.1; what Python 3.11 refuses of fairseq, benchmarks/run_fairseq.py lets through.
+omegaconf 2.0.6 needs pip before 24.1. Python 3.11 refuses some dataclasses of fairseq; benchmarks/contenders/
+run_fairseq.py makes it accept them.
 """
 
 import argparse
@@ -54,11 +59,11 @@ from statistics import median
 from typing import Any
 
 import torch
-from benchmarks.data import random_rows
-from benchmarks.decode import GREEDY, measure_decoding
-from benchmarks.process import Race
-from benchmarks.random_decode import Works, random_decoding
-from benchmarks.train import PEERS, measure_training
+from benchmarks.decoding_race import GREEDY, measure_decoding
+from benchmarks.random_weights import Works, random_decoding
+from benchmarks.training_process import Race
+from benchmarks.training_race import PEERS, measure_training
+from benchmarks.training_text import random_rows
 
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
@@ -81,7 +86,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> Works:
-    """An epoch of random words: the order of its pairs, and its batches."""
+    """Work that orders the pairs of an epoch of random words and makes its batches."""
     write_encoded(directory, random_rows(vocab_size), vocab_size, vocab_size)
     corpus = EncodedCorpus.load(directory)
 
@@ -93,7 +98,10 @@ def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> W
 
 
 def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
-    """Each once untimed, then all in turn, every other round backwards; ours against its peer."""
+    """Time each work in every round, after one untimed call of each; compare ours with its peer.
+
+    Every other round runs backwards, so that no work always comes first.
+    """
     done = {name: work() for name, work in works.items()}
     results: Results = {name: {"seconds": []} for name in works}
     synchronize: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
@@ -137,7 +145,10 @@ def print_results(results: Results) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Print conditions and results as they come; all of it, for JSON. Raises PeerError, CorpusError, TokenizerError."""
+    """Print conditions and results as they come, and return all of them for JSON.
+
+    Raises PeerError, CorpusError and TokenizerError.
+    """
     fp32 = choose_device("auto", "fp32", arguments.threads)
     best = choose_device("auto", "auto", arguments.threads)
     on_gpu = best.torch_device.type == "cuda"
@@ -186,7 +197,7 @@ def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str
 
 
 def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str, directory: Path) -> Race:
-    """With fewer updates where each takes seconds."""
+    """The conditions of the training race; a shape whose updates take seconds gets fewer of them."""
     config, vocab_size = SHAPES[arguments.shape]
     warm_up, updates = (2, 6) if device == "cpu" and config.d_model >= 512 else (5, 25)
     return Race(
@@ -202,7 +213,10 @@ def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str
 
 
 def named_python(text: str) -> tuple[str, str]:
-    """NAME=PYTHON as a pair; the path absolute, but a link stays one: the Python of a virtual environment is."""
+    """NAME=PYTHON as a pair, with an absolute path.
+
+    Links are not followed: the Python of a virtual environment is a link, and finds its packages by where it lies.
+    """
     name, _, python = text.partition("=")
     if name not in PEERS or not Path(python).is_file():
         raise argparse.ArgumentTypeError(f"{text}: give NAME=PYTHON, NAME of {', '.join(PEERS)}, PYTHON a file")
@@ -212,31 +226,44 @@ def named_python(text: str) -> tuple[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", metavar="data|train|decode", nargs="*", help="all if none is named")
-    parser.add_argument("--shape", choices=SHAPES, default="small", help="of the model")
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="of the model (default: small)")
     parser.add_argument("--rounds", metavar="N", type=int, default=3)
-    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0 takes one a core")
+    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: one for each core")
     parser.add_argument(
         "--text",
         metavar=("SOURCE", "TARGET"),
         type=Path,
         nargs=2,
         default=(),
-        help="to train on, else random words; with --model a source to translate, and its reference",
+        help="text to train on (default: random words); with --model, a source to translate and its reference",
     )
-    parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="decode: trained, as runs/<name>/model")
-    parser.add_argument("--beam", metavar="N", type=int, nargs="+", default=[4], help="with --model: widths beside 1")
+    parser.add_argument(
+        "--model", metavar="MODEL_DIR", type=Path, help="decode: a trained model, such as runs/<name>/model"
+    )
+    parser.add_argument(
+        "--beam",
+        metavar="N",
+        type=int,
+        nargs="+",
+        default=[4],
+        help="with --model: beam sizes to measure besides greedy",
+    )
     parser.add_argument(
         "--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=", ".join(PEERS)
     )
-    parser.add_argument("--warm-up", metavar="N", type=int, default=0, help="untimed updates; 0 chooses by the shape")
-    parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed ones, likewise")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write here too, with all of each round")
+    parser.add_argument(
+        "--warm-up", metavar="N", type=int, default=0, help="updates before the clock starts; 0: chosen by the shape"
+    )
+    parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed updates; 0: chosen by the shape")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="also write the results here, with those of each round"
+    )
     arguments = parser.parse_args(argv)
     numbers = arguments.threads, arguments.warm_up, arguments.updates
     if not {*arguments.names} <= {"data", "train", "decode"} or arguments.rounds < 1 or min(numbers) < 0:
         parser.error("name data, train or decode; --rounds is at least 1, the other numbers at least 0")
     if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
-        parser.error("--model is for decode alone, needs --text SOURCE REFERENCE, and a --beam is at least 1")
+        parser.error("--model is only for decode and needs --text SOURCE REFERENCE; a --beam is at least 1")
     report = measure(arguments)
     if arguments.json is not None:
         write_json(arguments.json, report)

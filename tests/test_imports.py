@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import transformer_mt
+from transformer_mt.decoding import scorer, translator
 from transformer_mt.settings import experiment
 from transformer_mt.settings.model import Section
 
@@ -104,6 +106,7 @@ def test_imports_go_one_way(path):
         ("storage/weights.py", "from transformer_mt.models.transformer import Transformer"),
         ("models/x.py", "from .attention import MultiHeadAttention"),
         ("train.py", "from . import device"),
+        ("training/x.py", "from transformer_mt import Translator"),
         ("training/x.py", "from transformer_mt.settings.experiment import Config"),
         ("decoding/search.py", "from transformer_mt.settings.reading import load_config"),
         ("training/x.py", "from transformer_mt import settings"),
@@ -142,16 +145,41 @@ def test_every_room_is_known():
     assert BELOW.keys() - {path.stem for path in FILES if path.parent == PACKAGE} == ROOMS
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["transformer_mt", "transformer_mt.settings.reading", "transformer_mt.evaluate", "transformer_mt.decoding.lengths"],
-)
-def test_importing_does_not_load_pytorch(module):
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a new process has loaded after a statement."""
     found = subprocess.run(
-        [sys.executable, "-c", f"import sys, {module}; print('torch' in sys.modules)"],
+        [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert found.stdout.strip() == "False"
+    return set(found.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import transformer_mt.settings.reading",
+        "import transformer_mt.evaluate",
+        "import transformer_mt.decoding.lengths",
+        "from transformer_mt import Scorer, Translator",
+    ],
+)
+def test_importing_does_not_load_pytorch(statement):
+    assert "torch" not in loaded_by(statement)
+
+
+def test_importing_the_package_loads_nothing_else():
+    assert not {name for name in loaded_by("import transformer_mt") if name.split(".")[0] in ("torch", "numpy")}
+    assert "transformer_mt.decoding" not in loaded_by("import transformer_mt")
+
+
+def test_the_package_offers_the_two_classes_of_its_python_api():
+    assert transformer_mt.Translator is translator.Translator
+    assert transformer_mt.Scorer is scorer.Scorer
+    assert transformer_mt.__all__ == ["Scorer", "Translator"]
+    with pytest.raises(AttributeError, match="module 'transformer_mt' has no attribute 'Trainer'"):
+        _ = transformer_mt.Trainer
+    with pytest.raises(ImportError, match="cannot import name 'Trainer' from 'transformer_mt'"):
+        exec("from transformer_mt import Trainer")

@@ -1,1 +1,1 @@
-"""The parts of scripts/benchmark.py; those that a contender runs are started by `python -m benchmarks.NAME`."""
+"""The parts of scripts/benchmark.py: the races, what is raced on, and how a contender's process is run."""

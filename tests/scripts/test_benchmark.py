@@ -8,12 +8,13 @@ import benchmark
 import numpy as np
 import pytest
 import torch
-from benchmarks import data, random_decode
-from benchmarks.data import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
-from benchmarks.plain import NnTransformer, adam, marian_weights
-from benchmarks.plain import one_update as one_plain_update
-from benchmarks.process import PeerError, Race
-from benchmarks.random_decode import peer_greedy
+from benchmarks import random_weights, training_text
+from benchmarks.contenders.train_plain import NnTransformer, adam, marian_weights
+from benchmarks.contenders.train_plain import one_update as one_plain_update
+from benchmarks.environment import PeerError
+from benchmarks.random_weights import peer_greedy
+from benchmarks.training_process import Race
+from benchmarks.training_text import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
 from conftest import TINY
 
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
@@ -169,7 +170,7 @@ ONCE = ["--shape", "tiny", "--rounds", "1", "--threads", "1", "--warm-up", "1", 
 
 @pytest.mark.thorough
 def test_prints_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(data, "NUM_PAIRS", 500)
+    monkeypatch.setattr(training_text, "NUM_PAIRS", 500)
     path = tmp_path / "new" / "speed.json"
     assert benchmark.main([*ONCE, "--json", str(path)]) == 0
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -193,9 +194,9 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
         name = "transformer.decoder.layers.0.multihead_attn.out_proj.weight"
         return weights | {name: -2 * weights[name]}
 
-    monkeypatch.setattr(data, "NUM_PAIRS", 500)
-    monkeypatch.setattr(data, "nn_transformer_weights", changed)
-    monkeypatch.setattr(random_decode, "nn_transformer_weights", changed)
+    monkeypatch.setattr(training_text, "NUM_PAIRS", 500)
+    monkeypatch.setattr(training_text, "nn_transformer_weights", changed)
+    monkeypatch.setattr(random_weights, "nn_transformer_weights", changed)
     with pytest.raises(PeerError, match=r"nn.Transformer, fp32: the first loss is .* does not compute the same"):
         benchmark.main(["train", *ONCE])
     with pytest.raises(AssertionError):
@@ -217,7 +218,7 @@ def test_a_peer_is_a_known_name_and_a_python(capsys, peer):
 
 
 def test_random_words_are_of_both_lengths(monkeypatch):
-    monkeypatch.setattr(data, "NUM_PAIRS", 2000)
+    monkeypatch.setattr(training_text, "NUM_PAIRS", 2000)
     rows = list(random_rows(50))
     sources, targets = zip(*rows, strict=True)
     assert len(rows) == 2000

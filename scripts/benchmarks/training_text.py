@@ -1,4 +1,4 @@
-"""The text of the training benchmark, as each contender reads it.
+"""Writes the text of the training benchmark in the form that each contender reads.
 
 B sentences  S source positions  T target positions  V vocabulary
 """
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.plain import NnTransformer
-from benchmarks.process import Race
+from benchmarks.contenders.train_plain import NnTransformer
+from benchmarks.training_process import Race
 from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.corpus import open_pairs
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
@@ -33,7 +33,10 @@ Row = tuple[list[int], list[int]]  # ids of a pair, each side ending in EOS
 
 
 def random_rows(vocab_size: int) -> Iterator[Row]:
-    """Random words, seeded; lengths log-normal, 27 pieces in the mean, a target about as long as its source."""
+    """Pairs of random words from a fixed seed.
+
+    Lengths are log-normal with a mean of 27 pieces; a target is about as long as its source.
+    """
     random = np.random.default_rng(1)
     log_lengths = random.normal(3.1, 0.6, (NUM_PAIRS, 1)) + random.normal(0.0, 0.15, (NUM_PAIRS, 2))
     lengths = np.exp(log_lengths).clip(1, LONGEST).astype(int).tolist()
@@ -42,9 +45,9 @@ def random_rows(vocab_size: int) -> Iterator[Row]:
 
 
 def text_rows(source: Path, target: Path, vocab_size: int) -> tuple[Iterator[Row], list[str]]:
-    """The pairs of two files aligned by line, in a vocabulary learnt from them; and its pieces, in order.
+    """The encoded pairs of two files aligned by line, and the pieces of a vocabulary learnt from them, in order.
 
-    Blank and long ones are left out. Raises CorpusError or TokenizerError.
+    Blank and long pairs are left out. Raises CorpusError or TokenizerError.
     """
     corpus = CorpusConfig(source_language="source", target_language="target", train="train", valid="valid", test={})
     pairs = open_pairs(corpus, FilePair(source=str(source), target=str(target)))
@@ -56,7 +59,7 @@ def text_rows(source: Path, target: Path, vocab_size: int) -> tuple[Iterator[Row
 
 
 def write_race(race: Race, text: Sequence[Path]) -> None:
-    """All files of the race's directory; random words if no source and target file are named."""
+    """Write all files of the race's directory, of the source and target file in `text`, or of random words."""
     pieces = [f"w{i}" for i in range(race.vocab_size)]
     if text:
         rows, pieces = text_rows(text[0], text[1], race.vocab_size)
@@ -80,7 +83,7 @@ def write_race(race: Race, text: Sequence[Path]) -> None:
 
 
 def nn_transformer_weights(ours: Transformer, config: TransformerConfig, vocab_size: int) -> dict[str, Tensor]:
-    """The weights and positions of ours by their names in NnTransformer.
+    """Our weights and positions under their names in NnTransformer.
 
     The parameters of both stand in the same order, and keys, queries and values in the same rows.
     """
@@ -90,7 +93,7 @@ def nn_transformer_weights(ours: Transformer, config: TransformerConfig, vocab_s
 
 
 def padded_batches(corpus: EncodedCorpus, race: Race) -> list[list[Tensor]]:
-    """Source BS, decoder input BT and labels BT of the batches that ours trains on, in order."""
+    """The batches that ours trains on, in order, each as source BS, decoder input BT and labels BT."""
     training = race.training
     epochs = (epoch_batches(corpus, training.tokens_per_batch, training.seed, epoch) for epoch in count())
     batches = []

@@ -1,9 +1,9 @@
-"""What each contender of the decoding benchmark does in its process: translate, and say how long that took.
+"""The clock of a contender in the decoding benchmark: runs its passes, and prints how long each took.
 
-    PYTHON -m benchmarks.decode_NAME JOB        the passes of the job over its text
-    PYTHON -m benchmarks.decode_NAME JOB line   one line of standard input, by the first pass
+    PYTHON -m benchmarks.contenders.decode_NAME JOB        the passes of the job over its text
+    PYTHON -m benchmarks.contenders.decode_NAME JOB line   one line of standard input, by the first pass
 
-It runs in the Python of a peer: of transformer_mt it needs nothing, and imports nothing else that takes time.
+It runs in the Python of a peer, so it imports nothing of transformer_mt, and nothing that takes long.
 """
 
 import json
@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-WARM_UP = 16  # lines that are translated before a pass, untimed; one before sentences alone
+WARM_UP = 16  # untimed lines before a pass; one before sentences that are translated one at a time
 
 Job = dict[str, Any]
 Translate = Callable[[list[str], int, int], list[str]]
-"""Lines, width of the beam and size of a batch to one translation a line, in order."""
+"""Translates lines with a beam size and a batch size; returns one translation a line, in order."""
 
 
 def main(load: Callable[[Job], Translate]) -> None:
-    """Print the seconds of each pass, with the mean of one sentence alone where the job asks for it."""
+    """Print the seconds of each pass; and the mean seconds of a sentence by itself, where the job asks for that."""
     path, *mode = sys.argv[1:]
     job = json.loads(Path(path).read_text(encoding="utf-8"))
     first = job["passes"][0]
@@ -44,7 +44,7 @@ def main(load: Callable[[Job], Translate]) -> None:
 
 
 def seconds_alone(translate: Translate, lines: Sequence[str], beam: int, size: int) -> float:
-    """Of a sentence that comes alone, in the mean."""
+    """The mean seconds of a sentence when sentences are translated one at a time."""
     began = time.perf_counter()
     for line in lines:
         translate([line], beam, size)
@@ -52,6 +52,6 @@ def seconds_alone(translate: Translate, lines: Sequence[str], beam: int, size: i
 
 
 def batches_by_length(sentences: Sequence[Sequence[Any]], size: int) -> list[list[int]]:
-    """Numbers of sentences, longest first, so many together: for a peer that sorts nothing itself."""
+    """Batches of `size` sentence numbers, longest sentences first, for a peer that does not sort by itself."""
     order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]), reverse=True)
     return [order[start : start + size] for start in range(0, len(order), size)]

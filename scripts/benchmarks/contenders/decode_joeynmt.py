@@ -1,4 +1,4 @@
-"""JoeyNMT 2.3 in the decoding benchmark: pieces to pieces, by its search, in sorted batches. See decoder.py.
+"""JoeyNMT 2.3 in the decoding benchmark: pieces to pieces, by its search, in sorted batches.
 
 B sentences  S source positions  V vocabulary
 """
@@ -14,8 +14,8 @@ from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 from torch import Tensor, nn
 
-from benchmarks import decoder
-from benchmarks.plain import BOS, EOS, PAD
+from benchmarks.contenders import timed_decoding
+from benchmarks.contenders.train_plain import BOS, EOS, PAD
 
 UNK = 1
 FIRST_ROWS = [UNK, PAD, BOS, EOS]  # the order of its own special pieces
@@ -36,7 +36,7 @@ PARTS = {
 FEED_FORWARD = {"linear1": "feed_forward.pwff_layer.0", "linear2": "feed_forward.pwff_layer.3"}
 
 
-def load(job: decoder.Job) -> decoder.Translate:
+def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     torch.set_num_threads(job["threads"])
     model = built(job)
     vocabulary = model.trg_vocab
@@ -44,7 +44,7 @@ def load(job: decoder.Job) -> decoder.Translate:
     def translate(lines: list[str], beam: int, size: int) -> list[str]:
         sentences = [[vocabulary.lookup(piece) for piece in line.split()] for line in lines]
         found = [""] * len(lines)
-        for numbers in decoder.batches_by_length(sentences, size):
+        for numbers in timed_decoding.batches_by_length(sentences, size):
             batch = padded([[*sentences[number], vocabulary.eos_index] for number in numbers], vocabulary)
             limit = int(batch.src_length.max()) + job["max_extra_length"]
             ids_BT, _, _ = search(model, batch, limit, beam, job["length_penalty"])
@@ -56,7 +56,7 @@ def load(job: decoder.Job) -> decoder.Translate:
     return translate
 
 
-def built(job: decoder.Job) -> Model:
+def built(job: timed_decoding.Job) -> Model:
     pieces = Path(job["pieces"]).read_text(encoding="utf-8").split("\n")[:-1]
     names = {"unk": "<unk>", "pad": "<pad>", "bos": "<s>", "eos": "</s>"}
     special = {f"{name}_token": piece for name, piece in names.items()}
@@ -122,4 +122,4 @@ def padded(sentences: list[list[int]], vocabulary: Vocabulary) -> Batch:
 
 
 if __name__ == "__main__":
-    decoder.main(load)
+    timed_decoding.main(load)

@@ -1,4 +1,4 @@
-"""Who takes part in the decoding benchmark, and the model of each, made of the same weights."""
+"""The contenders of the decoding benchmark, and the model files of each, made from the same weights."""
 
 import shutil
 import subprocess
@@ -10,37 +10,37 @@ from typing import Any
 
 import torch
 
-from benchmarks.data import nn_transformer_weights
-from benchmarks.process import SCRIPTS, PeerError, own_path
+from benchmarks.environment import SCRIPTS, PeerError, own_path
+from benchmarks.training_text import nn_transformer_weights
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.weights import load_weights
 
-SENTENCES = (16, 32, 64, 128, 256)  # of a batch, to choose from
-POSITIONS = (1024, 2048, 4096, 8192, 16384)  # likewise: of ours, padding included, times the width of the beam
+SENTENCES = (16, 32, 64, 128, 256)  # batch sizes to choose from
+POSITIONS = (1024, 2048, 4096, 8192, 16384)  # of ours: padded positions times beam size
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A program with a model of its own."""
+    """A program that translates, with its model files."""
 
     name: str
     precision: str
     python: str
     module: str
-    """Of benchmarks: what it runs."""
+    """The module of benchmarks.contenders that it runs."""
     model: Path
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Its own, beside those that are the same for all."""
+    """Its own settings, besides those that all contenders share."""
     sizes: tuple[int, ...] = SENTENCES
-    """Of a batch, to choose the best from."""
+    """Batch sizes, of which the fastest is used."""
     reads_pieces: bool = False
-    """Its text is cut by ours before, and joined by ours after, untimed."""
+    """Whether our tokenizer cuts its input into pieces before, and joins its output after, both untimed."""
     pythonpath: str = SCRIPTS
-    """A Python of its own is to find nothing else of ours."""
+    """Where it finds modules; a peer with a Python of its own finds only our scripts."""
     line_command: tuple[str, ...] = ()
-    """What a user types to translate standard input, if there is such a command."""
+    """The command that a user types to translate standard input; empty if there is none."""
 
     @property
     def title(self) -> str:
@@ -48,7 +48,7 @@ class Decoder:
 
 
 def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], threads: int) -> list[Decoder]:
-    """Ours first; the peers if their Python is named, CTranslate2 in any case. Raises PeerError."""
+    """Ours first, then CTranslate2, then the peers in `pythons`. Raises PeerError."""
     kinds, numbers = {"fp32": "float32", "int8": "int8"}, list(dict.fromkeys((threads, 1)))
     exported = {
         precision: export(model_dir, directory / f"ctranslate2.{precision}", "ctranslate2", kind)
@@ -64,7 +64,7 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
     if "huggingface" in pythons:
         model = export(model_dir, directory / "huggingface", "huggingface", "float32")
         contenders.append(Decoder("Hugging Face", "fp32", pythons["huggingface"], "decode_huggingface", model))
-    # JoeyNMT reads the prefix again at each step, so that it would try five sizes for ten minutes.
+    # JoeyNMT has no cache, and trying five batch sizes would take ten minutes.
     for name, title, sizes in (("fairseq", "fairseq", SENTENCES), ("joeynmt", "JoeyNMT", SENTENCES[2::2])):
         if name in pythons:
             weights, module = plain_weights(model_dir, directory), f"decode_{name}"
@@ -73,14 +73,14 @@ def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], thread
 
 
 def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder:
-    """As many processes as there are threads; or one."""
+    """Ours with a number of worker processes: one for each thread, or one."""
     name = "ours" if workers == threads else f"ours, {workers} worker"
     settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": workers}
     return _by_translate(name, precision, model_dir, settings)
 
 
 def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
-    """Ours as `translate --compile` makes it before the first translation."""
+    """Ours as `translate --compile` runs it."""
     settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": threads}
     compiled = _by_translate("ours, compiled", precision, model_dir, settings)
     return replace(
@@ -92,7 +92,7 @@ def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
 
 
 def ours_by_ctranslate2(exported: Path, threads: int) -> Decoder:
-    """The command of ours without PyTorch."""
+    """Our command with the engine CTranslate2, which needs no PyTorch."""
     settings = {"engine": "ctranslate2", "quantize": "none", "workers": threads}
     return _by_translate("ours by CTranslate2", "fp32", exported, settings)
 
@@ -114,7 +114,7 @@ def _by_translate(name: str, precision: str, model: Path, settings: Mapping[str,
 
 
 def ctranslate2(exported: Path, precision: str, compute_type: str, translators: int, threads: int) -> Decoder:
-    """Its best on a CPU is a translator of one thread on each core; its default, one translator of them all."""
+    """CTranslate2: fastest with one translator of one thread for each core; its default is one of all threads."""
     return Decoder(
         f"CTranslate2, {translators} × {threads // translators}",
         precision,
@@ -126,7 +126,7 @@ def ctranslate2(exported: Path, precision: str, compute_type: str, translators: 
 
 
 def export(model_dir: Path, output: Path, format: str, quantization: str) -> Path:
-    """By the command of ours. Raises PeerError."""
+    """Export by our own command, and return the directory. Raises PeerError."""
     command = [sys.executable, "-m", "transformer_mt.export", str(model_dir), str(output), "--format", format]
     command += ["--quantization", quantization]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
@@ -136,11 +136,12 @@ def export(model_dir: Path, output: Path, format: str, quantization: str) -> Pat
 
 
 def plain_weights(model_dir: Path, directory: Path) -> Path:
-    """The model by the names of NnTransformer, for peers that it is converted for by hand. Raises PeerError."""
+    """Write the weights under their names in NnTransformer, for peers without an export. Raises PeerError."""
     config = load_config(model_dir / "config.yaml")
     if config.model.norm != "post" or config.model.tied_embeddings != "all":
         raise PeerError(
-            f"{model_dir}: fairseq and JoeyNMT are given post-norm models with tied embeddings alone; leave them out"
+            f"{model_dir}: fairseq and JoeyNMT are compared only on post-norm models with all embeddings tied; "
+            "leave them out"
         )
     tokenizer = Tokenizer.load(model_dir)
     model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)

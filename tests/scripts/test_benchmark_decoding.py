@@ -14,11 +14,12 @@ from statistics import mode
 import benchmark
 import pytest
 import torch
-from benchmarks import decode, decoder, decoders
-from benchmarks.decode import GREEDY, Record, Texts, check_translations, summary
-from benchmarks.decode_process import Outcome, Pass, megabytes_of_session, run_passes, seconds_to_first_line
-from benchmarks.decoders import Decoder, ctranslate2, export, ours_by_ctranslate2
-from benchmarks.process import PeerError
+from benchmarks import decoding_race
+from benchmarks.contenders import decoding, timed_decoding
+from benchmarks.contenders.decoding import Decoder, ctranslate2, export, ours_by_ctranslate2
+from benchmarks.decoding_process import Outcome, Pass, megabytes_of_session, run_passes, seconds_to_first_line
+from benchmarks.decoding_race import GREEDY, Record, Texts, check_translations, summary
+from benchmarks.environment import PeerError
 from helpers.tiny import demo_pairs, renew_sums
 
 from transformer_mt.data.tokenizer import Tokenizer
@@ -62,12 +63,12 @@ def text(model_dir, tmp_path):
 
 @pytest.fixture
 def texts(model_dir, text):
-    return decode._read(model_dir, text)
+    return decoding_race._read(model_dir, text)
 
 
 @pytest.fixture
 def conditions(model_dir, texts, tmp_path):
-    return decode._conditions(model_dir, texts, tmp_path / "race", threads=1)
+    return decoding_race._conditions(model_dir, texts, tmp_path / "race", threads=1)
 
 
 def contender(name="x", precision="fp32", **changes):
@@ -135,15 +136,15 @@ def test_pieces_are_cut_and_joined_by_our_tokenizer(texts, conditions):
     assert [len(line.split()) for line in lines] == [
         len(ids) - 1 for ids in texts.tokenizer.encode_source(texts.source)
     ]
-    assert decode._text(contender(reads_pieces=True), lines, texts.tokenizer) == texts.source
-    assert decode._text(contender(), lines, texts.tokenizer) == lines
+    assert decoding_race._text(contender(reads_pieces=True), lines, texts.tokenizer) == texts.source
+    assert decoding_race._text(contender(), lines, texts.tokenizer) == lines
     pieces = (conditions.directory / "pieces.txt").read_text(encoding="utf-8").splitlines()
     assert len(pieces) == texts.tokenizer.target_vocab_size - 4
 
 
 def test_the_fastest_size_of_each_width_is_chosen():
     tried = {Pass(1, 16): 3.0, Pass(1, 32): 2.0, Pass(4, 16): 1.0, Pass(4, 32): 4.0}
-    assert decode.fastest({one: Outcome([], seconds, None) for one, seconds in tried.items()}) == [
+    assert decoding_race.fastest({one: Outcome([], seconds, None) for one, seconds in tried.items()}) == [
         Pass(1, 32),
         Pass(4, 16),
     ]
@@ -151,7 +152,7 @@ def test_the_fastest_size_of_each_width_is_chosen():
 
 def test_batches_by_length_hold_each_sentence_once_longest_first():
     sentences = ["abc", "a", "abcde", "ab", "abcd"]
-    assert decoder.batches_by_length(sentences, 2) == [[2, 4], [0, 3], [1]]
+    assert timed_decoding.batches_by_length(sentences, 2) == [[2, 4], [0, 3], [1]]
 
 
 @pytest.mark.thorough
@@ -162,7 +163,7 @@ def test_ctranslate2_and_ours_translate_alike(model_dir, exported, texts, condit
     passes = [Pass(1, 7), Pass(3, 64)]
     for one in (ctranslate2(exported, "fp32", "float32", 1, 1), ours_by_ctranslate2(exported, 1)):
         outcomes, megabytes = run_passes(one, conditions, passes, alone=3, watch=True)
-        assert decode._text(one, outcomes[0].lines, texts.tokenizer) == expected
+        assert decoding_race._text(one, outcomes[0].lines, texts.tokenizer) == expected
         assert [len(outcome.lines) for outcome in outcomes] == [len(expected)] * 2
         assert all(0 < outcome.seconds_alone < outcome.seconds * 20 for outcome in outcomes)
         assert 20 < megabytes < 2000
@@ -202,7 +203,7 @@ def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch
         replace(ours_by_ctranslate2(exported, 1), name="ours", sizes=(512,)),
         replace(ctranslate2(exported, "fp32", "float32", 1, 1), sizes=(4, 16)),
     ]
-    monkeypatch.setattr(decode, "line_up", lambda *arguments: both)
+    monkeypatch.setattr(decoding_race, "line_up", lambda *arguments: both)
     path = tmp_path / "speed.json"
     words = ["decode", "--model", str(model_dir), "--text", *map(str, text), "--rounds", "1", "--threads", "1"]
     assert benchmark.main([*words, "--beam", "2", "--json", str(path)]) == 0
@@ -220,23 +221,23 @@ def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch
 def test_a_peer_that_cannot_run_is_found_before_anything_is_timed(model_dir, exported, text, tmp_path, monkeypatch):
     able = replace(ours_by_ctranslate2(exported, 1), name="ours", sizes=(512,))
     unable = ctranslate2(exported, "fp32", "no such type", 1, 1)
-    monkeypatch.setattr(decode, "line_up", lambda *arguments: [able, unable])
+    monkeypatch.setattr(decoding_race, "line_up", lambda *arguments: [able, unable])
     timed = []
-    monkeypatch.setattr(decode, "run_passes", lambda *arguments, **options: timed.append(arguments))
+    monkeypatch.setattr(decoding_race, "run_passes", lambda *arguments, **options: timed.append(arguments))
     with pytest.raises(PeerError, match="CTranslate2, 1 × 1, fp32: no line came, with status 1"):
-        decode.measure_decoding(model_dir, text, tmp_path, {}, [1], threads=1, rounds=1)
+        decoding_race.measure_decoding(model_dir, text, tmp_path, {}, [1], threads=1, rounds=1)
     assert not timed
 
 
 def test_a_model_that_two_peers_cannot_hold_is_refused(model_dir, tmp_path):
     config = (model_dir / "config.yaml").read_text(encoding="utf-8")
     (tmp_path / "config.yaml").write_text(config.replace("norm: post", "norm: pre"), encoding="utf-8")
-    with pytest.raises(PeerError, match="post-norm models with tied embeddings alone; leave them out"):
-        decoders.plain_weights(tmp_path, tmp_path)
+    with pytest.raises(PeerError, match="only on post-norm models with all embeddings tied; leave them out"):
+        decoding.plain_weights(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [["decode"], ["decode", "train", "--text", "a", "b"], ["--text", "a", "b"]])
-def test_a_model_is_for_decode_alone_and_needs_a_text(capsys, arguments):
+def test_a_model_is_only_for_decode_and_needs_a_text(capsys, arguments):
     with pytest.raises(SystemExit):
         benchmark.main([*arguments, "--model", "x"])
-    assert "--model is for decode alone, needs --text SOURCE REFERENCE" in capsys.readouterr().err
+    assert "--model is only for decode and needs --text SOURCE REFERENCE" in capsys.readouterr().err

@@ -3,16 +3,20 @@
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import pace
-from benchmarks.process import SCRIPTS, Contender, PeerError, Race, Result, read_log, run
-from benchmarks.train import IMPORTED, OWN_LOG, check_first_loss, summary
-from benchmarks.trainers import TRAINERS
+from benchmarks.contenders import timed_training
+from benchmarks.contenders.training import TRAINERS
+from benchmarks.environment import SCRIPTS, PeerError
+from benchmarks.training_process import Contender, Race, Result, read_log, run
+from benchmarks.training_race import IMPORTED, OWN_LOG, check_first_loss, summary
 
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+
+BENCHMARKS = Path(SCRIPTS) / "benchmarks"
 
 
 @pytest.fixture
@@ -141,8 +145,8 @@ def test_our_own_log_is_understood(race):
 
 def test_pace_is_of_the_updates_since_the_line_before(monkeypatch, capsys):
     now = 0.0
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: now)
-    of_updates = pace.Pace(warm_up=2, updates=2, device=torch.device("cpu"))
+    monkeypatch.setattr(timed_training.time, "perf_counter", lambda: now)
+    of_updates = timed_training.Pace(warm_up=2, updates=2, device=torch.device("cpu"))
     for target_tokens in (10, 20, 30, 50):
         now += 2.0
         of_updates.updated(target_tokens)
@@ -170,7 +174,7 @@ def test_a_contender_runs_alone_under_the_conditions_of_all(race, monkeypatch):
     """Its environment, where it runs, and the memory that it held; nothing of ours is on its path."""
     monkeypatch.setenv("PYTHONPATH", "/ours")
     code = """
-import os
+import os, time
 words = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "MALLOC_MMAP_THRESHOLD_", "PYTHONPATH")]
 print(*words, os.getcwd())
 print("imported")
@@ -178,6 +182,7 @@ held = b"x" * 300_000_000
 for update in (1, 2, 4):
     print(f"update {update}: 10.0 target tokens/s")
 print(f"first loss: {len(words)}")
+time.sleep(1)  # so that its memory can be read on a busy machine, too
 """
     result = run(python(code), race)
     assert 300 < result.megabytes < 330
@@ -196,3 +201,14 @@ def test_another_first_loss_is_refused():
     check_first_loss(contender(), replace(RESULT, first_loss=None), RESULT)
     with pytest.raises(PeerError, match=r"x, fp32: the first loss is 6.500110 and ours 6.500000"):
         check_first_loss(contender(), replace(RESULT, first_loss=6.50011), RESULT)
+
+
+def test_every_module_that_a_command_starts_is_a_program():
+    """Those of peers, too, which no test here can start."""
+    sources = [path.read_text(encoding="utf-8") for path in BENCHMARKS.rglob("*.py")]
+    started = {name for text in sources for name in re.findall(r'"benchmarks\.contenders\.(\w+)"', text)}
+    started |= {name for text in sources for name in re.findall(r'"(decode_\w+)"', text)}
+    assert {"train_ours", "train_plain", "train_sockeye", "run_fairseq", "decode_ours"} <= started
+    for name in started:
+        program = (BENCHMARKS / "contenders" / f"{name}.py").read_text(encoding="utf-8")
+        assert 'if __name__ == "__main__":' in program, name

@@ -1,44 +1,34 @@
-"""What every contender of the training benchmark is given, and how one is run: as a process, by what it prints."""
+"""Runs a contender of the training benchmark as a process of its own, and reads its speed from what it prints."""
 
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from transformer_mt.errors import UserError
+from benchmarks.environment import SCRIPTS, TAIL, PeerError, environment_of
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 
-SCRIPTS = str(Path(__file__).resolve().parent.parent)
-# Else glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**34)}
 FACT = re.compile(r"^(first loss|GPU megabytes): ([\d.]+)$")
-TAIL = 25  # lines of a contender's output that are shown when it fails
-
-
-class PeerError(UserError):
-    """A contender cannot be run, or is not what it should be."""
 
 
 @dataclass(frozen=True)
 class Race:
-    """The same for all contenders."""
+    """The conditions of a training race, the same for all contenders."""
 
     directory: Path
     """train.source, train.target, valid.source, valid.target: pieces separated by spaces; pieces.txt: one a line."""
     model: TransformerConfig
     training: TrainingConfig
     vocab_size: int
-    """The four special pieces included, which pieces.txt lacks."""
+    """Counts the four special pieces, which are not in pieces.txt."""
     warm_up: int
     """Updates before the timed ones, at least one."""
     updates: int
-    """Timed ones."""
+    """Timed updates."""
     threads: int
     device: str
     """cpu or cuda."""
@@ -56,11 +46,12 @@ class Contender:
     precision: str
     command: tuple[str, ...]
     started: re.Pattern[str]
-    """A line that is printed when its imports are done."""
+    """Matches a line that is printed when its imports are done."""
     progress: re.Pattern[str]
-    """A line whose groups are `update` and `speed`: real target tokens a second since the line before."""
+    """Matches a line that tells the speed: `update` is its number, `speed` real target tokens a second since the last
+    such line."""
     pythonpath: str = SCRIPTS
-    """A Python of its own is to find nothing else of ours."""
+    """Where it finds modules; a peer with a Python of its own finds only our scripts."""
 
     @property
     def title(self) -> str:
@@ -69,7 +60,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Result:
-    """Of one run."""
+    """What one run of a contender showed."""
 
     tokens_per_second: float
     """Real target tokens."""
@@ -82,17 +73,6 @@ class Result:
     seconds_after_imports: float
     first_loss: float | None
     """Of the first batch without dropout, in nats a target token, if it says so."""
-
-
-def own_path() -> str:
-    """Where this process finds its modules, as PYTHONPATH."""
-    return os.pathsep.join(path for path in sys.path if path)
-
-
-def environment_of(pythonpath: str, threads: int) -> dict[str, str]:
-    """The same for all, but for where they find their modules."""
-    numbers = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    return os.environ | MALLOC | numbers | {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}
 
 
 def run(contender: Contender, race: Race) -> Result:
@@ -120,7 +100,10 @@ def run(contender: Contender, race: Race) -> Result:
 
 
 def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Race, kibibytes: int) -> Result:
-    """What the lines of a run say, each after the seconds at which it came. Raises ValueError if they lack updates."""
+    """The result of a run by its lines, each a pair of the second at which it came and its text.
+
+    Raises ValueError if the lines do not tell of all updates.
+    """
     imported = next((at for at, line in lines if contender.started.search(line)), None)
     found = [(at, contender.progress.search(line)) for at, line in lines]
     reports = [(at, int(match["update"]), float(match["speed"])) for at, match in found if match]
@@ -140,7 +123,7 @@ def read_log(contender: Contender, lines: Sequence[tuple[float, str]], race: Rac
 
 
 def _peak_kibibytes(pid: int) -> int:
-    """The most that the process has held so far; 0 if it has ended."""
+    """The most memory that the process has held so far, in KiB; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:

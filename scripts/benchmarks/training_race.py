@@ -1,4 +1,4 @@
-"""The training benchmark: ours and its peers, each a process of its own, in turn, on the same text."""
+"""The training benchmark: ours and its peers take turns on the same text, each in a process of its own."""
 
 import re
 import sys
@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.data import write_race
-from benchmarks.process import Contender, PeerError, Race, Result, own_path, run
-from benchmarks.trainers import BF16_ON_GPU, TRAINERS
+from benchmarks.contenders.training import BF16_ON_GPU, TRAINERS
+from benchmarks.environment import PeerError, own_path
+from benchmarks.training_process import Contender, Race, Result, run
+from benchmarks.training_text import write_race
 from transformer_mt.wording import counted
 
 HUGGING_FACE = "huggingface"
@@ -39,17 +40,17 @@ def measure_training(
 
 
 def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -> list[Contender]:
-    """Ours, the loops on its batches, and the trainers whose Python is named. Raises PeerError."""
+    """Ours, the hand-written loops on our batches, and the trainers in `pythons`. Raises PeerError."""
     contenders = []
     command: tuple[str, ...]
     for precision in precisions:
         words = str(race.directory), precision
-        command = sys.executable, "-m", "benchmarks.ours", *words
+        command = sys.executable, "-m", "benchmarks.contenders.train_ours", *words
         contenders.append(Contender("ours", precision, command, IMPORTED, OWN_LOG, own_path()))
-        command = sys.executable, "-m", "benchmarks.plain", "nn.Transformer", *words
+        command = sys.executable, "-m", "benchmarks.contenders.train_plain", "nn.Transformer", *words
         contenders.append(Contender("nn.Transformer", precision, command, IMPORTED, OWN_LOG, own_path()))
         if HUGGING_FACE in pythons:
-            command = pythons[HUGGING_FACE], "-m", "benchmarks.plain", "Marian", *words
+            command = pythons[HUGGING_FACE], "-m", "benchmarks.contenders.train_plain", "Marian", *words
             contenders.append(Contender("Hugging Face Marian", precision, command, IMPORTED, OWN_LOG))
         for name, trainer in TRAINERS.items():
             if name in pythons and (precision == "fp32" or (race.device == "cuda" and name in BF16_ON_GPU)):
@@ -58,7 +59,10 @@ def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -
 
 
 def compete(contenders: Sequence[Contender], race: Race, rounds: int) -> Results:
-    """All in turn, every other round backwards. Raises PeerError if one fails or computes something else."""
+    """Run all contenders in every round, every other round backwards.
+
+    Raises PeerError if one fails or computes something else than ours.
+    """
     results: Results = {contender: [] for contender in contenders}
     for number in range(rounds):
         for contender in contenders if number % 2 == 0 else reversed(contenders):
@@ -70,7 +74,7 @@ def compete(contenders: Sequence[Contender], race: Race, rounds: int) -> Results
 
 
 def check_first_loss(contender: Contender, result: Result, ours: Result) -> None:
-    """Raises PeerError if it is another than ours: then another function is timed."""
+    """Raises PeerError if a contender's first loss differs from ours: it then computes something else."""
     if result.first_loss is None or ours.first_loss is None:
         return
     if abs(result.first_loss - ours.first_loss) > SAME_LOSS:
@@ -81,7 +85,10 @@ def check_first_loss(contender: Contender, result: Result, ours: Result) -> None
 
 
 def summary(results: Results) -> Report:
-    """By title: medians over the rounds, the largest memory, and how many times as fast ours was in each round."""
+    """The results of each contender, by its title.
+
+    Speeds are medians over the rounds, memory is the largest; a ratio is how many times as fast ours was in a round.
+    """
     ours = {contender.precision: found for contender, found in results.items() if contender.name == "ours"}
     report: Report = {}
     for contender, found in results.items():

@@ -1,4 +1,4 @@
-"""How a loop of updates tells its speed to the training benchmark."""
+"""The clock of a training loop in the training benchmark: it prints the speed of the updates."""
 
 import time
 
@@ -14,7 +14,7 @@ class Pace:
         self.update, self.tokens, self.since = 0, 0, time.perf_counter()
 
     def updated(self, target_tokens: int) -> None:
-        """One more, of so many real target tokens."""
+        """Count one more update, of `target_tokens` real target tokens."""
         self.update += 1
         self.tokens += target_tokens
         if self.update not in self.reported:
@@ -26,7 +26,7 @@ class Pace:
         self.tokens, self.since = 0, time.perf_counter()
 
     def finish(self, first_loss: float) -> None:
-        """Say the rest."""
+        """Print the first loss, and on a GPU the memory."""
         if self.on_gpu:
             print(f"GPU megabytes: {torch.cuda.max_memory_allocated() / 1e6:.0f}")
         print(f"first loss: {first_loss:.6f}", flush=True)

@@ -1,10 +1,10 @@
-"""Ours in the decoding benchmark: text to text by Translator. See decoder.py."""
+"""Ours in the decoding benchmark: text to text by Translator."""
 
-from benchmarks import decoder
+from benchmarks.contenders import timed_decoding
 from transformer_mt.decoding.translator import Translator
 
 
-def load(job: decoder.Job) -> decoder.Translate:
+def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     settings = job["settings"]
     translator = Translator.load(
         job["model"],
@@ -23,4 +23,4 @@ def load(job: decoder.Job) -> decoder.Translate:
 
 
 if __name__ == "__main__":
-    decoder.main(load)
+    timed_decoding.main(load)

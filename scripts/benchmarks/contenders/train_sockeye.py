@@ -1,6 +1,6 @@
-"""Sockeye's trainer, its log after every update instead of 50, of real target tokens instead of padded source ones.
+"""Runs Sockeye's trainer; it logs after every update instead of 50, and counts real target tokens.
 
-PYTHON -m benchmarks.run_sockeye OPTIONS OF sockeye-train
+PYTHON -m benchmarks.contenders.train_sockeye OPTIONS OF sockeye-train
 """
 
 from dataclasses import replace

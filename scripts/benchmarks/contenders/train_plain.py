@@ -1,10 +1,10 @@
-"""Train nn.Transformer or Hugging Face's Marian in the loop that one writes by hand, on the batches of ours.
+"""nn.Transformer or Hugging Face's Marian in the training benchmark: a hand-written loop on our batches.
 
-    PYTHON -m benchmarks.plain nn.Transformer|Marian DIRECTORY fp32|bf16
+    PYTHON -m benchmarks.contenders.train_plain nn.Transformer|Marian DIRECTORY fp32|bf16
 
-PYTHON needs PyTorch, and for Marian transformers; of transformer_mt it needs nothing.
-Both are made the same function as ours, with its weights: post-norm, ReLU, scaled tied embeddings, its
-positions, dropout on embeddings and on sub-layers alone.
+PYTHON needs PyTorch, and transformers for Marian, but not transformer_mt.
+Both compute the same function as ours, with our weights: post-norm, ReLU, scaled tied embeddings, our positions, and
+dropout only on embeddings and sub-layers.
 
 B sentences  S source positions  T target positions  N positions of a batch  D model width  V vocabulary
 """
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.pace import Pace
+from benchmarks.contenders.timed_training import Pace
 
 PAD, BOS, EOS = 0, 2, 3
 Shape = Mapping[str, Any]  # the fields of TransformerConfig

@@ -1,4 +1,4 @@
-"""Decoding of random sentences by random weights, beside nn.Transformer without a cache: needs no trained model.
+"""The decoding benchmark that needs no trained model: random sentences, random weights, against nn.Transformer.
 
 B sentences  S source positions  T target positions  D model width  V vocabulary
 """
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.data import nn_transformer_weights
-from benchmarks.plain import NnTransformer
+from benchmarks.contenders.train_plain import NnTransformer
+from benchmarks.training_text import nn_transformer_weights
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search, greedy, max_lengths
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -21,15 +21,15 @@ from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
-Work = Callable[[], dict[str, int]]  # a round; returns how much of each unit was done
-Works = dict[str, Work]  # by name; the peer of `ours, x` is `peer, x`
+Work = Callable[[], dict[str, int]]  # runs once; returns the counts of what was done, by unit
+Works = dict[str, Work]  # by name; `ours, x` is compared with `peer, x`
 
 BEAM_SIZE, MAX_EXTRA_LENGTH = 4, 10
 
 
 @torch.inference_mode()
 def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -> list[list[int]]:
-    """Translations, EOS included, as written by hand: without a cache, each step reads the prefix again."""
+    """Greedy translations, EOS included, of a hand-written search without a cache: each step reads the prefix again."""
     memory_BSD = peer.encode(source_BS)
     last_B = torch.tensor(max_length, device=source_BS.device)
     tokens_BT = torch.full((len(max_length), 1), BOS, device=source_BS.device)
@@ -45,7 +45,7 @@ def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -
 
 
 def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
-    """One batch of random sentences, in fp32 as Translator has it."""
+    """The searches of one batch of random sentences, in fp32."""
     torch.manual_seed(1)
     ours = Transformer(config, vocab_size, vocab_size).to(device.torch_device).eval()
     # Tied embeddings make a fresh model repeat itself, whatever its source; a last norm of random signs does not.

@@ -1,6 +1,6 @@
-"""Run a module of fairseq 0.12 on Python 3.11, which refuses what fairseq and its hydra have: dataclasses as defaults.
+"""Runs a module of fairseq 0.12 on Python 3.11, which refuses dataclasses as defaults; fairseq and its hydra use them.
 
-PYTHON -m benchmarks.run_fairseq fairseq_cli.train OPTIONS
+PYTHON -m benchmarks.contenders.run_fairseq fairseq_cli.train OPTIONS
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ get_field = dataclasses._get_field  # type: ignore[attr-defined]
 
 
 def get_field_of_python_310(cls, name, *others):  # type: ignore[no-untyped-def]
-    """3.11 takes what has no hash for mutable, and refuses it as a default."""
+    """Give default objects a hash: Python 3.11 refuses a default without one, because it takes it for mutable."""
     default = getattr(cls, name, None)
     default = getattr(default, "default", default)
     if dataclasses.is_dataclass(default) and type(default).__hash__ is None:
@@ -20,7 +20,7 @@ def get_field_of_python_310(cls, name, *others):  # type: ignore[no-untyped-def]
 
 
 def admit_its_dataclasses() -> None:
-    """Before anything of fairseq is imported."""
+    """Make dataclasses accept such defaults. Call it before fairseq is imported."""
     dataclasses._get_field = get_field_of_python_310  # type: ignore[attr-defined]
 
 

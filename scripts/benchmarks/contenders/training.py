@@ -1,9 +1,9 @@
-"""The trainers that people use, each through its own command, data and log, for the training benchmark.
+"""The other trainers in the training benchmark: the command, the data and the log of each.
 
-What of each log is a speed in real target tokens, with the end of sentence and without padding, as ours is:
-fairseq's wps, the second number of eole's tok/s, JoeyNMT's Tokens per Sec. Sockeye's tok/sec counts padded
-source positions, and real target tokens by run_sockeye.py; its first update, of which it says nothing,
-is the second.
+Speeds are compared in real target tokens, with the end of sentence and without padding. In the logs these are:
+fairseq's wps, the second number of eole's tok/s, and JoeyNMT's Tokens per Sec. Sockeye's tok/sec counts padded source
+positions; train_sockeye.py makes it count real target tokens. Sockeye logs nothing of the first update, so its second
+stands for the first.
 """
 
 import json
@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import SCRIPTS, Contender, PeerError, Race
+from benchmarks.environment import SCRIPTS, PeerError
+from benchmarks.training_process import Contender, Race
 
 BETAS, LEARNING_RATE = [0.9, 0.98], 1e-4  # of Adam
 FAIRSEQ_LOG = re.compile(r'"wps": "(?P<speed>[\d.]+)".*"num_updates": "(?P<update>\d+)"')
@@ -24,8 +25,8 @@ SOCKEYE_LOG = re.compile(r"B=(?P<update>\d+).*tok/sec=(?P<speed>[\d.]+)")
 
 
 def fairseq(python: str, precision: str, race: Race) -> Contender:
-    """0.12: batches of sentences of about one length, as many as the longer side has room for."""
-    runner = "benchmarks.run_fairseq"
+    """fairseq 0.12. It batches sentences of similar length; tokens_per_batch limits the longer side."""
+    runner = "benchmarks.contenders.run_fairseq"
     dictionary, binary = race.directory / "fairseq.dict", race.directory / "fairseq"
     if not binary.exists():
         dictionary.write_text("".join(f"{piece} 1\n" for piece in _pieces(race)), encoding="utf-8")
@@ -64,7 +65,7 @@ def _fairseq_options(race: Race) -> dict[str, Any]:
 
 
 def eole(python: str, precision: str, race: Race) -> Contender:
-    """0.6: pre-norm, the only one that its decoder has; batches of about one length, likewise."""
+    """eole 0.6. Its decoder has only pre-norm; it batches sentences of similar length."""
     vocabulary = race.directory / "eole.vocabulary"
     vocabulary.write_text("".join(f"{piece}\t1\n" for piece in _pieces(race)), encoding="utf-8")
     config = {
@@ -114,7 +115,7 @@ def _eole_training(race: Race) -> dict[str, Any]:
         "label_smoothing": race.training.label_smoothing,
         "batch_type": "tokens",
         "batch_size": race.training.tokens_per_batch,
-        # Its 262,144 would be filled with a small corpus again and again before the first update.
+        # Its default of 262,144 would read a small corpus again and again before the first update.
         "bucket_size": (race.directory / "train.source").read_bytes().count(b"\n"),
         "train_steps": race.last_update,
         "num_workers": 0,
@@ -125,7 +126,7 @@ def _eole_training(race: Race) -> dict[str, Any]:
 
 
 def joeynmt(python: str, precision: str, race: Race) -> Contender:
-    """2.3: batches of random sentences, as many as the padded longer side has room for."""
+    """JoeyNMT 2.3. It batches random sentences; tokens_per_batch limits the longer side, with padding."""
     vocabulary = race.directory / "joeynmt.vocabulary"
     pieces = ["<unk>", "<pad>", "<s>", "</s>", *_pieces(race)]
     vocabulary.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
@@ -158,7 +159,7 @@ def _joeynmt_training(race: Race) -> dict[str, Any]:
         "adam_betas": BETAS,
         "learning_rate": LEARNING_RATE,
         "learning_rate_min": 0.0,
-        "scheduling": "warmupinversesquareroot",  # none is refused, and plateau asks what PyTorch has no longer
+        "scheduling": "warmupinversesquareroot",  # it refuses none; plateau needs an argument that PyTorch removed
         "label_smoothing": race.training.label_smoothing,
         "normalization": "tokens",
         "batch_type": "token",
@@ -191,7 +192,7 @@ def _joeynmt_model(race: Race) -> dict[str, Any]:
 
 
 def sockeye(python: str, precision: str, race: Race) -> Contender:
-    """3.1: pre-norm, its default; batches of about one length, with room for so many target words."""
+    """Sockeye 3.1 with pre-norm, its default. It batches sentences of similar length; the limit is in target words."""
     pieces = ["<pad>", "<unk>", "<s>", "</s>", *_pieces(race)]
     vocabulary = _written(race.directory / "sockeye.json", {piece: i for i, piece in enumerate(pieces)})
     files = {
@@ -205,7 +206,7 @@ def sockeye(python: str, precision: str, race: Race) -> Contender:
     }
     flags = ["--shared-vocab", "--overwrite-output"] + ["--use-cpu"] * (race.device == "cpu")
     words = _options(files | _sockeye_options(race))
-    command = python, "-m", "benchmarks.run_sockeye", *words, *flags
+    command = python, "-m", "benchmarks.contenders.train_sockeye", *words, *flags
     return Contender("Sockeye", precision, command, re.compile(r"Sockeye: \d"), SOCKEYE_LOG)
 
 
@@ -237,7 +238,7 @@ def _sockeye_options(race: Race) -> dict[str, Any]:
     }
 
 
-BF16_ON_GPU = ["fairseq", "eole"]  # the others have fp16 alone
+BF16_ON_GPU = ["fairseq", "eole"]  # the others offer only fp16
 TRAINERS: Mapping[str, Callable[[str, str, Race], Contender]]
 TRAINERS = {"fairseq": fairseq, "eole": eole, "joeynmt": joeynmt, "sockeye": sockeye}
 
@@ -251,7 +252,7 @@ def _options(values: Mapping[str, Any]) -> list[str]:
 
 
 def _prepare(command: list[str], race: Race) -> None:
-    """Run what a trainer needs before, untimed. Raises PeerError."""
+    """Run an untimed command that prepares a trainer's data. Raises PeerError."""
     environment = os.environ | {"PYTHONPATH": SCRIPTS}
     done = subprocess.run(
         command, cwd=race.directory, env=environment, capture_output=True, encoding="utf-8", check=False
@@ -261,6 +262,6 @@ def _prepare(command: list[str], race: Race) -> None:
 
 
 def _written(path: Path, content: Mapping[str, Any]) -> str:
-    """JSON, which is YAML too."""
+    """Write JSON, which is also YAML, and return its path."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
     return str(path)

@@ -1,4 +1,4 @@
-"""fairseq 0.12 in the decoding benchmark: pieces to pieces, by its batches and its SequenceGenerator. See decoder.py.
+"""fairseq 0.12 in the decoding benchmark: pieces to pieces, by its own batches and SequenceGenerator.
 
 T positions  D model width  V vocabulary
 """
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import decoder, run_fairseq
-from benchmarks.plain import BOS, EOS, PAD, marian_weights
+from benchmarks.contenders import run_fairseq, timed_decoding
+from benchmarks.contenders.train_plain import BOS, EOS, PAD, marian_weights
 
 run_fairseq.admit_its_dataclasses()
 from fairseq.data import Dictionary  # noqa: E402
@@ -23,7 +23,7 @@ UNK = 1
 FIRST_ROWS = [BOS, PAD, EOS, UNK]  # the order of its own special pieces
 
 
-def load(job: decoder.Job) -> decoder.Translate:
+def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     torch.set_num_threads(job["threads"])
     tell_what_is_masked()
     dictionary = Dictionary()
@@ -94,4 +94,4 @@ def weights(ours: dict[str, Tensor], padding: int) -> dict[str, Tensor]:
 
 
 if __name__ == "__main__":
-    decoder.main(load)
+    timed_decoding.main(load)

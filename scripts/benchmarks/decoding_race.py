@@ -1,8 +1,9 @@
-"""The decoding benchmark: ours and its peers, with the same weights on the same text, in processes of their own.
+"""The decoding benchmark: ours and its peers translate the same text with the same weights, each as a process.
 
-All are given text and give text, by tokenizers of their own; fairseq and JoeyNMT pieces, so that theirs is not timed.
-A model is loaded, and some lines are translated, before the clock starts. Before the rounds each contender chooses
-its best size of a batch for each width of the beam, and its greedy translations are compared with ours.
+Contenders read and write text, by their own tokenizers; fairseq and JoeyNMT read and write pieces, and their
+tokenization is not timed. The clock starts when a model is loaded and has translated some lines. Before the rounds
+each contender tries several batch sizes for each beam size and keeps the fastest, and its greedy translations are
+compared with ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.decode_process import (
+from benchmarks.contenders.decoding import Decoder, line_up
+from benchmarks.decoding_process import (
     Conditions,
     Outcome,
     Pass,
@@ -19,8 +21,7 @@ from benchmarks.decode_process import (
     seconds_to_first_line,
     seconds_to_import_torch,
 )
-from benchmarks.decoders import Decoder, line_up
-from benchmarks.process import PeerError
+from benchmarks.environment import PeerError
 from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import MetricScore, check_aligned, score_corpus
@@ -28,8 +29,8 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
 from transformer_mt.wording import counted
 
-ALONE = 50  # sentences that are translated one by one
-SAME_LINES = 0.97  # of greedy translations; fewer are those of another function
+ALONE = 50  # sentences that are translated one at a time
+SAME_LINES = 0.97  # share of equal greedy translations; with fewer, a peer computes something else
 GREEDY = 1
 
 Report = dict[str, dict[str, Any]]  # of each contender
@@ -37,7 +38,7 @@ Report = dict[str, dict[str, Any]]  # of each contender
 
 @dataclass(frozen=True)
 class Texts:
-    """What is translated, and what with."""
+    """The text that is translated, its reference and our tokenizer."""
 
     source: list[str]
     reference: list[str]
@@ -47,17 +48,17 @@ class Texts:
 
 @dataclass
 class Record:
-    """What is known of a contender."""
+    """What a contender has shown so far."""
 
     passes: list[Pass]
-    """One for each width, with the best size of a batch."""
+    """One for each beam size, with the best batch size."""
     lines: list[list[str]]
     """The translations of each pass."""
     megabytes: float
     outcomes: list[list[Outcome]] = field(default_factory=list)
-    """Of each round, those of each pass."""
+    """For each round, the outcome of each pass."""
     seconds_to_first_line: list[float] = field(default_factory=list)
-    """Of each round."""
+    """For each round."""
 
 
 def measure_decoding(
@@ -69,7 +70,7 @@ def measure_decoding(
     threads: int,
     rounds: int,
 ) -> dict[str, Any]:
-    """Print a line a run, then the tables.
+    """Run the race: print a line for each run, then the tables, and return the results.
 
     Raises PeerError if a contender fails or translates otherwise than ours, CorpusError or EvaluationError.
     """
@@ -104,10 +105,10 @@ def _read(model_dir: Path, text: Sequence[Path]) -> Texts:
 
 
 def _conditions(model_dir: Path, texts: Texts, directory: Path, threads: int) -> Conditions:
-    """With what all have to know; lengths are penalised as by ours, or nearest to it at the mean length.
+    """Write the texts, and collect what all contenders are told.
 
-    By ours a score is divided by ((5 + length) / 6) ** alpha, by most by length ** exponent: at this length, both
-    grow alike with it.
+    We divide a score by ((5 + length) / 6) ** alpha, most others by length ** exponent. The exponent is chosen so that
+    both grow at the same rate at the mean length of the references.
     """
     directory.mkdir(parents=True, exist_ok=True)
     config, tokenizer = load_config(model_dir / "config.yaml"), texts.tokenizer
@@ -128,7 +129,7 @@ def _conditions(model_dir: Path, texts: Texts, directory: Path, threads: int) ->
 
 
 def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Sequence[int]) -> Record:
-    """Its best sizes of a batch, then the translations and the memory with these."""
+    """Find its best batch sizes, then its translations and its memory with these."""
     tried = [Pass(beam, size) for beam in beams for size in contender.sizes]
     outcomes, _ = run_passes(contender, conditions, tried)
     best = fastest(dict(zip(tried, outcomes, strict=True)))
@@ -139,13 +140,13 @@ def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Seq
 
 
 def fastest(tried: Mapping[Pass, Outcome]) -> list[Pass]:
-    """The best of each width, in order."""
+    """The fastest pass of each beam size, in order."""
     widths = sorted({one.beam for one in tried})
     return [min((one for one in tried if one.beam == beam), key=lambda one: tried[one].seconds) for beam in widths]
 
 
 def _text(contender: Decoder, lines: list[str], tokenizer: Tokenizer) -> list[str]:
-    """Spaces as ours has them: one between words."""
+    """What a contender wrote as text, with one space between words, as ours writes it."""
     if not contender.reads_pieces:
         return [" ".join(line.split()) for line in lines]
     ids = ([tokenizer.target.piece_to_id(piece) for piece in line.split()] for line in lines)
@@ -153,7 +154,7 @@ def _text(contender: Decoder, lines: list[str], tokenizer: Tokenizer) -> list[st
 
 
 def check_translations(contender: Decoder, record: Record, ours: Record) -> None:
-    """Raises PeerError if in fp32 it finds other greedy translations than ours: then another function is timed."""
+    """Raises PeerError if a contender in fp32 finds other greedy translations than ours: it computes something else."""
     same = _same_lines(record, ours, GREEDY)
     if contender.precision == "fp32" and same < SAME_LINES:
         raise PeerError(
@@ -163,13 +164,16 @@ def check_translations(contender: Decoder, record: Record, ours: Record) -> None
 
 
 def _same_lines(record: Record, ours: Record, beam: int) -> float:
-    """The share of lines that are equal."""
+    """The share of lines that both translate equally."""
     found, expected = (r.lines[[one.beam for one in r.passes].index(beam)] for r in (record, ours))
     return mean(a == b for a, b in zip(found, expected, strict=True))
 
 
 def compete(records: Mapping[Decoder, Record], conditions: Conditions, rounds: int) -> float:
-    """All in turn, every other round backwards; returns the seconds that ours takes to import PyTorch alone."""
+    """Run all contenders in every round, every other round backwards.
+
+    Returns the seconds that our Python takes only to import PyTorch.
+    """
     importing = []
     for number in range(rounds):
         for contender in records if number % 2 == 0 else reversed(records):
@@ -186,7 +190,7 @@ def compete(records: Mapping[Decoder, Record], conditions: Conditions, rounds: i
 
 
 def summary(records: Mapping[Decoder, Record], texts: Texts) -> Report:
-    """By title, and there by width: medians over the rounds, and how many times as fast ours was in each round."""
+    """The results by title and beam size: medians over the rounds, and how many times as fast ours was in each."""
     first = next(iter(records.values()))
     ours = {contender.precision: record for contender, record in records.items() if contender.name == "ours"}
     report: Report = {}
@@ -209,7 +213,7 @@ def summary(records: Mapping[Decoder, Record], texts: Texts) -> Report:
 
 
 def _row(lines: list[str], outcomes: Sequence[Outcome], texts: Texts) -> dict[str, Any]:
-    """Output tokens are the pieces that ours cuts the translations into."""
+    """The numbers of one pass. Output tokens are the pieces that our tokenizer cuts the translations into."""
     seconds = median(outcome.seconds for outcome in outcomes)
     tokens = sum(len(ids) - 1 for ids in texts.tokenizer.encode_target(lines))
     bleu: MetricScore = score_corpus(lines, [texts.reference], texts.target_language)[0]

@@ -1,18 +1,18 @@
-"""CTranslate2 in the decoding benchmark: text to text, by its Translator and sentencepiece. See decoder.py."""
+"""CTranslate2 in the decoding benchmark: text to text, by its Translator and sentencepiece."""
 
 import sys
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from benchmarks import decoder
+from benchmarks.contenders import timed_decoding
 
-# It imports PyTorch where it finds it, for its converters alone: 2 s of its start-up.
+# It imports PyTorch if it finds it, only for its converters; that would add 2 s to its start.
 sys.modules["torch"] = None  # type: ignore[assignment]
 import ctranslate2  # noqa: E402
 
 
-def load(job: decoder.Job) -> decoder.Translate:
+def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     directory, settings = Path(job["model"]), job["settings"]
     models = sorted(directory.glob("tokenizer*.model"))  # one, or that of the source before that of the target
     source, target = (SentencePieceProcessor(model_file=str(models[i])) for i in (0, -1))
@@ -39,4 +39,4 @@ def load(job: decoder.Job) -> decoder.Translate:
 
 
 if __name__ == "__main__":
-    decoder.main(load)
+    timed_decoding.main(load)

@@ -1,4 +1,4 @@
-"""How a contender of the decoding benchmark is run: as a process, by what it prints and what it writes."""
+"""Runs a contender of the decoding benchmark as a process of its own, and reads what it prints and writes."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.decoders import Decoder
-from benchmarks.process import TAIL, PeerError, environment_of
+from benchmarks.contenders.decoding import Decoder
+from benchmarks.environment import TAIL, PeerError, environment_of
 
 FACT = re.compile(r"^(pass|alone) (\d+): ([\d.]+)$", re.MULTILINE)
 WATCHED_EVERY = 0.05  # seconds
@@ -19,27 +19,27 @@ WATCHED_EVERY = 0.05  # seconds
 
 @dataclass(frozen=True)
 class Pass:
-    """Once over the text."""
+    """One translation of the whole text."""
 
     beam: int
-    """Its width; 1 is greedy."""
+    """The beam size; 1 is greedy."""
     size: int
-    """Of a batch, in what the contender counts."""
+    """The batch size, in the contender's own unit."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a pass."""
+    """The translations of a pass, and how long they took."""
 
     lines: list[str]
     seconds: float
     seconds_alone: float | None
-    """Of a sentence that comes alone, in the mean; if that was asked for."""
+    """The mean time of a sentence translated by itself; None if that was not asked for."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The same for all contenders."""
+    """The conditions of a decoding race, the same for all contenders."""
 
     directory: Path
     """Where jobs, logs and outputs are written."""
@@ -47,21 +47,21 @@ class Conditions:
     text: Path
     """The source, a sentence a line."""
     text_in_pieces: Path
-    """Likewise, for those that read pieces: separated by spaces."""
+    """The source as pieces separated by spaces, for contenders that read these."""
     job: Mapping[str, Any]
-    """What else each is told."""
+    """What else each contender is told."""
 
 
 def run_passes(
     decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], alone: int = 0, watch: bool = False
 ) -> tuple[list[Outcome], float]:
-    """All in one process, with so many sentences alone; and the most megabytes that it held, if they are watched.
+    """Run all passes in one process; return their outcomes and, if `watch`, the most megabytes that it held.
 
-    Raises PeerError.
+    After each pass, the first `alone` sentences are translated one at a time. Raises PeerError.
     """
     outputs = [conditions.directory / f"output.{number}" for number in range(len(passes))]
     job = _write_job(decoder, conditions, passes, outputs, alone)
-    command = decoder.python, "-m", f"benchmarks.{decoder.module}", str(job)
+    command = decoder.python, "-m", f"benchmarks.contenders.{decoder.module}", str(job)
     peak = 0.0
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         with subprocess.Popen(
@@ -89,27 +89,27 @@ def run_passes(
 
 
 def seconds_to_first_line(decoder: Decoder, conditions: Conditions, width: int, size: int) -> float:
-    """From the start of a process, which is given the first line, to its translation. Raises PeerError."""
+    """Seconds from the start of a process that is given the first line to its translation. Raises PeerError."""
     if decoder.line_command:
         command: Sequence[str] = (*decoder.line_command, f"beam_size={width}")
     else:
         job = _write_job(decoder, conditions, [Pass(width, size)], [conditions.directory / "unused"], 0)
-        command = decoder.python, "-m", f"benchmarks.{decoder.module}", str(job), "line"
+        command = decoder.python, "-m", f"benchmarks.contenders.{decoder.module}", str(job), "line"
     line = _text_for(decoder, conditions).read_text(encoding="utf-8").partition("\n")[0]
     return _seconds(decoder.title, command, decoder.pythonpath, conditions, line)
 
 
 def seconds_to_import_torch(decoder: Decoder, conditions: Conditions) -> float:
-    """Of the same process, if it did nothing else."""
+    """Seconds of a process that only imports PyTorch."""
     command = decoder.python, "-c", "import torch; print(torch.__version__)"
     return _seconds("import torch", command, decoder.pythonpath, conditions)
 
 
 def megabytes_of_session(session: int) -> float:
-    """What a process and its children hold; 0 where there is no /proc.
+    """Memory of a process and its children in megabytes; 0 where there is no /proc.
 
-    What they share among them counts once: of their own memory each process has its part (PSS), and mapped files,
-    such as libraries, count as in the process that has most of them.
+    Shared memory counts once: each process counts its proportional share (PSS) of anonymous and shared memory. Mapped
+    files, such as libraries, count as in the process that maps most of them.
     """
     kibibytes, mapped = 0, 0
     for process in Path("/proc").glob("[0-9]*"):
@@ -125,7 +125,7 @@ def megabytes_of_session(session: int) -> float:
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """By name, in KiB."""
+    """The sizes in a file of /proc by their names, in KiB."""
     found = re.findall(r"^(\w+): +(\d+) kB$", path.read_text(encoding="utf-8").replace("\t", " "), re.MULTILINE)
     return {name: int(size) for name, size in found}
 

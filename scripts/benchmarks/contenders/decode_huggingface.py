@@ -1,12 +1,12 @@
-"""Hugging Face in the decoding benchmark: text to text, by generate of MarianMTModel. See decoder.py."""
+"""Hugging Face in the decoding benchmark: text to text, by generate of MarianMTModel."""
 
 import torch
 from transformers import MarianMTModel, MarianTokenizer
 
-from benchmarks import decoder
+from benchmarks.contenders import timed_decoding
 
 
-def load(job: decoder.Job) -> decoder.Translate:
+def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     torch.set_num_threads(job["threads"])
     tokenizer = MarianTokenizer.from_pretrained(job["model"])
     model = MarianMTModel.from_pretrained(job["model"]).eval()
@@ -14,7 +14,7 @@ def load(job: decoder.Job) -> decoder.Translate:
     @torch.inference_mode()
     def translate(lines: list[str], beam: int, size: int) -> list[str]:
         found = [""] * len(lines)
-        for numbers in decoder.batches_by_length(lines, size):
+        for numbers in timed_decoding.batches_by_length(lines, size):
             batch = tokenizer([lines[number] for number in numbers], return_tensors="pt", padding=True)
             length = batch["input_ids"].shape[1] + job["max_extra_length"]
             ids_BT = model.generate(
@@ -28,4 +28,4 @@ def load(job: decoder.Job) -> decoder.Translate:
 
 
 if __name__ == "__main__":
-    decoder.main(load)
+    timed_decoding.main(load)

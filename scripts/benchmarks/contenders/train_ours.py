@@ -1,6 +1,6 @@
-"""Train ours as `train` does, without validation and checkpoints, for the training benchmark.
+"""Ours in the training benchmark: trains as `train` does, without validation and checkpoints.
 
-python -m benchmarks.ours DIRECTORY fp32|bf16
+python -m benchmarks.contenders.train_ours DIRECTORY fp32|bf16
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.pace import Pace
+from benchmarks.contenders.timed_training import Pace
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.device import choose_device

@@ -1,0 +1,150 @@
+"""The files around the package: what they name is there, and their versions agree."""
+
+import fnmatch
+import re
+import shlex
+import tomllib
+
+import pytest
+import yaml
+from helpers.tiny import ROOT
+
+from transformer_mt import __version__
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+DOCKERFILES = sorted((ROOT / "docker").iterdir())
+
+each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+
+
+def make_targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+
+
+def targets_in(commands: str) -> set[str]:
+    """What `make` is asked for, in lines of commands or in Markdown."""
+    asked = re.findall(r"(?:^|[`(]|run: )make ((?:--?\w+ )*[a-z-]+(?: [a-z-]+)*)", commands, flags=re.MULTILINE)
+    return {word for words in asked for word in words.split() if not word.startswith("-")}
+
+
+def steps() -> list[dict[str, object]]:
+    return [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+
+
+def instructions(dockerfile: str) -> list[list[str]]:
+    """The words of each instruction."""
+    lines = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    return [line.split() for line in lines if line.strip()]
+
+
+def test_the_workflow_makes_targets_that_exist_and_among_them_all_checks():
+    asked = targets_in("\n".join(str(step.get("run", "")) for step in steps()))
+    assert {"setup", "lint", "types", "test-all"} <= asked
+    assert asked <= make_targets()
+
+
+def test_the_workflow_may_only_read_and_names_the_version_of_each_action():
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert all("permissions" not in job for job in WORKFLOW["jobs"].values())
+    used = [str(step["uses"]) for step in steps() if "uses" in step]
+    assert used
+    assert [action for action in used if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == []
+
+
+def test_the_workflow_begins_with_the_oldest_python_that_the_package_runs_on():
+    versions = WORKFLOW["jobs"]["tests"]["strategy"]["matrix"]["python-version"]
+    assert versions == ["3.11", "3.12", "3.13"]
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+
+
+def test_the_hooks_need_nothing_but_the_environment():
+    hooks = [hook for repository in HOOKS["repos"] for hook in repository["hooks"]]
+    assert {repository["repo"] for repository in HOOKS["repos"]} == {"local"}
+    assert {hook["id"] for hook in hooks} == {"ruff", "ruff-format", "mypy", "schema"}
+    tools = {requirement.split(">")[0] for requirement in PROJECT["optional-dependencies"]["dev"]}
+    for hook in hooks:
+        program, *words = shlex.split(hook["entry"])
+        assert hook["language"] == "system"
+        if program == "make":
+            assert words[-1] in make_targets()
+        else:
+            assert (program, words[0]) == (".venv/bin/python", "-m")
+            assert words[1] in tools
+
+
+@each_dockerfile
+def test_a_dockerfile_copies_what_is_there_and_reaches_the_builder(path):
+    rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    admitted = [rule.strip("!/") for rule in rules if rule.startswith("!")]
+    copied = [
+        source
+        for words in instructions(path.read_text(encoding="utf-8"))
+        if words[0] == "COPY" and not words[1].startswith("--from")
+        for source in words[1:-1]
+    ]
+    assert {"pyproject.toml", "transformer_mt", "configs"} <= set(copied)
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch.fnmatch(source, rule) for rule in admitted), source
+    assert PROJECT["readme"] in copied, "which the build reads"
+
+
+@each_dockerfile
+def test_an_image_runs_the_command_as_a_user_without_rights(path):
+    found = instructions(path.read_text(encoding="utf-8"))
+    last_stage = found[max(i for i, words in enumerate(found) if words[0] == "FROM") :]
+    names = [words[0] for words in last_stage]
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert last_stage[names.index("USER")][1] not in ("root", "0")
+    [command] = PROJECT["scripts"]
+    assert last_stage[names.index("ENTRYPOINT")] == ["ENTRYPOINT", f'["{command}"]']
+    assert not any(word in ("gcc", "g++", "build-essential") for words in last_stage for word in words)
+
+
+def test_the_citation_is_complete_and_its_version_is_that_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys(), "which the format requires"
+    assert citation["cff-version"] == "1.2.0"
+    assert str(citation["version"]) == __version__
+    assert citation["license"] == PROJECT["license"]
+    for reference in [citation, *citation["references"]]:
+        assert reference["authors"]
+        assert all("name" in author or "family-names" in author for author in reference["authors"])
+
+
+def test_the_changelog_has_the_version_of_the_package_below_what_is_unreleased():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d\d-\d\d)?$", changelog, flags=re.MULTILINE)
+    assert versions[:2] == ["Unreleased", __version__]
+    assert len(re.findall("^## ", changelog, flags=re.MULTILINE)) == len(versions)
+
+
+def test_contributing_names_targets_that_exist():
+    assert targets_in(CONTRIBUTING) >= {"setup", "test", "test-all", "lint", "types", "schema", "check"}
+    assert targets_in(CONTRIBUTING) <= make_targets()
+
+
+def test_contributing_names_files_that_exist():
+    paths = set(re.findall(r"(?<![\w./])((?:[\w.]+/)+(?:\w+\.\w+)?)", CONTRIBUTING))
+    paths = {path for path in paths if not path.startswith(".venv")}
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", CONTRIBUTING)
+    assert links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_the_example_of_a_planted_mistake_can_be_planted():
+    _, before, after = CONTRIBUTING.split("```python\n", maxsplit=2)
+    right, wrong = (part.partition("```")[0] for part in (before, after))
+    source = (ROOT / "transformer_mt" / "training" / "optimization.py").read_text(encoding="utf-8")
+    assert source.count(right) == 1
+    assert wrong not in source
+    tests = (ROOT / "tests" / "training" / "test_optimization.py").read_text(encoding="utf-8")
+    named = set(re.findall(r"^FAILED .*::(\w+)", CONTRIBUTING, flags=re.MULTILINE))
+    assert len(named) == 2
+    assert all(f"def {name}(" in tests for name in named)
