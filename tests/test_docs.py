@@ -1,6 +1,7 @@
 """What the documentation names is there, its links lead somewhere, and its commands are commands."""
 
 import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -157,3 +158,20 @@ def test_every_picture_of_the_attention_family_is_of_a_run_that_was_trained():
     trained = {f"{load_config(ROOT / config, overrides).run_dir}/model" for config, *overrides in commands("train")}
     assert {str(picture.model) for picture in pictures} <= trained
     assert len({picture.output for picture in pictures}) == len(pictures)
+
+
+def test_what_a_student_reads_is_short():
+    readme = README.read_text(encoding="utf-8")
+    reading = readme.split("**To understand the Transformer")[1].split("\n## ")[0]
+    files = re.findall(r"`((?:models|training|decoding)/\w+\.py)`", reading)
+    assert len(set(files)) == len(files) > 10
+    assert sum(len((PACKAGE / file).read_text(encoding="utf-8").splitlines()) for file in files) <= 1250
+
+
+@each_document
+def test_what_python_examples_import_is_there(path):
+    for code in re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
