@@ -178,7 +178,7 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
 
 
 def ter_warning(texts: Sequence[Sequence[str]], names: Sequence[str], target_language: str) -> str | None:
-    """A warning that TER is left out, because it would take too long for a line with so many words; or None."""
+    """A warning that TER is left out, because it would take too long for a line with that many words; or None."""
     spaced = has_spaces(target_language)
     unit = "word" if spaced else "character"
     for name, lines in zip(names, texts, strict=True):

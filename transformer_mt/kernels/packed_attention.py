@@ -54,7 +54,7 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
             segments.max_keys,
             window_size=(window, 0) if segments.causal else (window, window),
         )
-        assert isinstance(mixed_NHK, Tensor), "attention alone was asked for"
+        assert isinstance(mixed_NHK, Tensor), "only attention was asked for, without its statistics"
         return mixed_NHK
     mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
     scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)

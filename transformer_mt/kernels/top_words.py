@@ -74,7 +74,7 @@ def best_continuations(log_probs_AWV: Tensor, score_AW: Tensor, count: int) -> C
 def _num_groups(num_words: int) -> int:
     """A number of groups of equal size, near twice the square root of the number of words.
 
-    A multiple of 32 is best: a vectorised loop takes so many numbers at a time. If no number near enough divides the
+    A multiple of 32 is best: a vectorised loop takes that many numbers at a time. If no number near enough divides the
     vocabulary, each word is a group of its own.
     """
     near = 2 * math.sqrt(num_words)

@@ -1,4 +1,4 @@
-"""Who looked where: the weights of every attention in a model that has layers and heads of it.
+"""The weights of every attention in a model that has layers and heads of attention.
 
 L layers  B sentences  H heads  S source positions  T target positions
 """
@@ -16,7 +16,7 @@ Attention = Literal["cross", "encoder", "decoder"]
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Of each layer, under teacher forcing; rows sum to one."""
+    """The weights of each layer under teacher forcing; their rows sum to one."""
 
     encoder_LBHSS: Tensor
     decoder_LBHTT: Tensor

@@ -45,7 +45,7 @@ class TransformerState(DecoderState):
 
     @classmethod
     def empty(cls, memories: list[Memory], width: int, window: int) -> "TransformerState":
-        """Of `width` hypotheses of each sentence, before their first word."""
+        """The cache of `width` hypotheses of each sentence, before their first word."""
 
         def empty(memory_BHSK: Tensor) -> Tensor:
             return memory_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)

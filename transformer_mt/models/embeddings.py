@@ -1,4 +1,4 @@
-"""Words become vectors, and features words: embeddings, tied or not (Vaswani et al. 2017, sec. 3.4).
+"""Embeddings, which turn words into vectors and features into words, tied or not (Vaswani et al. 2017, sec. 3.4).
 
 D model width  V vocabulary
 """
@@ -9,7 +9,10 @@ from torch import nn
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
-    """Of standard deviation d_model ** -0.5: logits of unit scale, and inputs too once scaled by its root."""
+    """An embedding with standard deviation d_model ** -0.5.
+
+    Logits then have unit scale, and so have inputs, which are multiplied by sqrt(d_model) (sec. 3.4).
+    """
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made
@@ -18,7 +21,7 @@ def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
 def embeddings(
     ties: Literal["all", "target", "none"], d_model: int, source_vocab_size: int, target_vocab_size: int
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
-    """Of target, source and output; what is tied is one matrix, VD."""
+    """The embeddings of target, source and output, in this order; tied ones are the same matrix, VD."""
     target = embedding(target_vocab_size, d_model)
     if ties == "all":
         assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"

@@ -27,7 +27,7 @@ class DecoderState(ABC):
 
     @abstractmethod
     def keep(self, sentences: Tensor) -> Self:
-        """The state of some of the sentences alone, by index and in that order."""
+        """The state of only these sentences, by index and in that order."""
 
 
 class Seq2Seq(nn.Module, ABC):
@@ -35,7 +35,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """Teacher forcing: what the decoder says at each position, before the vocabulary; BTD, or packed ND.
+        """Teacher forcing: the decoder's output at each position, before the vocabulary; BTD, or packed ND.
 
         Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other; or
         both unpadded, if the model takes that.
@@ -77,7 +77,7 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """Likewise each head of each layer of every attention. Raises AttentionError if the model has none such."""
+        """Teacher forcing: the weights of every attention, by layer and head. Raises AttentionError without such."""
         raise AttentionError(
             "the model has no layers and heads of attention to choose from: its attention to the source is all that "
             "can be shown"

@@ -95,7 +95,7 @@ class Memory:
     mask: Mask
 
     def select(self, sentences: Tensor) -> "Memory":
-        """That of these padded sentences, by index and in that order."""
+        """The memory of only these padded sentences, by index and in that order."""
         assert isinstance(self.mask, Tensor), "a search has padded rows"
         return Memory(*(part.index_select(0, sentences) for part in (self.key_BHSK, self.value_BHSK, self.mask)))
 

@@ -1,4 +1,4 @@
-"""Where a word stands in its sentence.
+"""Encodings of the position of a word in its sentence.
 
 T positions  D model width
 """
@@ -26,7 +26,7 @@ class SinusoidalPositions(nn.Module):
     """The paper's encodings, for sentences of any length."""
 
     def __init__(self, num_positions: int, d_model: int) -> None:
-        """So many are made now; more when a sentence has more."""
+        """Make the encodings of the first `num_positions`; more are made when a sentence has more."""
         super().__init__()
         self.table_TD: Tensor
         self.register_buffer("table_TD", sinusoidal(num_positions, d_model), persistent=False)

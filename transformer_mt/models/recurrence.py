@@ -62,7 +62,7 @@ class Recurrence(nn.Module):
 
 @contextmanager
 def _onednn_if_able() -> Iterator[None]:
-    """It has recurrences in bf16 on processors with AVX-512 alone, and PyTorch asks it for them on all."""
+    """Turn oneDNN off where it has no recurrences in bf16: without AVX-512 it has none, but PyTorch asks for them."""
     onednn = torch.backends.mkldnn
     before, in_bf16 = onednn.enabled, torch.is_autocast_enabled("cpu")
     if in_bf16 and onednn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # type: ignore[no-untyped-call]

@@ -79,7 +79,7 @@ class Rnn(Seq2Seq):
     def start(self, source_BS: Tensor, width: int) -> RnnState:
         lengths_B = (source_BS != PAD).sum(dim=1)
         states_BSD, vector_BD = self.encoder(self._embed(self.source_embedding, source_BS), lengths_B)
-        # tanh(W [last forward; first backward]); Bahdanau et al. take the second half alone (appendix A.2.2).
+        # tanh(W [last forward; first backward]); Bahdanau et al. take only the second half (appendix A.2.2).
         carried_BCD = self.bridge(vector_BD).to(vector_BD.dtype).tanh().unflatten(-1, (-1, self.d_model))
         carried_CBWD = carried_BCD.transpose(0, 1)[:, :, None].expand(-1, -1, width, -1)
         said_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
@@ -95,7 +95,7 @@ class Rnn(Seq2Seq):
         return isinstance(self.decoder.context, SourceAttention)
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        """Of the one attention there is. Raises TranslationError if there is none."""
+        """The weights of its one attention. Raises TranslationError if the model has none."""
         if not self.attends_to_source:
             raise TranslationError(
                 "the model has no attention (model.attention=none), so nothing says which word comes from which; "

@@ -43,7 +43,7 @@ class SourceAttention(nn.Module):
         """Read once: keys and values are the encoder's states."""
         mask_B11S = padding_mask(source_BS)
         key_BSD = states_BSD
-        if isinstance(self.score, FixedConcat):  # reads the last position alone, which has to be a word
+        if isinstance(self.score, FixedConcat):  # it reads only the last position, which has to be a word
             last_B = mask_B11S.sum(dim=-1).flatten() - 1
             row_B = torch.arange(len(last_B), device=last_B.device)
             key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)

@@ -52,14 +52,14 @@ class Candidate:
 
 
 def find_candidates(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Candidate]:
-    """What can become the model: first what `choose` names, last the best checkpoint alone; none of them twice.
+    """What can become the model: first what `choose` names, last only the best checkpoint; none of them twice.
 
     The last checkpoints are the newest that were saved on schedule: others are there because a run was stopped, and
     would make its model depend on when that was. Raises CheckpointError if there is no checkpoint, or a damaged one.
     """
     steps = saved_steps(run_dir)
     if not steps:
-        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, as runs/<name>")
+        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, such as runs/<name>")
     newest = steps[-1]
     _check_whole(run_dir, [newest])
     best = [step for step in load_progress(checkpoint_path(run_dir, newest)).best_steps if step in steps]

@@ -46,7 +46,7 @@ class Tensors:
 
     @classmethod
     def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
-        """Every rank has to ask, and the first alone is given them."""
+        """Gather the tensors on the first rank; every rank has to call this. The other ranks get none."""
         training = {
             f"optimizer.{key}.{name}": value
             for name, parameter in learner.model.named_parameters()
@@ -271,7 +271,7 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Of an optimizer's state: a number that counts stays whole, and on its device."""
+    """A tensor of the optimizer's state, sharded as its parameter is; a single number, such as a step, stays whole."""
     # A copy: the file's tensor is mapped, and the file may go.
     return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 

@@ -221,13 +221,13 @@ def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
 
 
 def _sharded(tensor: Tensor) -> "DTensor | None":
-    """It, if `shard` has made it one of several parts."""
+    """The tensor if `shard` has split it over the ranks, else None."""
     module = sys.modules.get("torch.distributed.tensor")
     return tensor if module is not None and isinstance(tensor, module.DTensor) else None
 
 
 def _unit(module: nn.Module) -> "FSDPModule | None":
-    """It, if `shard` was called on it."""
+    """The module if `shard` was called on it, else None."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return module if fsdp is not None and isinstance(module, fsdp.FSDPModule) else None
 
