@@ -76,5 +76,5 @@ def test_mistakes_of_the_caller_are_errors(scorer):
         scorer.score(["A dog."], "Ein Hund.")
     with pytest.raises(ValueError):
         scorer.score(["A dog."], [])
-    with pytest.raises(TokenizerError, match="'Grossmutterhund' is no piece"):
+    with pytest.raises(TokenizerError, match="'Grossmutterhund' is not a piece"):
         scorer.score_pieces(["A dog."], [["Grossmutterhund"]])

@@ -254,7 +254,7 @@ def test_another_tokenizer_is_refused(tmp_path):
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
-    with pytest.raises(CheckpointError, match=r"0\.bias is \(4,\) there and \(5,\) in this model"):
+    with pytest.raises(CheckpointError, match=r"0\.bias is \(4,\) in this file and \(5,\) in the model"):
         load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
 
 

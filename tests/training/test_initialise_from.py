@@ -59,14 +59,14 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
 @pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
     ("override", "shapes"),
-    [("model.d_model=32", r"\(16.*\) there and \(32.*\)"), ("model.encoder_layers=3", r"none there and \(16.*\)")],
+    [("model.d_model=32", r"\(16.*\) in this file and \(32.*\)"), ("model.encoder_layers=3", r"none in this file and \(16.*\)")],
 )
 def test_another_shape_is_explained(run, experiment, tmp_path, capsys, name, override, shapes):
     average.main([str(run)])
     arguments = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / name}", override]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
-    assert re.search(rf"the shape of \S+ is {shapes} in this model", error), error
+    assert re.search(rf"the shape of \S+ is {shapes} in the model", error), error
     assert not saved_steps(tmp_path / "new")
 
 
