@@ -211,6 +211,7 @@ def test_which_steps_are_compiled(two_forms, two_int8_forms, sources, monkeypatc
         assert calls == expected
 
 
+@pytest.mark.thorough
 def test_a_single_hypothesis_takes_the_steps_of_several_if_only_these_are_compiled(two_forms, sources, monkeypatch):
     """As at the beginning and the end of a beam search, and however often in between."""
     model, ours = two_forms

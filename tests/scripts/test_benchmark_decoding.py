@@ -170,6 +170,7 @@ def test_ctranslate2_and_ours_translate_alike(model_dir, exported, texts, condit
         assert 0.02 < seconds_to_first_line(one, conditions, 1, 7) < 60
 
 
+@pytest.mark.thorough
 def test_a_failure_is_shown(conditions, exported):
     one = replace(ctranslate2(exported, "fp32", "no such type", 1, 1), precision="fp32")
     with pytest.raises(PeerError, match=r"CTranslate2, 1 × 1, fp32: it ended with status 1. .*\n(.*\n)*.*no such type"):

@@ -170,6 +170,7 @@ def python(code):
     return contender(command=(sys.executable, "-c", code))
 
 
+@pytest.mark.thorough
 def test_a_contender_runs_alone_under_the_conditions_of_all(race, monkeypatch):
     """Its environment, where it runs, and the memory that it held; nothing of ours is on its path."""
     monkeypatch.setenv("PYTHONPATH", "/ours")

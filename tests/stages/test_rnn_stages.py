@@ -40,6 +40,7 @@ def sources_file(experiment):
     return experiment.with_name("test.en")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["attention", *thorough("without")])
 def test_a_broken_run_ends_as_an_unbroken_one(name, configs, runs, tmp_path):
     train_tiny(configs[name], tmp_path / "run", "training.max_steps=6")

@@ -59,7 +59,10 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
 @pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
     ("override", "shapes"),
-    [("model.d_model=32", r"\(16.*\) in this file and \(32.*\)"), ("model.encoder_layers=3", r"none in this file and \(16.*\)")],
+    [
+        ("model.d_model=32", r"\(16.*\) in this file and \(32.*\)"),
+        ("model.encoder_layers=3", r"none in this file and \(16.*\)"),
+    ],
 )
 def test_another_shape_is_explained(run, experiment, tmp_path, capsys, name, override, shapes):
     average.main([str(run)])
