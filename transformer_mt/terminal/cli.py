@@ -43,7 +43,9 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
         logging.lastResort.setFormatter(_AsTyped())
     try:
-        return main(argv)
+        status = main(argv)
+        sys.stdout.flush()  # here, where a reader that has gone is no error
+        return status
     except UserError as error:
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
         return 2
