@@ -1,6 +1,7 @@
 """Tiny models, random sentences and corpora of them, shared by the tests."""
 
 import fcntl
+import gc
 import io
 import os
 import shutil
@@ -36,6 +37,15 @@ TINY = {
     "max_positions": 64,
 }
 TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
+
+
+def pytest_collection_finish():
+    """The half million objects of PyTorch and of the tests stay: the collector of cycles need not go through them.
+
+    Processes that are forked share their pages then, too.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from transformer_mt.exporting.trained import random_sources, read_trained
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import BOS, PAD
 
-transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 
 LINES = [source for source, _ in demo_pairs(30)]
 
@@ -31,15 +32,19 @@ def exported(model_dir, tmp_path_factory):
 
 
 def load_model(directory):
-    model, found = transformers.MarianMTModel.from_pretrained(directory, output_loading_info=True)
+    from transformers import MarianMTModel  # here, for it takes a second
+
+    model, found = MarianMTModel.from_pretrained(directory, output_loading_info=True)
     assert not any(found.values()), found  # neither missing nor left over
     return model.eval()
 
 
 def load_tokenizer(directory):
+    from transformers import MarianTokenizer
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
-        return transformers.MarianTokenizer.from_pretrained(directory)
+        return MarianTokenizer.from_pretrained(directory)
 
 
 def padded(sentences):

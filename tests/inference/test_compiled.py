@@ -16,7 +16,6 @@ from helpers.plain_search import CAPS
 from helpers.stepping import WIDER_AND_NARROWER, logits_along
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
-from torch._inductor import config as inductor_config
 from torch.torch_version import TorchVersion
 from torch.utils._pytree import tree_unflatten
 
@@ -442,6 +441,8 @@ def test_int8_is_for_some_processors_and_newer_pytorch(machine, version, tiny_mo
 
 @pytest.mark.thorough
 def test_without_a_compiler_it_is_said_what_is_missing(tiny_model, tmp_path, monkeypatch):
+    from torch._inductor import config as inductor_config  # here, for it takes seconds
+
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     patched = inductor_config.patch({"cpp.cxx": (None, "no-such-compiler")})
     with patched, pytest.raises(TranslationError, match=r"cannot be compiled here.*g\+\+.*leave --compile out"):

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 from helpers.packing import pack
-from torch._dynamo.testing import CompileCounter
 from torch.nn import functional as F
 
 from transformer_mt.models.packed import Packed
@@ -182,6 +181,8 @@ def repacked(packed, lengths):
 @both_norms
 def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
     """`fullgraph` refuses a break; the counter counts what was compiled."""
+    from torch._dynamo.testing import CompileCounter  # here, for it takes seconds
+
     model, counter = tiny_model(norm=norm, dropout=0.0).train(), CompileCounter()
     torch._dynamo.reset()
     features = torch.compile(model.features, backend=counter, fullgraph=True, dynamic=False)
