@@ -48,6 +48,16 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def one_worker_unless_asked(monkeypatch):
+    """To fork a process that holds PyTorch and all tests takes longer than to translate what is translated here.
+
+    Stages that a test starts as processes of their own have a worker for each core, as ever.
+    """
+    for engine in ("torch_engine", "ctranslate2_engine"):
+        monkeypatch.setattr(f"transformer_mt.decoding.{engine}.num_cores", lambda: 1)
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
     """A function that gives a directory which `make` has filled: once for all processes of the tests."""

@@ -22,6 +22,8 @@ from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.update import BatchLoss, Learner
 
 ROOT = Path(__file__).parent.parent.parent
+NUM_VALID = 8
+"""Pairs of validation. An untrained model writes long translations: half of a tiny run goes into them."""
 
 
 def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
@@ -31,7 +33,7 @@ def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
 def write_experiment(directory: Path) -> Path:
     """Parallel text and a configuration that names it; the path of the configuration."""
     pairs = demo_pairs(340)
-    for name, part in {"train": pairs[:300], "valid": pairs[300:320], "test": pairs[320:]}.items():
+    for name, part in {"train": pairs[:300], "valid": pairs[300 : 300 + NUM_VALID], "test": pairs[320:]}.items():
         for language, side in (("en", 0), ("de", 1)):
             text = "".join(f"{pair[side]}\n" for pair in part)
             (directory / f"{name}.{language}").write_text(text, encoding="utf-8")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from helpers.thorough import thorough, thorough_rows
-from helpers.tiny import new_learner, prepared_experiment
+from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
 from torch.nn import functional as F
 
 from transformer_mt.data.corpus import read_lines
@@ -109,7 +109,7 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
 
 @pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400)])
 def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, config, translations, tokens_per_batch):
-    half_right = [*translations[:10], *validation.references[10:]]
+    half_right = [*translations[: NUM_VALID // 2], *validation.references[NUM_VALID // 2 :]]
     validation = replace(validation, tokens_per_batch=tokens_per_batch)
     found = scores(model, replace(validation, references=half_right), config)
     assert 10 < found.bleu == bleu(translations, half_right, "de") < 90
@@ -119,16 +119,17 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
 
 
 @pytest.mark.parametrize(
-    ("wanted", "decoded"), [(0, 20), *thorough_rows((1, 1)), (7, 7), *thorough_rows((20, 20), (5000, 20))]
+    ("wanted", "decoded"),
+    [(0, NUM_VALID), (5, 5), *thorough_rows((1, 1), (NUM_VALID, NUM_VALID), (5000, NUM_VALID))],
 )
 def test_only_the_first_sentences_are_translated_but_all_are_scored(
     model, validation, config, translations, wanted, decoded
 ):
-    references = [*translations[:decoded], *["ganz anders"] * (20 - decoded)]
+    references = [*translations[:decoded], *["ganz anders"] * (NUM_VALID - decoded)]
     found = scores(model, replace(validation, references=references), config, valid_sentences=wanted)
     assert found.bleu == pytest.approx(100)
     assert found.nll == pytest.approx(scores(model, validation, config, valid_sentences=0).nll)
-    if decoded < 20:
+    if decoded < NUM_VALID:
         more = scores(model, replace(validation, references=references), config, valid_sentences=decoded + 1)
         assert more.bleu < 99
 
@@ -148,7 +149,7 @@ def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
             return "我今天喜欢吃苹果和香蕉"
 
     # Of nine characters alike, and of no word.
-    strange = replace(validation, tokenizer=Polyglot(), references=["我今天喜欢吃苹果和梨子"] * 20)
+    strange = replace(validation, tokenizer=Polyglot(), references=["我今天喜欢吃苹果和梨子"] * NUM_VALID)
     assert scores(model, replace(strange, target_language="zh"), config).bleu > 50
     assert scores(model, strange, config).bleu < 1
 
