@@ -31,35 +31,38 @@ def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
     )
 
 
-def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str]) -> pytest.MarkDecorator:
-    """Run a test with each row as the value of one parameter; what the cover leaves out is thorough."""
+def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str], together: int = 2) -> pytest.MarkDecorator:
+    """Run a test with each row as the value of one parameter; what the cover leaves out is thorough.
+
+    With together=1 every value occurs, but not every pair of them: enough where a law hardly knows the parameters.
+    """
     return pytest.mark.parametrize(
-        parameter, [pytest.param(row, id=name(row), marks=mark) for row, mark in marked(rows)]
+        parameter, [pytest.param(row, id=name(row), marks=mark) for row, mark in marked(rows, together)]
     )
 
 
-def marked(rows: Iterable[Row]) -> list[tuple[Row, pytest.MarkDecorator | tuple[()]]]:
-    """Each row, with the mark thorough unless it is in the pairwise cover."""
+def marked(rows: Iterable[Row], together: int = 2) -> list[tuple[Row, pytest.MarkDecorator | tuple[()]]]:
+    """Each row, with the mark thorough unless it is in the cover."""
     rows = list(rows)
-    cover = pairwise_cover(rows)
-    return [(row, () if row in cover else pytest.mark.thorough) for row in rows]
+    chosen = cover(rows, together)
+    return [(row, () if row in chosen else pytest.mark.thorough) for row in rows]
 
 
-def pairwise_cover(rows: Iterable[Row]) -> list[Row]:
-    """Some of the rows, in their order, in which every pair of values occurs that occurs in any row.
+def cover(rows: Iterable[Row], together: int = 2) -> list[Row]:
+    """Some of the rows, in their order, in which all `together` values meet that meet in any row.
 
-    Greedy: the next row is the first of those with the most pairs that no row chosen before has.
+    Greedy: the next row is the first of those with the most meetings that no row chosen before has.
     """
-    pairs_of = [(row, pairs(row)) for row in rows]
-    missing = set().union(*(found for _, found in pairs_of))
+    meetings_of = [(row, meetings(row, together)) for row in rows]
+    missing = set().union(*(found for _, found in meetings_of))
     chosen: list[Row] = []
     while missing:
-        row, found = max(pairs_of, key=lambda row_and_pairs: len(row_and_pairs[1] & missing))
+        row, found = max(meetings_of, key=lambda row_and_meetings: len(row_and_meetings[1] & missing))
         chosen.append(row)
         missing -= found
-    return [row for row, _ in pairs_of if row in chosen]
+    return [row for row, _ in meetings_of if row in chosen]
 
 
-def pairs(row: Row) -> set[frozenset[tuple[str, Hashable]]]:
-    """Every two parameters, each with its value; where there is only one parameter, that one."""
-    return {frozenset(pair) for pair in combinations(row.items(), 2)} or {frozenset(row.items())}
+def meetings(row: Row, together: int = 2) -> set[frozenset[tuple[str, Hashable]]]:
+    """Every `together` parameters, each with its value; where there are fewer parameters, all of them."""
+    return {frozenset(values) for values in combinations(row.items(), together)} or {frozenset(row.items())}

@@ -71,6 +71,8 @@ def name(settings):
 
 every_transformer = each("settings", transformers(), name)
 every_architecture = each("settings", [*transformers(), *recurrent()], name)
+# Search and training know a model by its steps and its features alone, which the laws of models hold for every pair.
+every_choice = each("settings", [*transformers(), *recurrent()], name, together=1)
 
 
 @pytest.fixture
@@ -226,7 +228,7 @@ def test_half_precision_is_near(settings, sources, decoder_inputs):
 # Search
 
 
-@every_architecture
+@every_choice
 @torch.no_grad()
 def test_beam_search_is_the_plain_one_alone_and_beside_others(settings, searched):
     """Whose scores are those of teacher forcing."""
@@ -243,7 +245,7 @@ def test_beam_search_is_the_plain_one_alone_and_beside_others(settings, searched
             assert hypothesis.score == pytest.approx(penalised(log_prob, len(hypothesis.tokens), 0.6), rel=1e-5)
 
 
-@every_architecture
+@every_choice
 @torch.no_grad()
 def test_a_beam_of_one_is_greedy(settings, searched):
     model, source_BS = searched(settings)
@@ -251,7 +253,7 @@ def test_a_beam_of_one_is_greedy(settings, searched):
     assert_same([hypothesis for (hypothesis,) in found], greedy(model, source_BS, CAPS))
 
 
-@every_architecture
+@every_choice
 @torch.no_grad()
 def test_a_beam_of_everything_finds_the_best_of_everything(settings, searched):
     model, source_BS = searched(settings, count=1)
@@ -270,7 +272,7 @@ def test_a_beam_of_everything_finds_the_best_of_everything(settings, searched):
     assert hypothesis.score == pytest.approx(max(scores.values()), rel=1e-5)
 
 
-@every_architecture
+@every_choice
 def test_the_engine_scores_what_it_found_as_the_search_did(settings, new_model, sources):
     engine = TorchEngine(new_model(settings, VOCAB_SIZE).float(), max_positions=16, device=FP32)
     given = [source_S[source_S != PAD].tolist() for source_S in sources(4, 6, VOCAB_SIZE)]
@@ -285,7 +287,7 @@ def test_the_engine_scores_what_it_found_as_the_search_did(settings, new_model, 
 # Training
 
 
-@every_architecture
+@every_choice
 def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources, decoder_inputs):
     source_BS, decoder_input_BT = sources(6, 6), decoder_inputs(6, 7)
     labels_BT = decoder_input_BT.roll(-1, dims=1)
