@@ -70,7 +70,7 @@ def test_also_where_hypotheses_become_more_and_fewer(norm, tiny_model, sources):
     assert_steps_alike(tiny_model(norm=norm), sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6, 9))
 
 
-@pytest.mark.parametrize("width", [1, 3, 5, 2 * ROW + 3])
+@pytest.mark.parametrize("width", [1, *thorough(3, 5), 2 * ROW + 3])
 def test_also_after_slots_were_added_several_times(width, tiny_model, sources):
     model, source_BS = tiny_model(), sources(3, 7)
     state = frozen(model, Matmul()).start(source_BS, width)
@@ -91,7 +91,7 @@ def test_also_for_sources_of_all_lengths(norm, tiny_model, sources):
 
 
 @both_norms
-@pytest.mark.parametrize("length", [1, 7, ROW, 3 * ROW + 1, MOST_POSITIONS, MOST_POSITIONS + 1])
+@pytest.mark.parametrize("length", [1, *thorough(7, ROW), 3 * ROW + 1, MOST_POSITIONS, MOST_POSITIONS + 1])
 def test_also_for_one_sentence(norm, length, tiny_model, sources):
     """Whose memory is folded, if it is short."""
     model, source_1S = tiny_model(norm=norm), sources(1, length)
@@ -115,7 +115,7 @@ def test_sentences_alone_have_few_lengths(tiny_model, sources):
         model.start(sources(1, 21), 1)
 
 
-@pytest.mark.parametrize("more", [-1, 0, 1, 20])
+@pytest.mark.parametrize("more", [-1, *thorough(0, 1), 20])
 @pytest.mark.parametrize("width", [1, 4])
 def test_also_for_few_and_many_heads(more, width, tiny_model, sources):
     """Products are made in two ways, and sentences that leave change the way."""
