@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import MakeCorpus, lognormal, sentence_of
+from helpers.thorough import thorough
 
 from transformer_mt.data.batching import Batch, collate, epoch_batches, ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
@@ -54,7 +55,7 @@ def test_a_batch_of_no_pairs_is_one_dummy_without_labels(make_corpus: MakeCorpus
     assert tiny_model().features(batch.source_BS, batch.decoder_input_BT).isfinite().all()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *thorough(*range(8, 20))])
 def test_every_pair_once_and_no_batch_over_its_budget(make_corpus: MakeCorpus, seed: int) -> None:
     generator = np.random.default_rng(seed)
     sources, targets = lognormal(int(generator.integers(1, 3000)), seed)

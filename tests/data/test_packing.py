@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import MakeCorpus, lognormal, sentence_of
+from helpers.thorough import thorough
 
 from transformer_mt.data import packing
 from transformer_mt.data.batching import collate
@@ -74,7 +75,7 @@ def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
         assert batch.max_length == shape.max_length
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *thorough(*range(8, 20))])
 def test_every_pair_once_and_every_batch_has_room(make_corpus: MakeCorpus, seed: int) -> None:
     """Sentences and dummies cover all rows of both sides, and all of them have rows on both sides."""
     generator = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from helpers.thorough import pairwise
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
@@ -45,9 +46,7 @@ def forbidden_in(constraints, words_AWT, sentences, scores_AWV=None):
     return scores_AWV
 
 
-@pytest.mark.parametrize("no_repeat_ngram", [0, 1, 2, 3])
-@pytest.mark.parametrize("min_length", [0, 3])
-@pytest.mark.parametrize("with_prefixes", [False, True])
+@pairwise(no_repeat_ngram=[0, 1, 2, 3], min_length=[0, 3], with_prefixes=[False, True])
 def test_what_may_come_is_what_plain_rules_allow(no_repeat_ngram, min_length, with_prefixes):
     max_length = [9, 1, 4, 7, 2, 9]
     prefixes = [[], [4], [4, 5, 4, 5, 4], [6, 6, 6], [], [7]] if with_prefixes else [[]] * 6

@@ -32,7 +32,14 @@ SETTINGS = {
     "coverage": {"beam_size": 3, "n_best": 3, "patience": 0.0, "coverage_penalty": 0.2},
     "sampling": {"sampling": True, "n_best": 5, "temperature": 0.8, "top_k": 20, "top_p": 0.9},
 }
-all_settings = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+RARER = ("average", "no penalty", "short")
+all_settings = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, id=name, marks=pytest.mark.thorough if name in RARER else ())
+        for name, settings in SETTINGS.items()
+    ],
+)
 
 
 @pytest.fixture(scope="module")

@@ -218,7 +218,7 @@ def attention_alone(engine, sentence, tokens, layer):
         return engine.model.attention_to_source(torch.tensor([sentence.source]), decoder_input_1T, layer)[0].tolist()
 
 
-@pytest.mark.parametrize("layer", [0, 1, 3])
+@pytest.mark.parametrize("layer", [0, *thorough(1), 3])
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4, "n_best": 4}, SAMPLINGS[0]], ids=named)
 def test_each_piece_is_aligned_to_the_source_piece_it_looked_at_most(settings, layer, engines, sentences):
     """Ends left out: those of sources are not looked for, those of targets do not look."""

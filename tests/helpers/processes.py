@@ -1,11 +1,13 @@
 """Real processes: a single one, ranks that know each other, or ranks that torchrun started."""
 
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,16 +69,38 @@ def start_ranks(num_ranks: int, directory: Path, *arguments: object, only_second
 
     The second may be given more arguments than the others.
     """
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    common = {"WORLD_SIZE": num_ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = []
-    for rank in range(num_ranks):
-        own = {key: str(value) for key, value in (common | {"RANK": rank, "LOCAL_RANK": rank}).items()}
+    for rank, own in enumerate(rank_environments(num_ranks)):
         more = only_second if rank == 1 else ()
         ranks.append(start(directory, f"rank{rank}", *arguments, *more, environment=own))
     return ranks
+
+
+def rank_environments(num_ranks: int) -> list[dict[str, str]]:
+    """The variables by which ranks find each other on this machine."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    common = {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num_ranks)]
+
+
+def run_forked_ranks(num_ranks: int, work: Callable[[], None]) -> None:
+    """Do the work on each of as many ranks. They are forked, and so have no seconds of imports to wait for."""
+    context = multiprocessing.get_context("fork")
+
+    def rank(own: dict[str, str]) -> None:
+        os.environ.update(own)
+        work()
+
+    ranks = [context.Process(target=rank, args=(own,)) for own in rank_environments(num_ranks)]
+    for process in ranks:
+        process.start()
+    until = time.monotonic() + PATIENCE
+    for process in ranks:
+        process.join(max(0.0, until - time.monotonic()))
+        process.kill()
+    assert [process.exitcode for process in ranks] == [0] * num_ranks
 
 
 def start_torchrun(num_ranks: int, directory: Path, *arguments: object) -> Running:

@@ -5,13 +5,14 @@ import math
 
 import pytest
 import torch
+from helpers.thorough import pairwise
 
 from transformer_mt.kernels.top_words import best_continuations, most_probable
 
 SEEDS = range(4)
 
 # Multiples of the sizes of groups, primes, and fewer words than a group has.
-vocab_sizes = pytest.mark.parametrize("vocab_size", [1, 5, 31, 40, 64, 97, 127, 128, 200, 509, 1024, 8000])
+VOCAB_SIZES = [1, 5, 31, 40, 64, 97, 127, 128, 200, 509, 1024, 8000]
 
 
 def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
@@ -23,7 +24,7 @@ def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
     return logits_AWV.masked_fill(forbidden_AWV.scatter(-1, allowed_AW1, False), -math.inf)
 
 
-@vocab_sizes
+@pytest.mark.parametrize("vocab_size", VOCAB_SIZES)
 @pytest.mark.parametrize("share_forbidden", [0.0, 0.5, 0.99])
 def test_the_most_probable_word_is_the_largest_logit(vocab_size, share_forbidden):
     for seed in SEEDS:
@@ -38,9 +39,7 @@ def test_of_equals_the_first_is_the_most_probable():
     assert most_probable(logits_AWV).tolist() == [[3, 130, 127, 0]]
 
 
-@vocab_sizes
-@pytest.mark.parametrize("share_forbidden", [0.0, 0.5, 0.99])
-@pytest.mark.parametrize("count", [1, 2, 8, 50])
+@pairwise(vocab_size=VOCAB_SIZES, share_forbidden=[0.0, 0.5, 0.99], count=[1, 2, 8, 50])
 def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden, count):
     """All of them, if there are fewer than asked for. Hypotheses at -inf and forbidden words come last."""
     for seed, width in itertools.product(SEEDS, (1, 4)):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers.thorough import pairwise
 from torch import nn
 
 from transformer_mt.device import choose_device
@@ -320,9 +321,7 @@ def test_dropout_is_for_training_on_embeddings_between_layers_and_on_what_is_sai
     assert [cells.dropout for cells in model.modules() if isinstance(cells, nn.RNNBase)] == [0.5, 0.5]
 
 
-@both_cells
-@both_decoders
-@pytest.mark.parametrize("attention", ["none", "dot", "additive", "fixed_concat"])
+@pairwise(cell=["gru", "lstm"], decoder=["luong", "bahdanau"], attention=["none", "dot", "additive", "fixed_concat"])
 def test_bf16_is_fp32_to_two_digits(cell, decoder, attention):
     model = fresh(cell=cell, decoder=decoder, attention=attention, dropout=0.0).train()
     source_BS, decoder_input_BT = torch.randint(4, 50, (8, 10)), torch.randint(4, 50, (8, 10))

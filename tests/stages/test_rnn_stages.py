@@ -14,6 +14,8 @@ MODELS = {
     "without": {"kind": "rnn", "d_model": 16, "attention": "none", "cell": "lstm", "decoder": "bahdanau"},
 }
 
+RARELY = "training.validate_every=12"
+
 
 @pytest.fixture(scope="module")
 def configs(experiment):
@@ -30,7 +32,7 @@ def runs(configs, tmp_path_factory):
     """The directory of a run of each model, trained without a break, and averaged."""
     directories = {name: tmp_path_factory.mktemp(name) for name in MODELS}
     for name, directory in directories.items():
-        train_tiny(configs[name], directory)
+        train_tiny(configs[name], directory, RARELY)
         assert average.main([str(directory)]) == 0
     return directories
 
@@ -43,8 +45,8 @@ def sources_file(experiment):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["attention", *thorough("without")])
 def test_a_broken_run_ends_as_an_unbroken_one(name, configs, runs, tmp_path):
-    train_tiny(configs[name], tmp_path / "run", "training.max_steps=6")
-    train_tiny(configs[name], tmp_path / "run")
+    train_tiny(configs[name], tmp_path / "run", RARELY, "training.max_steps=6")
+    train_tiny(configs[name], tmp_path / "run", RARELY)
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(runs[name], 12))
 
 

@@ -4,13 +4,24 @@ import fcntl
 import json
 import os
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from helpers.processes import ended, kill, records, said, start_ranks, start_torchrun, training, wait_until
-from helpers.rank_worker import Job, results
-from helpers.tiny import ROOT, train_tiny
+from helpers.processes import (
+    ended,
+    kill,
+    records,
+    run_forked_ranks,
+    said,
+    start_ranks,
+    start_torchrun,
+    training,
+    wait_until,
+)
+from helpers.rank_results import Job, results, write_results
+from helpers.tiny import train_tiny
 from safetensors.torch import load_file
 
 from transformer_mt.errors import RankError
@@ -67,13 +78,9 @@ def validations(experiment, tmp_path_factory):
 
 
 def results_of_ranks(num_ranks, experiment, jobs, directory):
-    """What `results` gives there, by job; a rank needs seconds to start, so it does them all."""
+    """What `results` gives there, by job."""
     out = directory / "results.pt"
-    descriptions = json.dumps({name: asdict(job) for name, job in jobs.items()})
-    ranks = start_ranks(
-        num_ranks, directory, ROOT / "tests" / "helpers" / "rank_worker.py", experiment, descriptions, out
-    )
-    assert ended(*ranks) == [0] * num_ranks, said(*ranks)
+    run_forked_ranks(num_ranks, partial(write_results, experiment, jobs, out))
     return torch.load(out)
 
 

@@ -68,7 +68,7 @@ def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run
     assert numbers(run) == numbers(trained)
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), *thorough_rows((signal.SIGTERM, 143))])
 def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     experiment, trained, tmp_path, monkeypatch, capsys, signum, status
 ):

@@ -1,10 +1,5 @@
-"""A few updates of several experiments and their validation, on however many ranks; the first writes what came out.
+"""A few updates of several experiments and their validation, on however many ranks."""
 
-As a script, of which each rank runs one: CONFIG JOBS OUT, the jobs as JSON.
-"""
-
-import json
-import sys
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -30,7 +25,7 @@ NUM_UPDATES = 4
 
 @dataclass(frozen=True)
 class Job:
-    """What to do, in words that JSON knows."""
+    """What to do."""
 
     overrides: list[str] = field(default_factory=list)
     multiple: int = 1
@@ -77,12 +72,9 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     return {"updates": updates, "tensors": tensors.model | tensors.training}
 
 
-def main(experiment: str, jobs: str, out: str) -> None:
+def write_results(experiment: Path, jobs: dict[str, Job], out: Path) -> None:
+    """The results of each job; the first rank writes them."""
     with all_ranks() as ranks:
-        found = {name: results(Path(experiment), Job(**job), ranks) for name, job in json.loads(jobs).items()}
+        found = {name: results(experiment, job, ranks) for name, job in jobs.items()}
         if ranks.is_first:
             torch.save(found, out)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
