@@ -80,7 +80,7 @@ translate: $(READY)  ## standard input, line by line, with the trained model: ma
 evaluate: $(READY)  ## translate the test sets with the trained model, and score them
 	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(DECODING)
 
-test: $(READY)  ## the tests of every law, in two or three minutes
+test: $(READY)  ## the tests of every law, in two minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-all: $(READY)  ## these and the thorough ones: full products, repeats, races, compilations
