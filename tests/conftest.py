@@ -26,6 +26,8 @@ from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `make test &`; the processes of tests would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY = {
     "encoder_layers": 2,
