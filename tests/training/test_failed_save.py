@@ -8,25 +8,25 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training import checkpoint, loop
+from transformer_mt.training import checkpoint, saving
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 
 @pytest.fixture
 def failing(monkeypatch):
     """A function that lets the saving of some steps fail."""
-    real_save, (soft, hard) = loop.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+    real_save, (soft, hard) = saving.save, resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fail(*steps):
-        def save(run_dir, learner, progress, *others, **more):
+        def save(run_dir, tensors, progress, *others):
             if progress.step in steps:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
             try:
-                return real_save(run_dir, learner, progress, *others, **more)
+                return real_save(run_dir, tensors, progress, *others)
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-        monkeypatch.setattr(loop, "save", save)
+        monkeypatch.setattr(saving, "save", save)
 
     return fail
 

@@ -22,6 +22,7 @@ from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
 
 SETTINGS = TrainingConfig(max_steps=6, log_every=2)
+CPU = torch.device("cpu")
 SECONDS = 0.5  # of each update
 
 
@@ -48,7 +49,7 @@ def progress_at(step, **changes):
 
 
 def log_updates(run_dir, first, last, settings=SETTINGS):
-    with RunLog(run_dir, settings, progress_at(first - 1), Ranks()) as log:
+    with RunLog(run_dir, settings, progress_at(first - 1), Ranks(), CPU) as log:
         for step in range(first, last + 1):
             log.update(progress_at(step), update(step))
 
@@ -91,7 +92,7 @@ def test_the_rate_of_a_run_taken_up_counts_its_own_updates(tmp_path):
 
 
 def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
-    with RunLog(tmp_path, TrainingConfig(log_every=1), Progress(), Ranks()) as log:
+    with RunLog(tmp_path, TrainingConfig(log_every=1), Progress(), Ranks(), CPU) as log:
         log.update(progress_at(1), replace(update(1), smoothed=torch.tensor(1e6), nll=torch.tensor(1e6)))
         log.validation(progress_at(1), ValidationScores(nll=1e5, bleu=0.0, chrf=0.0, seconds=1.0))
     assert all(math.isfinite(value) for record in records(tmp_path) for value in record.values())
@@ -99,7 +100,7 @@ def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
 
 @pytest.mark.parametrize("best", [True, False])
 def test_a_validation_is_written_and_said(tmp_path, capsys, best):
-    with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks()) as log:
+    with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks(), CPU) as log:
         scores = ValidationScores(nll=math.log(8.0), bleu=12.345, chrf=34.5, seconds=7.0)
         # The second best of those that are kept is not the best.
         log.validation(progress_at(4, best=((2.0, 4), (1.0, 2)) if best else ((2.0, 2), (1.0, 4))), scores)
@@ -174,7 +175,7 @@ def test_a_terminal_shows_a_bar_and_no_plain_lines(tmp_path, monkeypatch):
 
 
 def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks()) as log:
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(), CPU) as log:
         for step, is_finite, skipped in [(1, True, 0), (2, False, 1), (3, True, 1), (4, True, 1)]:
             log.update(progress_at(step, skipped=skipped), update(step, is_finite))
     first, second = records(tmp_path)
@@ -188,7 +189,7 @@ def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp
 
 
 def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0, skipped=5), Ranks()) as log:
+    with RunLog(tmp_path, SETTINGS, progress_at(0, skipped=5), Ranks(), CPU) as log:
         for step, is_finite in [(1, False), (2, False), (3, True), (4, True)]:
             log.update(progress_at(step, skipped=min(5 + step, 7)), update(step, is_finite))
     assert [record["step"] for record in records(tmp_path)] == [4]
@@ -197,7 +198,7 @@ def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_p
 
 
 def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks()) as log:
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(), CPU) as log:
         for step in range(1, 5):
             log.update(progress_at(step, split=3 if step > 1 else 0), update(step))
     assert [record["split"] for record in records(tmp_path)] == [3, 3]
@@ -206,7 +207,7 @@ def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
 
 def test_only_the_first_rank_writes_and_talks(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text(whole(9))
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(rank=1, size=2)) as log:
+    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(rank=1, size=2), CPU) as log:
         for step in range(1, 5):
             log.update(progress_at(step, skipped=step), update(step))
         log.validation(progress_at(4), ValidationScores(nll=1.0, bleu=0.0, chrf=0.0, seconds=1.0))
@@ -233,7 +234,7 @@ def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
     pytest.importorskip("tensorboard")
     log_updates(tmp_path, 1, 4, BOARD)
     # Taken up from before a crash: what came after is dropped from both.
-    with RunLog(tmp_path, BOARD, progress_at(2), Ranks()) as log:
+    with RunLog(tmp_path, BOARD, progress_at(2), Ranks(), CPU) as log:
         for step in range(3, 7):
             log.update(progress_at(step, skipped=1), update(step))
         log.validation(progress_at(6), ValidationScores(nll=1.5, bleu=2.5, chrf=3.5, seconds=4.5))
@@ -255,7 +256,7 @@ def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
         import os, pathlib
         from test_log import *
         RunLog._say = lambda *_: os._exit(9)  # as soon as the record is written
-        log = RunLog(pathlib.Path({str(tmp_path)!r}), BOARD, Progress(), Ranks())
+        log = RunLog(pathlib.Path({str(tmp_path)!r}), BOARD, Progress(), Ranks(), CPU)
         for step in (1, 2):
             log.update(progress_at(step), update(step))
     """

@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -43,51 +43,46 @@ class Tensors:
 
     model: dict[str, Tensor]
     training: dict[str, Tensor]
+    copied: torch.cuda.Event | None = None
+    """Happens when a GPU has copied them to the host, which is only then to read them."""
 
     @classmethod
-    def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
-        """Gather the tensors on the first rank; every rank has to call this. The other ranks get none."""
+    def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
+        """Gather the tensors on the first rank; every rank has to call this. The other ranks get none.
+
+        If `copied`, they are copies on the host, so that training may go on. A GPU makes them after the work that
+        is queued, and the host does not wait for that.
+        """
         training = {
             f"optimizer.{key}.{name}": value
             for name, parameter in learner.model.named_parameters()
             for key, value in learner.optimizer.state[parameter].items()
         }
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
-        return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
+        model = _gathered(model_weights(learner.model), ranks, copied)
+        training = _gathered(training, ranks, copied)
+        if not copied or learner.device.torch_device.type != "cuda":
+            return cls(model, training)
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return cls(model, training, event)
+
+    def wait(self) -> None:
+        """Return when the tensors can be read."""
+        if self.copied is not None:
+            self.copied.synchronize()
 
 
-def save(
-    run_dir: Path,
-    learner: Learner,
-    progress: Progress,
-    tokenizer_digest: str,
-    settings: TrainingConfig,
-    ranks: Ranks,
-    may_fail: bool,
-    former: Progress,
-) -> Progress:
+def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
     """Save a checkpoint, let `best` name the best one, delete those that need not stay.
 
-    Returns the progress; if the checkpoint could not be written, the best ones are those of `former`. Raises
-    CheckpointError on every rank then, unless it may fail and training is to go on.
+    Raises CheckpointError or OSError if that fails, as on a full disk.
     """
-    tensors, failure = Tensors.of(learner, ranks), ""
-    if ranks.is_first:
-        try:
-            save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
-            if progress.best_steps[:1] == [progress.step]:
-                point_best_at(run_dir, progress.step)
-            prune(run_dir, progress, settings)
-        except (CheckpointError, OSError) as error:
-            failure = str(error)
-    failure = ranks.broadcast(failure)
-    if failure and may_fail and settings.on_failed_save == "go_on":
-        if ranks.is_first:
-            print(f"warning: {failure}", file=sys.stderr)
-        return replace(progress, best=former.best, validations_since_best=former.validations_since_best)
-    if failure:
-        raise CheckpointError(failure)
-    return progress
+    tensors.wait()
+    save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
+    if progress.best_steps[:1] == [progress.step]:
+        point_best_at(run_dir, progress.step)
+    prune(run_dir, progress, settings)
 
 
 def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
@@ -260,13 +255,17 @@ def moving_average(path: Path) -> dict[str, Tensor]:
     return average
 
 
-def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:
     """One after the other, and on the CPU: a device of a sharded run need not have room for all."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         together = whole(tensor)
         if ranks.is_first:
-            found[name] = together.cpu() if together is not tensor else tensor
+            if together is not tensor:
+                together = together.cpu()
+            elif copied:
+                together = tensor.to("cpu", non_blocking=True, copy=True)  # from a GPU into pinned memory
+            found[name] = together
     return found
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from tqdm import tqdm
 
 from transformer_mt.device import peak_memory_on
@@ -28,9 +29,11 @@ class RunLog:
     on a full disk, unless training is to go on then.
     """
 
-    def __init__(self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks) -> None:
+    def __init__(
+        self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks, device: torch.device
+    ) -> None:
         self._path = run_dir / "log.jsonl"
-        self._every = settings.log_every
+        self._every, self._device = settings.log_every, device
         self._may_fail = settings.on_failed_save == "go_on"
         self._talks = ranks.is_first
         if self._talks:
@@ -55,7 +58,7 @@ class RunLog:
             self._board.close()
 
     def update(self, progress: Progress, update: Update) -> None:
-        """Note one update; every `log_every` updates, write their means."""
+        """Note one update, whose numbers are on the host; every `log_every` updates, write their means."""
         self._bar.update()
         self._updates.append(update)
         if progress.step % self._every:
@@ -81,7 +84,7 @@ class RunLog:
             "gradient_norm": updates[-1].gradient_norm.item(),
             "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
             "padding": 1 - tokens / sum(update.num_positions for update in updates),
-            "memory_megabytes": peak_memory_on(updates[-1].nll.device) / 1e6,
+            "memory_megabytes": peak_memory_on(self._device) / 1e6,
             "skipped": progress.skipped,
             "split": progress.split,
             "tokens": progress.tokens,

@@ -10,14 +10,15 @@ from torch import Tensor
 from transformer_mt.data.batching import Pairs
 from transformer_mt.data.loader import Loader, Position, split_evenly
 from transformer_mt.settings.experiment import TrainingConfig
-from transformer_mt.training.checkpoint import save
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.in_flight import InFlight, lead_on
 from transformer_mt.training.interrupt import finish_the_update_first
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress, is_trained
+from transformer_mt.training.progress import Progress, is_trained, with_counts
+from transformer_mt.training.saving import Saver, writes_beside
 from transformer_mt.training.skipped_updates import SkippedUpdates
-from transformer_mt.training.update import Learner, Update, one_update
+from transformer_mt.training.update import Learner, one_update
 from transformer_mt.training.validation import ValidationSet, compare_with_best, validate
 
 
@@ -37,26 +38,35 @@ def train(
     holds, and the number of the signal, or 0.
     """
     learner.loss.train()
-    updates, digest = loader.updates(progress.position), validation.tokenizer.digest
+    updates = loader.updates(progress.position)
+    in_flight = InFlight(lead_on(learner.device))
     skipped_updates = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
-    with finish_the_update_first(ranks) as stop_signal, RunLog(run_dir, settings, progress, ranks) as log:
+    beside = writes_beside(learner.device)
+    with (
+        finish_the_update_first(ranks) as stop_signal,
+        Saver(run_dir, validation.tokenizer.digest, settings, ranks, beside) as saver,
+        RunLog(run_dir, settings, progress, ranks, learner.device.torch_device) as log,
+    ):
         while not is_trained(progress, settings):
             # one update: forward, backward, step
-            update, progress = _next_update(learner, loader, updates, progress, settings, ranks)
+            progress = _next_update(learner, loader, updates, progress, settings, ranks, in_flight)
             step = progress.step
 
-            # what is due after this update, and the log
+            # what is due after this update
             signum = stop_signal()
-            to_validate = step % settings.validate_every == 0 or step == settings.max_steps
-            to_save = step % settings.save_every == 0 or step == settings.max_steps or signum > 0
-            to_log = to_validate or to_save or step % settings.log_every == 0
-            progress = skipped_updates.count(progress, update, now=to_log)
-            log.update(progress, update)
+            to_validate = _is_due(settings.validate_every, step, settings)
+            to_save = _is_due(settings.save_every, step, settings) or signum > 0
+
+            # the log, and the checkpoint that was written meanwhile
+            for then, arrived in in_flight.read(progress, all_of_them=to_validate or to_save):
+                progress = skipped_updates.count(progress, arrived)
+                log.update(with_counts(then, progress), arrived)
+            progress = saver.settle(progress, wait=to_validate or to_save)
 
             # validation; save first if a signal may leave less time than validation takes
             former = progress
             if to_validate and signum:
-                progress = save(run_dir, learner, progress, digest, settings, ranks, False, former)
+                progress = saver.save(learner, progress, may_fail=False, former=former)
             if to_validate:
                 scores = validate(learner, validation, settings, ranks)
                 progress = compare_with_best(progress, scores, settings)
@@ -66,7 +76,7 @@ def train(
             is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
             if to_save or is_best or is_last:
                 may_fail = not (is_last or signum)
-                progress = save(run_dir, learner, progress, digest, settings, ranks, may_fail, former)
+                progress = saver.save(learner, progress, may_fail, former)
             if signum:
                 return progress, signum
     return progress, 0
@@ -79,15 +89,20 @@ def _next_update(
     progress: Progress,
     settings: TrainingConfig,
     ranks: Ranks,
-) -> tuple[Update, Progress]:
+    in_flight: InFlight,
+) -> Progress:
     """Make the next update, on this rank's share of its micro-batches; the progress counts its tokens and seconds."""
     began, step = time.perf_counter(), progress.step + 1
     pairs, position = next(updates)
     numbered = ranks.share(list(enumerate(split_evenly(pairs, ranks.size))))
     batches = [loader.batch(part, step, number) for number, part in numbered]
     update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
-    if step % settings.log_every == 0:
-        learner.device.synchronize()
+    is_due = _is_due(settings.validate_every, step, settings) or _is_due(settings.save_every, step, settings)
+    in_flight.send(update, wait_for_all=is_due)  # the seconds of a GPU are thus counted here
     seconds = progress.seconds + time.perf_counter() - began
     tokens = progress.tokens + update.num_labels
-    return update, replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
+    return replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
+
+
+def _is_due(every: int, step: int, settings: TrainingConfig) -> bool:
+    return step % every == 0 or step == settings.max_steps

@@ -1,7 +1,7 @@
 """How far a run has come."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformer_mt.data.loader import BatchLayout, Position
 from transformer_mt.settings.experiment import TrainingConfig
@@ -40,3 +40,8 @@ class Progress:
 def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
     """Whether training is over: all updates are done, or the metric has not improved in `patience` validations."""
     return progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best
+
+
+def with_counts(then: Progress, counted: Progress) -> Progress:
+    """Earlier progress with the counts of skipped updates and split micro-batches that were read since."""
+    return replace(then, skipped=counted.skipped, skipped_in_a_row=counted.skipped_in_a_row, split=counted.split)

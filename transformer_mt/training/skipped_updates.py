@@ -15,33 +15,24 @@ from transformer_mt.wording import counted
 class SkippedUpdates:
     """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
 
-    An update is skipped if its loss or gradient is not finite: no weight moves. To read that, the host waits until
-    the GPU has finished the update; so several updates are read together.
+    An update is skipped if its loss or gradient is not finite: no weight moves.
     """
 
     def __init__(self, limit: int, lines_of: Callable[[Tensor], list[int]], ranks: Ranks) -> None:
         self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
-        self.unread: list[Update] = []
 
-    def count(self, progress: Progress, update: Update, now: bool) -> Progress:
-        """Progress with the counts of this update and of those waiting, if they are read `now` or `limit` are waiting.
+    def count(self, progress: Progress, update: Update) -> Progress:
+        """Progress with the counts of this update, whose numbers are on the host.
 
         Raises TrainingError after `limit` skipped updates in a row, with the last one's step and lines.
         """
-        self.unread.append(update)
-        if not now and len(self.unread) < self.limit:
-            return progress
-        for each in self.unread:
-            progress = replace(progress, split=progress.split + int(each.splits))
-            if each.is_finite:
-                progress = replace(progress, skipped_in_a_row=0)
-                continue
-            in_a_row = progress.skipped_in_a_row + 1
-            progress = replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
-            if in_a_row >= self.limit:
-                raise TrainingError(self._too_many(each))
-        self.unread = []
-        return progress
+        progress = replace(progress, split=progress.split + int(update.splits))
+        if update.is_finite:
+            return replace(progress, skipped_in_a_row=0)
+        in_a_row = progress.skipped_in_a_row + 1
+        if in_a_row >= self.limit:
+            raise TrainingError(self._too_many(update))
+        return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
 
     def _too_many(self, update: Update) -> str:
         lines = sorted(line for of_rank in self.ranks.gather(self.lines_of(update.pairs)) for line in of_rank)

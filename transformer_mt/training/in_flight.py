@@ -1,0 +1,74 @@
+"""Brings the numbers of updates from the GPU to the host without letting the GPU stand still."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from transformer_mt.device import Device
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import Update
+
+LEAD = 2  # updates that a GPU still has to do while the host reads the numbers of those before
+NUMBERS = ("smoothed", "nll", "gradient_norm", "is_finite", "splits")
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """An update whose numbers are being copied to the host."""
+
+    update: Update
+    copied: torch.cuda.Event | None
+    """Happens when the numbers are there; None where they were on the host from the beginning."""
+
+    def wait(self) -> Update:
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.update
+
+
+class InFlight:
+    """The last updates, whose numbers may still have to be computed or copied.
+
+    A GPU computes what the host has queued. If the host waited for the newest number, the queue would run empty. So
+    it is always `lead` updates ahead, and reads only numbers of updates before those. With a lead of 0, as on the
+    CPU, each update is read at once.
+    """
+
+    def __init__(self, lead: int) -> None:
+        self._lead = lead
+        self._sent: list[_Sent] = []
+        self._progress: list[Progress] = []
+
+    def send(self, update: Update, wait_for_all: bool) -> None:
+        """Start to copy the numbers of an update; wait for those of the update that is `lead` before, or for all."""
+        self._sent.append(_start_copy(update))
+        for sent in self._sent[: self._num_ready(wait_for_all)]:
+            sent.wait()
+
+    def read(self, progress: Progress, all_of_them: bool) -> list[tuple[Progress, Update]]:
+        """The updates that have arrived, in order, each with the progress after it.
+
+        `progress` is that after the update sent last.
+        """
+        self._progress.append(progress)
+        number = self._num_ready(all_of_them)
+        arrived = [(then, sent.wait()) for then, sent in zip(self._progress[:number], self._sent[:number], strict=True)]
+        del self._progress[:number], self._sent[:number]
+        return arrived
+
+    def _num_ready(self, all_of_them: bool) -> int:
+        return len(self._sent) if all_of_them else max(0, len(self._sent) - self._lead)
+
+
+def lead_on(device: Device) -> int:
+    """How many updates the host is to be ahead."""
+    return LEAD if device.torch_device.type == "cuda" else 0
+
+
+def _start_copy(update: Update) -> _Sent:
+    if update.nll.device.type != "cuda":
+        return _Sent(update, None)
+    numbers = {name: getattr(update, name).to("cpu", non_blocking=True) for name in NUMBERS}  # into pinned memory
+    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
+    copied.record()
+    return _Sent(replace(update, **numbers), copied)
