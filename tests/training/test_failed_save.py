@@ -1,6 +1,10 @@
-"""What becomes of a run whose checkpoints cannot be saved: no file may be larger than some bytes, as on a full disk."""
+"""What becomes of a run whose checkpoints cannot be saved.
+
+No file may be larger than some bytes, as on a full disk, or something is in the way.
+"""
 
 import resource
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from helpers.thorough import thorough
@@ -8,27 +12,47 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training import checkpoint, saving
+from transformer_mt.training import checkpoint, loop, saving
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 
-@pytest.fixture
-def failing(monkeypatch):
-    """A function that lets the saving of some steps fail."""
-    real_save, (soft, hard) = saving.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+@pytest.fixture(params=["waiting", "beside"])
+def failing(request, monkeypatch):
+    """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
+    real_save, failure = saving.save, no_room
+    if request.param == "beside":
+        monkeypatch.setattr(loop, "writes_beside", lambda device: True)
+        failure = something_in_the_way  # the thread has its limits in common with the log
 
     def fail(*steps):
         def save(run_dir, tensors, progress, *others):
-            if progress.step in steps:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-            try:
-                return real_save(run_dir, tensors, progress, *others)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            with failure(run_dir, progress.step) if progress.step in steps else nullcontext():
+                real_save(run_dir, tensors, progress, *others)
 
         monkeypatch.setattr(saving, "save", save)
 
     return fail
+
+
+@contextmanager
+def no_room(run_dir, step):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def something_in_the_way(run_dir, step):
+    path = checkpoint_path(run_dir, step).with_suffix(".partial")
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("nowhere")
+    try:
+        yield
+    finally:
+        path.unlink()
 
 
 def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(

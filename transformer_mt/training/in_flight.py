@@ -20,11 +20,6 @@ class _Sent:
     copied: torch.cuda.Event | None
     """Happens when the numbers are there; None where they were on the host from the beginning."""
 
-    def wait(self) -> Update:
-        if self.copied is not None:
-            self.copied.synchronize()
-        return self.update
-
 
 class InFlight:
     """The last updates, whose numbers may still have to be computed or copied.
@@ -38,23 +33,32 @@ class InFlight:
         self._lead = lead
         self._sent: list[_Sent] = []
         self._progress: list[Progress] = []
+        self._num_waited = 0
 
     def send(self, update: Update, wait_for_all: bool) -> None:
         """Start to copy the numbers of an update; wait for those of the update that is `lead` before, or for all."""
         self._sent.append(_start_copy(update))
-        for sent in self._sent[: self._num_ready(wait_for_all)]:
-            sent.wait()
+        self._wait(self._num_ready(wait_for_all))
 
     def read(self, progress: Progress, all_of_them: bool) -> list[tuple[Progress, Update]]:
         """The updates that have arrived, in order, each with the progress after it.
 
-        `progress` is that after the update sent last.
+        `progress` is that after the update sent last. All updates have arrived if `all_of_them` are waited for.
         """
         self._progress.append(progress)
         number = self._num_ready(all_of_them)
-        arrived = [(then, sent.wait()) for then, sent in zip(self._progress[:number], self._sent[:number], strict=True)]
+        self._wait(number)
+        arrived = [(then, sent.update) for then, sent in zip(self._progress, self._sent, strict=True)][:number]
         del self._progress[:number], self._sent[:number]
+        self._num_waited = 0
         return arrived
+
+    def _wait(self, number: int) -> None:
+        """Wait for the numbers of the first updates that have been sent and not been read."""
+        for sent in self._sent[self._num_waited : number]:
+            if sent.copied is not None:
+                sent.copied.synchronize()
+        self._num_waited = max(self._num_waited, number)
 
     def _num_ready(self, all_of_them: bool) -> int:
         return len(self._sent) if all_of_them else max(0, len(self._sent) - self._lead)

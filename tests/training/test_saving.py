@@ -1,0 +1,89 @@
+"""Checkpoints that a thread writes beside training, here on the CPU."""
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+
+import pytest
+from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
+
+from transformer_mt.training import loop, saving
+from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
+
+PATIENCE = 60  # seconds
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Each checkpoint that a thread writes is only begun after the next update. A function sets what happens then."""
+    real_update, real_save, begun = loop.one_update, saving.save, threading.Event()
+    happening = {}
+
+    def one_update(*arguments):
+        update = real_update(*arguments)
+        begun.set()
+        if "update" in happening:
+            happening["update"](update.step)
+        return update
+
+    def save(run_dir, tensors, progress, *others):
+        if threading.current_thread() is not threading.main_thread():
+            begun.clear()
+            assert begun.wait(PATIENCE)
+            if "save" in happening:
+                happening["save"](progress.step)
+        real_save(run_dir, tensors, progress, *others)
+
+    monkeypatch.setattr(loop, "one_update", one_update)
+    monkeypatch.setattr(saving, "save", save)
+    monkeypatch.setattr(loop, "writes_beside", lambda device: True)
+    return happening.update
+
+
+def without_times(record):
+    timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
+    return {key: value for key, value in record.items() if key not in timed}
+
+
+def test_they_are_those_of_a_run_that_waits_for_the_disk(experiment, trained, tmp_path, slow_disk):
+    run = train_tiny(experiment, tmp_path)
+    assert saved_steps(run) == saved_steps(trained)
+    for step in saved_steps(run):
+        one, other = checkpoint_path(run, step), checkpoint_path(trained, step)
+        for file in ("model.safetensors", "training.safetensors"):
+            assert (one / file).read_bytes() == (other / file).read_bytes()
+        progress, expected = (json.loads((path / "state.json").read_text())["progress"] for path in (one, other))
+        assert without_times(progress) == without_times(expected)
+    assert os.readlink(run / "checkpoints" / "best") == os.readlink(trained / "checkpoints" / "best")
+    assert list(map(without_times, log_records(run))) == list(map(without_times, log_records(trained)))
+
+
+def test_an_error_of_training_waits_for_the_one_that_is_being_written(experiment, tmp_path, slow_disk):
+    def fails(step):
+        if step == 5:
+            raise ZeroDivisionError
+
+    slow_disk({"update": fails, "save": lambda step: time.sleep(0.1)})
+    with pytest.raises(ZeroDivisionError):
+        train_tiny(experiment, tmp_path)
+    assert saved_steps(tmp_path)[-1] == 4
+    assert damage(checkpoint_path(tmp_path, 4)) == ""
+
+
+def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experiment, trained, tmp_path, slow_disk):
+    def killed(step):
+        if step == 6:
+            (checkpoint_path(tmp_path, 6).with_name("step-00000006.partial")).mkdir()
+            os._exit(9)
+
+    slow_disk({"save": killed})
+    process = multiprocessing.get_context("fork").Process(target=train_tiny, args=(experiment, tmp_path))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 9
+    assert saved_steps(tmp_path)[-1] == 4
+    slow_disk({"save": lambda step: None})
+    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
+    assert list(map(without_times, log_records(tmp_path))) == list(map(without_times, log_records(trained)))
