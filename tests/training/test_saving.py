@@ -5,12 +5,14 @@ import multiprocessing
 import os
 import threading
 import time
+from functools import partial
 
 import pytest
+from helpers.processes import run_forked_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt.training import loop, saving
-from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
+from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
 PATIENCE = 60  # seconds
 
@@ -87,3 +89,33 @@ def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experime
     slow_disk({"save": lambda step: None})
     assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
     assert list(map(without_times, log_records(tmp_path))) == list(map(without_times, log_records(trained)))
+
+
+def test_a_validation_waits_to_learn_whether_the_best_so_far_was_saved(experiment, tmp_path, slow_disk, capsys):
+    def fails(step):
+        time.sleep(0.1)
+        if step == 1:
+            raise OSError("no room")
+
+    slow_disk({"save": fails})
+    # With a vanishing rate the first validation would stay the best.
+    settings = ("training.peak_lr=1e-30", "training.validate_every=1", "training.max_steps=3", "training.metric=nll")
+    run = train_tiny(experiment, tmp_path, *settings, "training.save_every=3", "training.on_failed_save=go_on")
+    assert capsys.readouterr().err.count("warning: no room") == 1
+    assert load_progress(checkpoint_path(run, 3)).best_steps == [2]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, tmp_path, slow_disk, sharding):
+    def fails(step):
+        if step in (4, 8):
+            raise OSError("no room")
+
+    own = (f"training.sharding={sharding}", "training.validate_every=12")
+    settings = (*own, "training.on_failed_save=go_on", "training.keep_last=9")
+    run = tmp_path / "run"
+    slow_disk({"save": fails})
+    run_forked_ranks(2, partial(train_tiny, experiment, run, *settings))
+    assert saved_steps(run) == [2, 6, 10, 12]
+    assert load_progress(checkpoint_path(run, 12)).best_steps == [12]

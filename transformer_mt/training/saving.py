@@ -49,11 +49,11 @@ class Saver:
             print(f"warning: {error}", file=sys.stderr)
 
     def save(self, learner: Learner, progress: Progress, may_fail: bool, former: Progress) -> Progress:
-        """Begin to save a checkpoint; every rank has to call this. One that may not fail is written at the return.
+        """Begin to save a checkpoint; the one before has to be settled, and every rank has to call this.
 
-        Returns the progress as `settle` does. `former` is the progress before the last validation.
+        One that may not fail is written at the return. Returns the progress as `settle` does. `former` is the
+        progress before this update's validation.
         """
-        progress = self.settle(progress, wait=True)
         beside = self._beside and may_fail
         tensors = Tensors.of(learner, self._ranks, copied=beside)
         written: Future[None] | None = None
