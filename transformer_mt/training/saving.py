@@ -85,12 +85,12 @@ class Saver:
 
 
 def writes_beside(device: Device) -> bool:
-    """Whether a thread writes checkpoints. On the CPU it would take its time, and the copies its memory."""
+    """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
     return device.torch_device.type == "cuda"
 
 
 def _written_now(write: Callable[[], None]) -> Future[None]:
-    """What a thread would return after it."""
+    """Write now; the result is in the form that a thread gives."""
     written: Future[None] = Future()
     try:
         write()
