@@ -33,6 +33,8 @@ class Job:
     pairs_per_batch: int = 1000
     """At most; what is over is left out."""
     only_validate: bool = False
+    validates_between: bool = False
+    """Whether a validation of a single batch comes after the first update: only the first rank has any of it to do."""
 
 
 def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
@@ -44,15 +46,16 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     progress = Progress(layout=layout, tokens_per_batch=settings.tokens_per_batch)
     tokenizer = Tokenizer.load(data_dir)
     learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
+    validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
-        validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
-        validation = replace(validation, tokens_per_batch=60)
-        scores = validate(learner, validation, settings, ranks)
+        scores = validate(learner, replace(validation, tokens_per_batch=60), settings, ranks)
         return {"nll": scores.nll, "bleu": scores.bleu, "chrf": scores.chrf}
     learner.loss.train()
     loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, progress)
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
+        if job.validates_between and step == 2:
+            validate(learner, replace(validation, tokens_per_batch=100_000), settings, ranks)
         chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
         numbered = ranks.share(list(enumerate(split_evenly(chosen, ranks.size))))
         batches = [loader.batch(part, step, number) for number, part in numbered]

@@ -10,15 +10,18 @@ import yaml
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
+from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.training.averaging import MovingAverage
-from transformer_mt.training.checkpoint import checkpoint_path
+from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
 from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import BatchLoss, Learner
 
 ROOT = Path(__file__).parent.parent.parent
@@ -117,3 +120,13 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
     loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
     optimizer = build_optimizer(model, config.training)
     return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))
+
+
+def poisoned_checkpoint(experiment: Path, run_dir: Path, piece: int) -> list[str]:
+    """The overrides to start from a model in which the source embedding of one piece is infinite once it is scaled."""
+    own = ["model.tied_embeddings=none"]
+    learner = new_learner(load_config(experiment, own))
+    learner.model.source_embedding.weight.data[piece] = 3e38
+    digest = Tokenizer.load(experiment.parent / "data").digest
+    save_checkpoint(run_dir, Tensors.of(learner), Progress(step=1), digest)
+    return [*own, f"training.initialise_from={checkpoint_path(run_dir, 1)}"]

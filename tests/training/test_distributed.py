@@ -21,12 +21,13 @@ from helpers.processes import (
     wait_until,
 )
 from helpers.rank_results import Job, results, write_results
-from helpers.tiny import train_tiny
+from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
 
 from transformer_mt.errors import RankError
 from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
 from transformer_mt.training.distributed import Ranks, all_ranks
+from transformer_mt.vocabulary import EOS
 
 # Adam makes steps of one size of gradients of any size above its epsilon. Those of the keys' biases are sums of
 # rounding errors, for a softmax does not see what they add: with the usual epsilon they walk as the errors do.
@@ -119,6 +120,11 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
 
 
+def test_updates_go_on_after_a_validation_in_which_a_rank_had_nothing_to_do(experiment, tmp_path):
+    jobs = {"with a validation": Job([*EQUAL, "training.sharding=full"], validates_between=True)}
+    assert_equal_updates(2, experiment, jobs, {}, tmp_path)
+
+
 @pytest.mark.thorough
 def test_two_ranks_make_the_updates_and_the_validation_of_one(experiment, validations, tmp_path):
     found = assert_equal_updates(2, experiment, JOBS, validations, tmp_path)
@@ -163,7 +169,7 @@ def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp
     assert_same_run(train_tiny(experiment, tmp_path / "run", *RUN), unbroken)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unbroken, tmp_path):
     train_tiny(experiment, tmp_path, *RUN, "training.max_steps=6")
     run_ranks(2, experiment, tmp_path, "training.max_steps=16", "training.sharding=full")
@@ -176,7 +182,7 @@ def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unb
     assert found == [(0, 1), (6, 2), (16, 3), (24, 2), (32, 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
     def errors(*overrides):
         ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *overrides))
@@ -188,7 +194,7 @@ def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
         "error: override training.max_stps=3: training.max_stps: no such key. Did you mean 'max_steps'?"
     ]
     assert errors(f"data_dir={tmp_path}").count(f"{tmp_path} is not prepared") == 1
-    bad = errors("training.peak_lr=1e30", "training.warmup_steps=1", "training.max_bad_updates=2")
+    bad = errors(*poisoned_checkpoint(experiment, tmp_path / "poisoned", EOS), "training.max_bad_updates=2")
     assert bad.count("error: loss or gradient of 2 updates in a row was not finite") == 1
 
     descriptor = os.open(tmp_path / "run" / "lock", os.O_RDWR | os.O_CREAT)
@@ -198,10 +204,10 @@ def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
     assert locked == f"error: {tmp_path / 'run'}: another process trains here; wait, or choose another run_dir"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_only_the_second_rank_meets_with_is_said_by_the_first(experiment, tmp_path):
     missing = tmp_path / "missing"  # as on a machine where a disk is not mounted
-    arguments = training(experiment, tmp_path / "run", "training.max_steps=2")
+    arguments = training(experiment, tmp_path / "run", "training.max_steps=2", "training.warmup_steps=1")
     ranks = start_ranks(2, tmp_path, *arguments, only_second=[f"data_dir={missing}"])
     assert ended(*ranks) == [2, 2], said(*ranks)
     assert said(ranks[0]).startswith(f"error: {missing} is not prepared")

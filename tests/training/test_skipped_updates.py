@@ -5,16 +5,22 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from helpers.tiny import assert_same_weights, log_records, new_learner, train_tiny, weights_at, write_experiment
+from helpers.tiny import (
+    assert_same_weights,
+    log_records,
+    poisoned_checkpoint,
+    train_tiny,
+    weights_at,
+    write_experiment,
+)
 
 from transformer_mt import prepare, train
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loader import Loader, Position
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import TrainingError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
-from transformer_mt.training.checkpoint import Tensors, checkpoint_path, load_progress, save_checkpoint, saved_steps
+from transformer_mt.training.checkpoint import checkpoint_path, load_progress, saved_steps
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.skipped_updates import SkippedUpdates
@@ -62,12 +68,7 @@ def poisoned(experiment, corpus, tmp_path_factory):
     """A function that makes a checkpoint in which the source embedding of one piece is infinite once it is scaled."""
 
     def make(piece):
-        run_dir = tmp_path_factory.mktemp("poisoned")
-        learner = new_learner(load_config(experiment, OWN))
-        learner.model.source_embedding.weight.data[piece] = 3e38
-        digest = Tokenizer.load(experiment.parent / "data").digest
-        save_checkpoint(run_dir, Tensors.of(learner), Progress(step=1), digest)
-        return f"training.initialise_from={checkpoint_path(run_dir, 1)}"
+        return poisoned_checkpoint(experiment, tmp_path_factory.mktemp("poisoned"), piece)[-1]
 
     return make
 

@@ -163,7 +163,8 @@ def all_ranks() -> Iterator[Ranks]:
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
     """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
 
-    The parameters of a unit are brought together while it runs, all others of `model` while that does.
+    The parameters of a unit are brought together while it runs, all others of `model` while that does. The units run in
+    the order in which they are given.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -171,9 +172,12 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
     # Nothing here changes the output of a unit in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
-    for unit in units:
-        fully_shard(unit, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
+    # The backward pass brings the unit before together in advance. Which one that is has to be said: FSDP would go by
+    # all forward passes since the last backward pass. Those of a validation are among them, and ranks may have made
+    # unequal numbers of them. Then they would wait for each other for ever.
+    for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
+        unit.set_modules_to_backward_prefetch([former])
 
 
 @contextmanager
