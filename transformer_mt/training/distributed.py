@@ -6,6 +6,7 @@ update's micro-batches; the gradients are summed before the weights move, so tha
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -158,6 +159,9 @@ def all_ranks() -> Iterator[Ranks]:
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for what ranks that are gone have to send
             dist.destroy_process_group()
+            # The threads of gloo may still let go of the last message, which takes the interpreter. They get it while
+            # this one sleeps; if it was ending by then, the process would be aborted.
+            time.sleep(0.05)
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
