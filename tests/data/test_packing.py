@@ -33,11 +33,11 @@ TENSORS = (
 )
 
 
-def sentences_and_dummies(offsets: torch.Tensor, num_pairs: int, shape: PackedShape) -> tuple[list[int], list[int]]:
+def sentences_and_dummies(offsets: torch.Tensor, num_pairs: int) -> tuple[list[int], list[int]]:
     """Their lengths; what is after them has none."""
     lengths = offsets.diff().tolist()
-    num_covered = num_pairs + shape.num_dummies
-    assert not any(lengths[num_covered:])
+    num_covered = max(i for i, length in enumerate(lengths, start=1) if length)
+    assert all(lengths[:num_covered])
     return lengths[:num_pairs], lengths[num_pairs:num_covered]
 
 
@@ -69,7 +69,7 @@ def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
         assert batch.source_positions_N.tolist() == joined(source_positions, shape.source_rows)
         assert batch.target_positions_N.tolist() == joined(target_positions, shape.target_rows)
         for offsets, side in ((batch.source_offsets, sources), (batch.target_offsets, targets)):
-            assert sentences_and_dummies(offsets, size, shape)[0] == [len(sentence) for sentence in side]
+            assert sentences_and_dummies(offsets, size)[0] == [len(sentence) for sentence in side]
         assert batch.pairs_B.tolist() == pairs.tolist()
         assert batch.num_labels == sum(len(target) for target in targets)
         assert batch.max_length == shape.max_length
@@ -89,13 +89,17 @@ def test_every_pair_once_and_every_batch_has_room(make_corpus: MakeCorpus, seed:
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(corpus)))
         for pairs in [*batches, np.empty(0, np.int64)]:
             batch = collate_packed(corpus, pairs, shape)
+            dummies = []
             for offsets, num_rows in (
                 (batch.source_offsets, shape.source_rows),
                 (batch.target_offsets, shape.target_rows),
             ):
-                real, dummies = sentences_and_dummies(offsets, len(pairs), shape)
+                real, filling = sentences_and_dummies(offsets, len(pairs))
                 assert (offsets[0], offsets[-1]) == (0, num_rows)
-                assert all(1 <= length <= shape.max_length for length in real + dummies)
+                assert all(1 <= length <= shape.max_length for length in real + filling)
+                dummies.append(filling)
+            needed = max(-(-sum(filling) // shape.max_length) for filling in dummies)
+            assert [len(filling) for filling in dummies] == [needed, needed], "no more than the rows that are left need"
 
 
 def test_all_batches_of_a_corpus_have_one_shape(make_corpus: MakeCorpus) -> None:

@@ -23,8 +23,8 @@ _BATCHES_AT_A_TIME = 1000  # the most batches cut at once, so that memory does n
 class PackedShape:
     """The sizes that all batches of a run have. Sentence i of the source and sentence i of the target are a pair.
 
-    Rows without a sentence belong to dummy sentences, `num_dummies` on each side, each of at least one row. They are
-    needed because attention computes nothing for a row that belongs to no sentence, or whose other side is empty, and
+    Rows without a sentence belong to dummy sentences, as many on one side as on the other, each of at least one row.
+    They are needed because attention computes nothing for a row that belongs to no sentence, or whose other side is empty, and
     leaves there whatever was in memory.
     """
 
@@ -36,8 +36,12 @@ class PackedShape:
 
     @property
     def num_dummies(self) -> int:
-        """The number of dummies on each side: as many as a side without any sentence needs."""
-        return -(-max(self.source_rows, self.target_rows) // self.max_length)
+        """The most dummies on each side: as many as a side without any sentence needs."""
+        return self.dummies_beside(0, 0)
+
+    def dummies_beside(self, num_source: int, num_target: int) -> int:
+        """How many dummies each side needs to fill the rows beside these numbers of tokens."""
+        return -(-max(self.source_rows - num_source, self.target_rows - num_target) // self.max_length)
 
     @property
     def source_room(self) -> int:
@@ -139,7 +143,7 @@ def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     """
     num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
     longest = max(_longest(corpus.source), _longest(corpus.target))
-    max_length = _round_up(longest, 128)  # the tile size of an attention kernel; a tighter bound gains nothing
+    max_length = _round_up(longest, 128)  # the tile size of attention kernels; a tighter bound gains nothing
     num_dummies = -(-tokens_per_batch // max_length)
 
     def rows(num_tokens: int) -> int:
@@ -172,11 +176,12 @@ def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, e
 
 def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
     """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
-    source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows)
-    labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows)
-    num_labels = int(target_offsets[len(pairs)])
+    num_source, num_target = (int(sentence_lengths(text, pairs).sum()) for text in (corpus.source, corpus.target))
+    dummies = shape.dummies_beside(num_source, num_target)
+    source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows, dummies)
+    labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows, dummies)
     decoder_input_N = np.zeros_like(labels_N)
-    decoder_input_N[1:num_labels] = labels_N[: max(0, num_labels - 1)]
+    decoder_input_N[1:num_target] = labels_N[: max(0, num_target - 1)]
     decoder_input_N[target_offsets[: len(pairs)]] = BOS
     return PackedBatch(
         source_N=torch.from_numpy(source_N),
@@ -188,7 +193,7 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
         labels_N=torch.from_numpy(labels_N),
         shape=shape,
         pairs_B=torch.from_numpy(pairs),
-        num_labels=num_labels,
+        num_labels=num_target,
     )
 
 
@@ -215,7 +220,7 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 
 
 def _packed(
-    text: EncodedText, pairs: Pairs, shape: PackedShape, num_rows: int
+    text: EncodedText, pairs: Pairs, shape: PackedShape, num_rows: int, num_dummies: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Return the ids N and positions N of these sentences, and the offsets of sentences and dummies."""
     lengths_B = sentence_lengths(text, pairs)
@@ -227,8 +232,8 @@ def _packed(
     offsets[1 : len(pairs) + 1] = lengths_B.cumsum()
     num_tokens = int(offsets[len(pairs)])
     # The dummies share the rows that are left as evenly as possible; the last one ends at the last row.
-    dummies = np.arange(1, shape.num_dummies + 1)
-    offsets[len(pairs) + 1 :][: shape.num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // shape.num_dummies
+    dummies = np.arange(1, num_dummies + 1)
+    offsets[len(pairs) + 1 :][:num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // num_dummies
 
     positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
     positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[: len(pairs)], lengths_B)

@@ -7,10 +7,15 @@ N packed queries  M packed keys  H heads  K width of a head
 """
 
 import math
+from importlib.util import find_spec
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+HAS_TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it where it exists, which Windows is not
+SHORT = 512  # the longest segment for which tiles of 32 words are taken
+SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 
 
 @dataclass(frozen=True)
@@ -37,29 +42,56 @@ class Segments:
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each on its own; NHK.
 
-    On CUDA it is a FlashAttention kernel, for fp16 and bf16 only, which computes nothing across segments (Dao 2023,
-    arXiv 2307.08691). Elsewhere it is the plain formula.
+    On CUDA nothing is computed across segments: by tiles of 32 words where no segment is long, and else by
+    FlashAttention, for fp16 and bf16 only. Elsewhere it is the plain formula.
     """
     if query_NHK.is_cuda:
-        from torch.nn.attention.varlen import varlen_attn
-
-        window = segments.window or -1
-        mixed_NHK = varlen_attn(
-            query_NHK,
-            key_MHK,
-            value_MHK,
-            segments.query_offsets,
-            segments.key_offsets,
-            segments.max_queries,
-            segments.max_keys,
-            window_size=(window, 0) if segments.causal else (window, window),
-        )
-        assert isinstance(mixed_NHK, Tensor), "only attention was asked for, without its statistics"
-        return mixed_NHK
+        kernel = _short if are_short(segments, query_NHK.shape[-1]) else _flash_attention
+        return kernel(query_NHK, key_MHK, value_MHK, segments)
     mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
     scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)
     weights_HNM = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1)
     return (weights_HNM @ value_MHK.transpose(0, 1)).transpose(0, 1)
+
+
+def are_short(segments: Segments, width: int) -> bool:
+    """Whether `short_attention` computes them, by heads of that width."""
+    return HAS_TRITON and max(segments.max_queries, segments.max_keys) <= SHORT and width in SHORT_WIDTHS
+
+
+def _short(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
+    from transformer_mt.kernels.short_attention import short_attention
+
+    return short_attention(
+        query_NHK,
+        key_MHK,
+        value_MHK,
+        segments.query_offsets,
+        segments.key_offsets,
+        segments.max_queries,
+        segments.max_keys,
+        segments.causal,
+        segments.window,
+    )
+
+
+def _flash_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
+    """Of tiles of 128 queries by 128 keys (Dao 2023, arXiv 2307.08691)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    window = segments.window or -1
+    mixed_NHK = varlen_attn(
+        query_NHK,
+        key_MHK,
+        value_MHK,
+        segments.query_offsets,
+        segments.key_offsets,
+        segments.max_queries,
+        segments.max_keys,
+        window_size=(window, 0) if segments.causal else (window, window),
+    )
+    assert isinstance(mixed_NHK, Tensor), "only attention was asked for, without its statistics"
+    return mixed_NHK
 
 
 def segments_mask(segments: Segments, num_queries: int, num_keys: int) -> Tensor:
