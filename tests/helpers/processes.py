@@ -52,7 +52,8 @@ def start(directory: Path, name: str, *arguments: object, environment=None, stdi
     """Python with these arguments; its output to files of this name; its standard input may be subprocess.PIPE."""
     directory.mkdir(parents=True, exist_ok=True)
     out, err = directory / f"{name}.out", directory / f"{name}.err"
-    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    known = filter(None, (str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")))
+    paths = {"PYTHONPATH": os.pathsep.join(known), "OMP_NUM_THREADS": "1"}
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],

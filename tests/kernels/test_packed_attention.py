@@ -33,12 +33,13 @@ def test_attention_of_variable_length_equals_a_loop_over_sentences(causal, windo
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [0, 5])
-def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window):
+@pytest.mark.parametrize("longest", [40, 600])
+def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window, longest):
     """Tensors without numbers, of CUDA in name alone: PyTorch checks the arguments without a GPU."""
     with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
         query_NHK, key_NHK, value_NHK = torch.empty(48, 3, 4, 32, dtype=torch.bfloat16).unbind(1)
         offsets = torch.empty(9, dtype=torch.int32)
-        segments = Segments(offsets, offsets, 40, 40, causal, window)
+        segments = Segments(offsets, offsets, longest, longest, causal, window)
         mixed_NHK = variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
     assert mixed_NHK.device.type == "cuda"
     assert (mixed_NHK.shape, mixed_NHK.dtype) == ((48, 4, 32), torch.bfloat16)

@@ -24,8 +24,8 @@ class PackedShape:
     """The sizes that all batches of a run have. Sentence i of the source and sentence i of the target are a pair.
 
     Rows without a sentence belong to dummy sentences, as many on one side as on the other, each of at least one row.
-    They are needed because attention computes nothing for a row that belongs to no sentence, or whose other side is empty, and
-    leaves there whatever was in memory.
+    They are needed because attention computes nothing for a row that belongs to no sentence, or whose other side is
+    empty, and leaves there whatever was in memory.
     """
 
     source_rows: int

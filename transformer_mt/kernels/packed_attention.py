@@ -7,8 +7,8 @@ N packed queries  M packed keys  H heads  K width of a head
 """
 
 import math
-from importlib.util import find_spec
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor

@@ -1,0 +1,36 @@
+"""Computes `short_attention` and its gradients without a GPU, by Triton's interpreter; a process of its own.
+
+usage: interpreted_attention.py CASES RESULTS. Both files are PyTorch's: a list of arguments in order, the gradient of
+the output behind them; and a list of the output and the gradients of queries, keys and values.
+"""
+
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+
+import torch
+from triton.runtime import interpreter
+
+
+def patch_language(tensor, scope):
+    """As the interpreter does it, and so that its scalars, arrays of one number, are bounds of loops for NumPy 2.4."""
+    patched(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+
+patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_language
+torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
+
+from transformer_mt.kernels.short_attention import short_attention  # noqa: E402
+
+
+def computed(query_NHK, key_MHK, value_MHK, *others):
+    *segments, gradient_NHK = others
+    inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
+    mixed_NHK = short_attention(*inputs, *segments)
+    return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
+
+
+cases, results = sys.argv[1:]
+torch.save([computed(*case) for case in torch.load(cases, weights_only=True)], results)

@@ -1,0 +1,83 @@
+"""Attention in tiles of 32 words is the plain formula's, with its gradients; seen by Triton's interpreter."""
+
+import importlib.util
+import math
+
+import pytest
+import torch
+from helpers.processes import ended, said, start
+from helpers.tiny import ROOT
+from torch.nn import functional as F
+
+from transformer_mt.kernels import packed_attention
+from transformer_mt.kernels.packed_attention import Segments, are_short, segments_mask
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+# Lengths of queries; of keys, if they are others; whether causal; the window; the width of a head.
+CASES = {
+    "parts of a tile": ([5, 1, 8, 3], [2, 7, 1, 4], False, 0, 16),
+    "whole tiles, and one word more": ([32, 64, 31], [33, 1, 129], False, 0, 64),
+    "several parts": ([1, 130], None, False, 0, 16),
+    "causal": ([40, 33, 1], None, True, 0, 32),
+    "window": ([100, 33, 1], None, False, 40, 16),
+    "a window of one word, causal": ([40, 33, 1], None, True, 1, 16),
+    "keys that no query sees": ([3, 0, 5], [4, 6, 7], False, 0, 16),
+}
+
+
+def offsets_of(lengths):
+    """The last one is repeated, as of a batch with room for more sentences."""
+    return F.pad(torch.tensor([0, *lengths]).cumsum(0).int(), (0, 3), value=sum(lengths))
+
+
+def arguments(query_lengths, key_lengths, causal, window, width, generator):
+    """Those of `short_attention`, and a gradient of its output. Queries are a part of the rows of a larger matrix."""
+    key_lengths = key_lengths or query_lengths
+    num_queries, num_keys, num_heads = sum(query_lengths), sum(key_lengths), 2
+    rows_N3HK = torch.randn(num_queries, 3, num_heads, width, generator=generator)
+    key_MHK, value_MHK = torch.randn(2, num_keys, num_heads, width, generator=generator)
+    gradient_NHK = torch.randn(num_queries, num_heads, width, generator=generator)
+    offsets = offsets_of(query_lengths), offsets_of(key_lengths)
+    longest = max(query_lengths), max(key_lengths)
+    return [rows_N3HK[:, 1], key_MHK, value_MHK, *offsets, *longest, causal, window, gradient_NHK]
+
+
+def plain(query_NHK, key_MHK, value_MHK, *others):
+    """By the formula, in twice the precision."""
+    *segments, gradient_NHK = others
+    mask_NM = segments_mask(Segments(*segments), len(query_NHK), len(key_MHK))
+    inputs = [x.double().requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
+    query_HNK, key_HMK, value_HMK = (x.transpose(0, 1) for x in inputs)
+    scores_HNM = query_HNK @ key_HMK.mT / math.sqrt(query_NHK.shape[-1])
+    mixed_HNK = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(-1) @ value_HMK
+    mixed_NHK = mixed_HNK.transpose(0, 1)
+    return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK.double())]
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton, which comes with PyTorch for CUDA, is not installed")
+def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
+    generator = torch.Generator().manual_seed(1)
+    cases = {name: arguments(*case, generator) for name, case in CASES.items()}
+    torch.save(list(cases.values()), tmp_path / "cases.pt")
+    script = ROOT / "tests" / "helpers" / "interpreted_attention.py"
+    interpreter = start(tmp_path, "interpreter", script, tmp_path / "cases.pt", tmp_path / "results.pt")
+    assert ended(interpreter) == [0], said(interpreter)
+    results = torch.load(tmp_path / "results.pt", weights_only=True)
+    for (name, case), ours in zip(cases.items(), results, strict=True):
+        for found, expected in zip(ours, plain(*case), strict=True):
+            torch.testing.assert_close(
+                found.double(), expected, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+@pytest.mark.parametrize(
+    ("longest", "width", "short"), [(512, 64, True), (256, 128, True), (513, 64, False), (40, 48, False)]
+)
+def test_long_segments_and_odd_widths_are_left_to_flash_attention(monkeypatch, longest, width, short):
+    monkeypatch.setattr(packed_attention, "HAS_TRITON", True)
+    offsets = offsets_of([longest])
+    assert are_short(Segments(offsets, offsets, longest, longest, causal=False), width) is short
+    assert not are_short(Segments(offsets, offsets, 10, 600, causal=False), width)
+    monkeypatch.setattr(packed_attention, "HAS_TRITON", False)
+    assert not are_short(Segments(offsets, offsets, longest, longest, causal=False), width)
