@@ -9,7 +9,13 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.kernels import cross_entropy
-from transformer_mt.kernels.cross_entropy import compiled_softmax_and_gradient, in_whole_chunks
+from transformer_mt.kernels.cross_entropy import (
+    TILE_ROWS,
+    compiled_softmax_and_gradient,
+    equal_chunks,
+    fused_softmax_and_gradient,
+    softmax_and_gradient,
+)
 from transformer_mt.training.loss import label_smoothed, plain_label_smoothed
 from transformer_mt.vocabulary import PAD
 
@@ -147,29 +153,64 @@ def test_nothing_is_learnt_where_the_label_is_padding(chunks, inputs, garbage):
     torch.testing.assert_close(our_gradients, their_gradients)
 
 
-@pytest.mark.parametrize("chunk", [1, 4, N, N + 5])
-def test_whole_chunks_cost_the_same(inputs, chunk):
-    """As rows of a GPU are: PAD fills the last chunk."""
-    features_ND, output_VD, labels_N = inputs
-    whole_ND, whole_N = in_whole_chunks(features_ND, labels_N, chunk)
-    assert len(whole_ND) == len(whole_N) == math.ceil(N / chunk) * chunk
-    padded, as_it_was = label_smoothed(whole_ND, output_VD, whole_N, 0.1), label_smoothed(*inputs, 0.1)
-    torch.testing.assert_close(tuple(padded), tuple(as_it_was))
-    of_padded = torch.autograd.grad(padded.smoothed, (features_ND, output_VD))
-    torch.testing.assert_close(of_padded, torch.autograd.grad(as_it_was.smoothed, (features_ND, output_VD)))
+@pytest.mark.parametrize("num_rows", [0, 1, 127, 128, 129, 4096, 4097, 12_345, 25_000])
+@pytest.mark.parametrize("most", [1, 500, 4096])
+def test_equal_chunks_are_no_more_than_needed_and_of_one_size_but_for_less_than_a_tile_each(num_rows, most):
+    chunk = equal_chunks(num_rows, most)
+    sizes = [min(chunk, num_rows - start) for start in range(0, num_rows, chunk)]
+    assert chunk % TILE_ROWS == 0
+    assert chunk < most + TILE_ROWS, "one is larger than allowed by more than rounding"
+    assert len(sizes) <= math.ceil(num_rows / most), "they are too many"
+    assert chunk < num_rows / math.ceil(num_rows / most) + TILE_ROWS if num_rows else chunk == TILE_ROWS
+
+
+def formula(logits_NV, labels_N1, smoothing):
+    """In float64: log sum exp z, z of the label, and the derivative of the loss without its uniform part."""
+    exact_NV = logits_NV.double().requires_grad_()
+    log_sum_N1 = exact_NV.logsumexp(dim=-1, keepdim=True)
+    label_logit_N1 = exact_NV.gather(1, labels_N1)
+    (gradient_NV,) = torch.autograd.grad((log_sum_N1 - (1 - smoothing) * label_logit_N1).sum(), exact_NV)
+    return log_sum_N1.detach(), label_logit_N1.detach(), gradient_NV
+
+
+@smoothings
+@pytest.mark.parametrize("form", [softmax_and_gradient, fused_softmax_and_gradient])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_both_forms_of_the_softmax_and_its_gradient_equal_the_formula(form, scale, smoothing):
+    generator = torch.Generator().manual_seed(1)
+    logits_NV = scale * torch.randn(N, 40, generator=generator)
+    labels_N1 = torch.randint(40, (N, 1), generator=generator)
+    ours = form(logits_NV.clone(), labels_N1, smoothing)
+    for our, exact in zip(ours, formula(logits_NV, labels_N1, smoothing), strict=True):
+        torch.testing.assert_close(our.double(), exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_fused_form_writes_the_gradient_in_place_of_the_logits(dtype):
+    logits_NV = torch.randn(N, V).to(dtype)
+    *_, gradient_NV = fused_softmax_and_gradient(logits_NV, torch.ones(N, 1, dtype=torch.long), 0.1)
+    assert gradient_NV.dtype == dtype
+    assert gradient_NV.data_ptr() == logits_NV.data_ptr()
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # by torch, of its own use
 @pytest.mark.skipif(shutil.which("g++") is None, reason="on a CPU it is compiled by g++")
 @pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compiled_it_computes_the_same(dtype):
+def test_compiled_it_computes_the_same_in_place_and_once_for_any_number_of_rows(dtype):
     generator = torch.Generator().manual_seed(1)
-    logits_NV = (10 * torch.randn(N, 40, generator=generator)).to(dtype)
-    labels_N1 = torch.randint(40, (N, 1), generator=generator)
-    compiled = compiled_softmax_and_gradient()(logits_NV.clone(), labels_N1, 0.1)
-    assert [tensor.dtype for tensor in compiled] == [torch.float32, torch.float32, dtype]
-    torch.testing.assert_close(compiled, cross_entropy.softmax_and_gradient(logits_NV.clone(), labels_N1, 0.1))
+    torch._dynamo.reset()
+    for num_rows in (N, 3, 2 * N):
+        logits_NV = (10 * torch.randn(num_rows, 40, generator=generator)).to(dtype)
+        labels_N1 = torch.randint(40, (num_rows, 1), generator=generator)
+        plain = softmax_and_gradient(logits_NV.clone(), labels_N1, 0.1)
+        with torch.compiler.set_stance("default" if num_rows == N else "fail_on_recompile"):
+            compiled = compiled_softmax_and_gradient(logits_NV, labels_N1, 0.1)
+        assert [tensor.dtype for tensor in compiled] == [torch.float32, torch.float32, dtype]
+        assert compiled[-1].data_ptr() == logits_NV.data_ptr()
+        rounded = 1e-6 if dtype == torch.float32 else 2**-7
+        torch.testing.assert_close(compiled[:2], plain[:2], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(compiled[-1], plain[-1], rtol=rounded, atol=1e-6)
 
 
 def test_features_in_half_precision_come_close(chunks, inputs):

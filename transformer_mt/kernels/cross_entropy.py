@@ -17,10 +17,11 @@ from torch.nn import functional as F
 
 from transformer_mt.vocabulary import PAD
 
-# Tokens of a chunk. The logits of fewer tokens stay nearer to the processor; but each chunk adds to the whole
+# The most tokens of a chunk. The logits of fewer tokens stay nearer to the processor; but each chunk adds to the whole
 # gradient of the output matrix, VD, which is as large as the logits of D tokens.
 CHUNK_TOKENS, CHUNK_TOKENS_CUDA = 512, 4096
 CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # at most: 64 MB in fp32, 256 MB in bf16
+TILE_ROWS = 128  # that a GPU multiplies at a time: it takes as long for fewer
 
 
 def chunked_cross_entropy(
@@ -35,20 +36,21 @@ def chunked_cross_entropy(
     """
     if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
         features_ND, output_VD = features_ND.detach(), output_VD.detach()
-    chunk = min(CHUNK_TOKENS, max(1, CHUNK_LOGITS // len(output_VD)))
     if features_ND.is_cuda:
-        chunk = min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD)))
-        features_ND, labels_N = in_whole_chunks(features_ND, labels_N, chunk)
+        chunk = equal_chunks(len(features_ND), min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD))))
+    else:
+        chunk = min(CHUNK_TOKENS, max(1, CHUNK_LOGITS // len(output_VD)))
     sums: tuple[Tensor, Tensor] = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         features_ND, output_VD, labels_N, smoothing, chunk
     )
     return sums
 
 
-def in_whole_chunks(features_ND: Tensor, labels_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """Adds rows of zeros with label PAD at the end: all chunks then have one shape, which is compiled once."""
-    missing = -len(labels_N) % chunk
-    return F.pad(features_ND, (0, 0, 0, missing)), F.pad(labels_N, (0, missing), value=PAD)
+def equal_chunks(num_rows: int, most: int) -> int:
+    """The rows of a chunk, where the fewest chunks of at most so many are of one size: whole tiles, save the last."""
+    num_chunks = max(1, -(-num_rows // most))
+    tiles = -(-num_rows // (num_chunks * TILE_ROWS))
+    return max(1, tiles) * TILE_ROWS
 
 
 def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,10 +68,40 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
     return log_sum_N1, label_logit_N1, gradient_NV.to(gradient_type)
 
 
+def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type.
+
+    Each value depends on its own row alone and is written where it was read. So the compiler makes one kernel of it,
+    which reads the logits twice (a maximum and a sum that go together, then the probabilities) and holds nothing of
+    size NV besides.
+    """
+    in_fp32_NV = logits_NV.float()
+    is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N1
+    label_logit_N1 = torch.where(is_label_NV, in_fp32_NV, 0.0).sum(dim=-1, keepdim=True)
+    top_logit_N1 = in_fp32_NV.amax(dim=-1, keepdim=True)
+    exps_NV = (in_fp32_NV - top_logit_N1).exp()
+    exps_sum_N1 = exps_NV.sum(dim=-1, keepdim=True)
+    probs_NV = exps_NV / exps_sum_N1
+    gradient_NV = logits_NV.copy_(torch.where(is_label_NV, probs_NV - (1 - smoothing), probs_NV))
+    return top_logit_N1 + exps_sum_N1.log(), label_logit_N1, gradient_NV
+
+
+def compiled_softmax_and_gradient(
+    logits_NV: Tensor, labels_N1: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `fused_softmax_and_gradient` returns, by one kernel, which is compiled once for any number of rows.
+
+    Validation has another number of tokens in each batch, and so has each part of a batch that was split.
+    """
+    for rows in (logits_NV, labels_N1):
+        torch._dynamo.maybe_mark_dynamic(rows, 0)
+    return _compiled()(logits_NV, labels_N1, smoothing)
+
+
 @cache
-def compiled_softmax_and_gradient() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    """The same, compiled for a GPU: one or two kernels, which read and write the logits less often."""
-    return torch.compile(softmax_and_gradient, dynamic=False, fullgraph=True)
+def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
+    # Without the option, a first batch of few rows would make several kernels of it, for all batches.
+    return torch.compile(fused_softmax_and_gradient, dynamic=False, options={"split_reductions": False})
 
 
 class _ChunkedCrossEntropy(Function):
@@ -92,22 +124,25 @@ class _ChunkedCrossEntropy(Function):
             features_gradient_ND = torch.empty_like(features_ND)
             output_gradient_VD = (-share * features_sum_D).repeat(len(output_VD), 1)
 
-        nll = label_logits = features_sum_D.new_zeros(())
-        to_gradient = compiled_softmax_and_gradient() if features_ND.is_cuda else softmax_and_gradient
+        log_sums, label_logits = [features_sum_D.new_zeros(0, 1)], [features_sum_D.new_zeros(0, 1)]
+        to_gradient = compiled_softmax_and_gradient if features_ND.is_cuda else softmax_and_gradient
         for start in range(0, len(labels_N), chunk):
             rows = slice(start, start + chunk)
             logits_NV = F.linear(features_ND[rows], weight_VD)
             log_sum_N1, label_logit_N1, gradient_NV = to_gradient(logits_NV, labels_N[rows, None], smoothing)
-            nll = nll + (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1[rows], 0.0).sum()
-            label_logits = label_logits + label_logit_N1.sum()  # zeros at padding, like its features
+            log_sums.append(log_sum_N1)
+            label_logits.append(label_logit_N1)
             if with_gradients:
                 torch.mm(gradient_NV, weight_VD, out=features_gradient_ND[rows])
                 add_product(output_gradient_VD, gradient_NV.T, features_ND[rows])
+            del logits_NV, gradient_NV  # the next chunk's take their place
         if with_gradients:
             features_gradient_ND.sub_(share * weight_sum_D).masked_fill_(padding_N1, 0.0)
             ctx.save_for_backward(features_gradient_ND, output_gradient_VD)
+        log_sum_N1, label_logit_N1 = torch.cat(log_sums), torch.cat(label_logits)  # of padding, the latter is 0
+        nll = (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1, 0.0).sum()
         ctx.mark_non_differentiable(nll)
-        return nll + smoothing * label_logits - share * features_sum_D.dot(weight_sum_D), nll
+        return nll + smoothing * label_logit_N1.sum() - share * features_sum_D.dot(weight_sum_D), nll
 
     @staticmethod
     @once_differentiable
@@ -121,5 +156,7 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Equals total += left @ right, summed in the precision of the total."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
+    elif total.is_cuda:  # of PyTorch's devices, only this one multiplies in bf16 and adds in fp32
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total += left @ right
