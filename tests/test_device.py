@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.nn.attention import SDPBackend
 
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
@@ -78,3 +79,18 @@ def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
     assert torch.get_num_threads() == 2
     choose_device("cpu", num_threads=0)
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_no_attention_is_that_of_cudnn():
+    """It would make a plan for each shape."""
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    device = choose_device("cuda").torch_device
+    for queries, mask in [(30, (4, 1, 1, 30)), (30, (30, 30)), (1, (4, 1, 1, 30)), (30, None)]:
+        query_BHTK = torch.zeros(4, 8, queries, 64, dtype=torch.bfloat16, device=device)
+        key_BHSK = torch.zeros(4, 8, 30, 64, dtype=torch.bfloat16, device=device)
+        sees = None if mask is None else torch.ones(mask, dtype=torch.bool, device=device)
+        for training in (False, True):
+            query_BHTK.requires_grad_(training)
+            assert torch._fused_sdp_choice(query_BHTK, key_BHSK, key_BHSK, sees) != SDPBackend.CUDNN_ATTENTION.value

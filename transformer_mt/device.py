@@ -41,7 +41,7 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
 
     `precision` auto is bf16 on a device that multiplies it in hardware, and else fp32. Raises ConfigError.
     Choosing the CPU changes settings of the whole process, its number of threads among them: see
-    `kernels.cpu.set_up_cpu`.
+    `kernels.cpu.set_up_cpu`. Choosing CUDA switches the attention of cuDNN off for the whole process.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -56,6 +56,8 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     if precision == "auto":
         precision = "bf16" if _multiplies_bf16(device) else "fp32"
     if device.type == "cuda":
+        # cuDNN makes a plan for each new shape of attention, and padded batches have hundreds of shapes.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         hardware = torch.cuda.get_device_name(device)
     else:
         set_up_cpu(num_threads)
