@@ -1,21 +1,42 @@
 """What does not fit into memory is split, and the update is that of a machine with room."""
 
+from dataclasses import replace
+from itertools import islice
+
 import pytest
 import torch
-from helpers.tiny import new_learner
+from helpers.tiny import assert_same_weights, new_learner
 
+from transformer_mt.data.batching import Batch
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.errors import RankError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.out_of_memory import Room, is_out_of_memory
 from transformer_mt.training.update import Learner, one_update
 
 LACKS_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 800 bytes."),
     MemoryError(),
+]
+OTHER_LACKS_OF_MEMORY = [
+    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", 2),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    RuntimeError("Triton Error [CUDA]: out of memory"),
+    RuntimeError("NCCL Error 1: unhandled cuda error. Last error: Failed to CUDA malloc 1048576 bytes"),
+    RuntimeError("std::bad_alloc"),
+    RuntimeError("could not create a primitive"),
+]
+OTHER_ERRORS = [
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+    RuntimeError("CUDA error: an illegal memory access was encountered"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
+    RuntimeError("out of resource: shared memory, Required: 300000, Hardware limit: 232448"),
 ]
 
 
@@ -75,4 +96,85 @@ def test_a_single_pair_that_does_not_fit_ends_with_the_keys_to_lower(experiment,
 
 def test_another_error_is_no_lack_of_memory(experiment, config):
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        update_with_room_for(4, RuntimeError("mat1 and mat2 shapes cannot be multiplied"), experiment, config)
+        update_with_room_for(4, OTHER_ERRORS[0], experiment, config)
+
+
+@pytest.mark.parametrize("error", LACKS_OF_MEMORY + OTHER_LACKS_OF_MEMORY, ids=str)
+def test_each_library_says_in_its_own_way_that_memory_is_out(error):
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize("error", OTHER_ERRORS, ids=str)
+def test_what_only_sounds_alike_is_no_lack_of_memory(error):
+    assert not is_out_of_memory(error)
+
+
+def updates_with_room_for(positions, number, experiment, config, layout, forgets=False):
+    """How many micro-batches each of these updates tried in vain, and how many it split; and the weights at last.
+
+    Target positions decide what fits.
+    """
+    loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 700, 1, 2, layout)
+    learner = new_learner(config)
+    in_vain, failures, splits = 0, [], []
+
+    def break_off(module, arguments):
+        nonlocal in_vain
+        if arguments[0].num_positions > positions:
+            in_vain += 1
+            raise LACKS_OF_MEMORY[0]
+
+    learner.loss.register_forward_pre_hook(break_off)
+    for step, (update, _) in enumerate(islice(loader.updates(Position()), number), start=1):
+        in_vain = 0
+        learner = replace(learner, room=Room()) if forgets else learner
+        batches = [loader.batch(part, step, index) for index, part in enumerate(update)]
+        splits.append(int(one_update(learner, batches, 1e-3, step, config.training, Ranks()).splits))
+        failures.append(in_vain)
+    return failures, splits, {name: weight.detach() for name, weight in learner.model.named_parameters()}
+
+
+def test_a_size_that_did_not_fit_is_not_tried_again(experiment, config):
+    """All full batches of packed sentences are of one size."""
+    failures, splits, _ = updates_with_room_for(600, 5, experiment, config, "packed")
+    assert failures == [1, 0, 0, 0, 0]
+    assert splits == [1] * 5
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_what_is_split_untried_is_learnt_as_if_it_had_been_tried(layout, experiment):
+    """Dropout included."""
+    config = load_config(experiment, [])
+    failures, splits, weights = updates_with_room_for(600, 4, experiment, config, layout)
+    more_failures, same_splits, same_weights = updates_with_room_for(600, 4, experiment, config, layout, forgets=True)
+    assert sum(failures) < sum(more_failures)
+    assert splits == same_splits
+    assert_same_weights(weights, same_weights)
+
+
+def padded(num_pairs, source_length, target_length):
+    source_BS, target_BT = (torch.full((num_pairs, length), 5) for length in (source_length, target_length))
+    return Batch(source_BS, target_BT, target_BT, torch.arange(num_pairs), target_BT.numel())
+
+
+def test_a_batch_of_long_sentences_that_failed_says_nothing_about_as_many_positions_of_short_ones():
+    room = Room()
+    room.lacks(padded(4, 100, 100))
+    assert len(room.parts([padded(40, 10, 10)])) == 1
+    assert len(room.parts([padded(5, 100, 100)])) == 2
+    assert len(room.parts([padded(4, 96, 100)])) == 2, "nearly as large is as large"
+    assert len(room.parts([padded(2, 100, 100)])) == 1
+
+
+def test_the_source_needs_room_too():
+    room = Room()
+    room.lacks(padded(8, 50, 50))
+    assert len(room.parts([padded(8, 20, 50)])) == 1
+    assert len(room.parts([padded(8, 50, 50)])) == 2
+
+
+def test_parts_are_all_the_pairs_in_order_and_a_single_pair_stays_whole():
+    room = Room()
+    room.lacks(padded(1, 10, 10))
+    parts = room.parts([padded(3, 10, 10), padded(1, 12, 12)])
+    assert [part.pairs_B.tolist() for part in parts] == [[0], [2], [1], [0]]

@@ -1,6 +1,7 @@
 """Splits micro-batches that do not fit into memory, so that the update is made all the same."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -18,34 +19,85 @@ OUT_OF_MEMORY_SHARDED = (
     "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
 )
 
+ALIKE = 0.9  # a micro-batch of this share of one that failed is held to be as large: a split costs less than a failure
+
+# What errors say that have no type of their own: of PyTorch's CPU, C++, CUDA and its AcceleratorError, Triton and NCCL;
+# of cuBLAS and cuDNN. Triton's "out of resource" is no lack of memory: a kernel wants too much of a core for itself.
+MESSAGES = (
+    *("can't allocate memory", "bad_alloc", ONEDNN_REFUSES, "out of memory", "Failed to CUDA malloc"),
+    *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "DEVICE_ALLOCATION_FAILED", "HOST_ALLOCATION_FAILED"),
+)
+
 MicroBatch = Batch | PackedBatch
 Backward = Callable[[MicroBatch, int], LossSums]
 
 
+class Size(NamedTuple):
+    """What the memory of a micro-batch grows with."""
+
+    positions: int
+    """Of both sides, padding included."""
+    scores: int
+    """Attention scores of a head, on the longer side; 0 if packed, where they are not in memory."""
+
+    @classmethod
+    def of(cls, batch: MicroBatch) -> "Size":
+        if isinstance(batch, PackedBatch):
+            return cls(batch.source_N.numel() + batch.labels_N.numel(), 0)
+        pairs, longest = len(batch.pairs_B), max(batch.source_BS.shape[1], batch.labels_BT.shape[1])
+        return cls(batch.source_BS.numel() + batch.labels_BT.numel(), pairs * longest**2)
+
+
+class Room:
+    """Which sizes did not fit into this rank's memory since the run was started: what is as large is split untried."""
+
+    def __init__(self) -> None:
+        self._too_large: list[Size] = []
+
+    def lacks(self, batch: MicroBatch) -> None:
+        """Remember that this micro-batch did not fit."""
+        self._too_large.append(Size.of(batch))
+
+    def parts(self, batches: Sequence[MicroBatch]) -> list[MicroBatch]:
+        """The same pairs in the same order, in micro-batches that may fit or have a single pair."""
+        parts: list[MicroBatch] = []
+        for batch in batches:
+            is_split = len(batch.pairs_B) > 1 and self._is_too_large(Size.of(batch))
+            parts += self.parts(batch.halves()) if is_split else [batch]
+        return parts
+
+    def _is_too_large(self, size: Size) -> bool:
+        return any(
+            size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
+            for failed in self._too_large
+        )
+
+
 def sum_over(
-    batches: Sequence[MicroBatch], backward: Backward, module: nn.Module, device: Device
+    batches: Sequence[MicroBatch], backward: Backward, module: nn.Module, device: Device, room: Room
 ) -> tuple[LossSums, int]:
     """Call `backward` with each micro-batch and its number; the sums of its losses, and how often one was split.
 
     A micro-batch that does not fit into memory is split in two. Then all are computed again from the first, because
-    a backward pass that broke off has left a part of its gradient. Raises RankError for a single pair that does not
-    fit, and for sharded weights, where the ranks have to split together.
+    a backward pass that broke off has left a part of its gradient. `room` remembers it. Raises RankError for a single
+    pair that does not fit, and for sharded weights, where the ranks have to split together.
     """
-    waiting, splits = list(batches), 0
+    has_failed = False
     while True:
-        sums, failed = _try(waiting, backward, device)
+        parts = room.parts(batches)
+        sums, failed = _try(parts, backward, device)
         if failed is None:
-            if splits:
+            if has_failed:
                 device.give_back()
-            return sums, splits
+            return sums, len(parts) - len(batches)
         if is_sharded(module):
             raise RankError(OUT_OF_MEMORY_SHARDED)
-        if len(waiting[failed].pairs_B) < 2:
-            raise RankError(_a_single_pair(waiting[failed]))
+        if len(parts[failed].pairs_B) < 2:
+            raise RankError(_a_single_pair(parts[failed]))
         module.zero_grad(set_to_none=True)
         device.give_back()
-        waiting[failed : failed + 1] = waiting[failed].halves()
-        splits += 1
+        room.lacks(parts[failed])
+        has_failed = True
 
 
 def _try(batches: Sequence[MicroBatch], backward: Backward, device: Device) -> tuple[LossSums, int | None]:
@@ -68,11 +120,10 @@ def _try(batches: Sequence[MicroBatch], backward: Backward, device: Device) -> t
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """Whether the error says that a device or the host has no more memory.
 
-    On the CPU, PyTorch raises a plain RuntimeError, which only its message tells apart.
+    Many have no type of their own: only their message tells them apart.
     """
-    messages = ("can't allocate memory", "bad_alloc", ONEDNN_REFUSES)
     is_of_type = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return is_of_type or any(message in str(error) for message in messages)
+    return is_of_type or any(message in str(error) for message in MESSAGES)
 
 
 def _a_single_pair(batch: MicroBatch) -> str:

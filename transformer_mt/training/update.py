@@ -4,7 +4,7 @@ B sentences  T target positions  N real target tokens  D model width
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
-from transformer_mt.training.out_of_memory import sum_over
+from transformer_mt.training.out_of_memory import Room, sum_over
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
 
@@ -98,11 +98,12 @@ def real_features(
 
 @dataclass(frozen=True)
 class Learner:
-    """All that an update changes: the model inside its loss, the optimizer, and the moving average of the weights."""
+    """All that an update changes: the model inside its loss, the optimizer, the moving average, what did not fit."""
 
     loss: BatchLoss
     optimizer: Optimizer
     average: MovingAverage
+    room: Room = field(default_factory=Room)
 
     @property
     def model(self) -> Seq2Seq:
@@ -123,15 +124,14 @@ def one_update(
 ) -> Update:
     """Move the weights once, by the mean gradient over all real target tokens of all ranks' micro-batches.
 
-    `batches` are this rank's; each rank has the same number of them. If loss or gradient are not finite, no weight
-    moves.
+    `batches` are this rank's; every rank has as many. If loss or gradient are not finite, no weight moves.
     """
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
 
     # forward and backward, micro-batch by micro-batch, then the sum over the ranks
     backward = partial(_backward, learner.loss, num_labels, step, settings.seed, ranks)
-    sums, splits = sum_over(batches, backward, learner.loss, learner.device)
+    sums, splits = sum_over(batches, backward, learner.loss, learner.device, learner.room)
     parameters = list(learner.loss.parameters())
     ranks.sum_gradients(parameters)
     smoothed, nll, all_splits = ranks.sum(torch.stack([sums.smoothed, sums.nll, torch.full_like(sums.nll, splits)]))
