@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers.thorough import pairwise, thorough, thorough_rows
 
-from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.engine import Sentence, positions_per_batch
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.inference.ensemble import Ensemble
@@ -48,6 +48,12 @@ searches_and_samplings = pytest.mark.parametrize(
 )
 # Among the prefixes are empty ones.
 prefixes = pytest.mark.parametrize("prefixes", [*thorough([[]] * 8), PREFIXES], ids=["free", "prefixes"])
+
+
+def test_batches_are_larger_on_a_gpu_unless_their_size_is_given():
+    auto, given = DecodingConfig(), DecodingConfig(tokens_per_batch=500)
+    assert [positions_per_batch(auto, 4, on_gpu=on_gpu) for on_gpu in (False, True)] == [1024, 8192]
+    assert [positions_per_batch(given, 4, on_gpu=on_gpu) for on_gpu in (False, True)] == [125, 125]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from transformer_mt.decoding.ctranslate2_search import (
     ranked,
     search_options,
 )
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores, positions_per_batch
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.json_text import read_json
@@ -59,8 +59,8 @@ class CTranslate2Engine(Engine):
         self.directory, self.max_positions, self.alignment_layer = directory, max_positions, alignment_layer
         self.device, self.compute_type = device, compute_type
         self.vocabularies = _vocabularies(directory)
-        on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
-        self.workers = workers or (num_cores() if on_cpu else 1)
+        self.on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
+        self.workers = workers or (num_cores() if self.on_cpu else 1)
         self.translator = self._load(self.workers)
 
     def translate_unordered(
@@ -86,7 +86,7 @@ class CTranslate2Engine(Engine):
         )
         lengths = [len(sentence.source) for sentence in sentences]
         width = 1 if decoding.sampling else decoding.beam_size
-        budget = min(decoding.tokens_per_batch // width, math.ceil(sum(lengths) / workers))
+        budget = min(positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers))
         if with_attention and width > 1:
             # In a batch, beam search returns another sentence's attention for the first token (CTranslate2 4.8.5).
             budget = 1

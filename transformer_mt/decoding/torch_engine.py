@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores, positions_per_batch
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
@@ -31,6 +31,8 @@ from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
+# A sentence on a GPU counts as so many source positions at least: the shortest has as many slots as most others.
+LEAST_COUNTED = 16
 SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding
 NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fails on inputs that are not finite
 
@@ -119,9 +121,12 @@ class TorchEngine(Engine):
                 "an alignment or a coverage_penalty needs attention to the source, which this model, or a model of the "
                 "ensemble, does not have (model.attention=none): leave it out, or use a model with attention"
             )
-        lengths = [len(sentence.source) for sentence in sentences]
+        on_gpu = self.device.torch_device.type == "cuda"
+        least = LEAST_COUNTED if on_gpu else 0
+        lengths = [max(len(sentence.source), least) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        together = _shared(lengths, decoding.tokens_per_batch // width, self.translators.number)
+        budget = positions_per_batch(decoding, width, on_gpu=on_gpu)
+        together = _shared(lengths, budget, self.translators.number)
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         if tasks:
             self._make_ready(len(tasks) == len(sentences), width)

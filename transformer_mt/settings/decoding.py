@@ -61,10 +61,10 @@ class DecodingConfig(Section):
     """Whether the sentences of a line are translated separately, and their translations joined. auto: only if the line
     has more sentences, or more subword pieces, than 90 % of the training lines; it is then split into groups of the
     usual size."""
-    tokens_per_batch: Tokens = 4096
+    tokens_per_batch: Tokens | Literal["auto"] = "auto"
     """The size of a batch: its source positions, padding included, times the hypotheses of each sentence (beam_size,
-    or n_best with sampling). Larger batches need more memory. It does not count what training.tokens_per_batch
-    counts."""
+    or n_best with sampling). Larger batches need more memory. auto: 4096 on a CPU and 32768 on a GPU. On a GPU a
+    sentence counts as at least 16 positions. It does not count what training.tokens_per_batch counts."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
