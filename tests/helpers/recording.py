@@ -52,4 +52,4 @@ class Recording:
                     place.copy_(result_now)
             return result
 
-        return again
+        return result, again

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 from functools import partial
 
 import pytest
@@ -13,12 +14,19 @@ from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logit
 from helpers.thorough import thorough
 
 from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.decoding.engine import AUTO_ON_GPU, batches
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError
 from transformer_mt.inference import cuda_graphs as module
-from transformer_mt.inference.cuda_graphs import CudaCapture, CudaGraphTransformer, rounded_up, with_cuda_graphs
+from transformer_mt.inference.cuda_graphs import (
+    CudaCapture,
+    CudaGraphTransformer,
+    make_room,
+    rounded_up,
+    with_cuda_graphs,
+)
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
 from transformer_mt.kernels.matmul import Matmul
@@ -53,7 +61,7 @@ def assert_steps_alike(ours, model, source_BS, widths, leaving=()):
 
 def as_it_is(step):
     """Captures nothing."""
-    return step
+    return step(), step
 
 
 def fill(model, number):
@@ -82,8 +90,8 @@ def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, source
 def test_also_while_slots_are_added_several_times(width, two_forms, sources):
     model, ours = two_forms()
     for _ in range(2):
-        assert_steps_alike(ours, model, sources(3, 7), [width] * (290 // width), leaving=(20,))
-    assert len({sizes.slots for sizes in ours.graphs}) == 6
+        assert_steps_alike(ours, model, sources(3, 7), [width] * (520 // width), leaving=(20,))
+    assert len({sizes.slots for sizes in ours.graphs}) >= 2
 
 
 def test_also_where_caches_alone_need_more_memory(two_forms, sources):
@@ -97,15 +105,24 @@ def test_also_for_sources_of_all_lengths(two_forms, sources):
     model, ours = two_forms()
     for length in (*range(1, 140, 4), *range(1, 140, 4)):
         assert_steps_alike(ours, model, sources(3, length, seed=length), [1, 2, 2, 2])
-    assert len({sizes.source_positions for sizes in ours.graphs}) == 4
+    assert {sizes.source_positions for sizes in ours.graphs} == {64, 128, 256}
 
 
 def test_also_for_any_number_of_sentences(two_forms, sources):
     """More of them need more memory: what was captured before is not replayed."""
     model, ours = two_forms()
-    for count in (*range(1, 14), *range(13, 0, -1)):
+    for count in (*range(1, 90, 8), *range(80, 8, -8), *range(8, 0, -1)):
         assert_steps_alike(ours, model, sources(count, 5, seed=count), [1, 2, 2, 2], leaving=(2, 3))
-    assert {sizes.sentences for sizes in ours.graphs} == {1, 2, 3, 4, 6, 8, 12, 16}
+    assert {sizes.sentences for sizes in ours.graphs} == {1, 2, 4, 8, 16, 32, 64, 128}
+
+
+def test_the_last_sentences_of_a_search_are_stepped_together_with_others(two_forms, sources):
+    """Graphs of ever fewer of them would not be worth their capture. A sentence alone is stepped alone."""
+    model, ours = two_forms()
+    for count, computed in ((70, 32), (9, 16), (1, 1)):
+        ours.graphs.clear()
+        assert_steps_alike(ours, model, sources(count, 5), [1] * 30, leaving=range(29))
+        assert min(sizes.sentences for sizes in ours.graphs) == computed
 
 
 def test_also_with_learned_positions_up_to_the_last(two_forms, sources):
@@ -148,6 +165,15 @@ def test_one_graph_does_all_steps_of_its_sizes(two_forms, sources):
     model, ours = two_forms()
     assert_steps_alike(ours, model, sources(3, 7), [1] * 64)
     assert (ours.capture.captured, ours.capture.replayed) == (1, 63)
+
+
+def test_every_step_is_captured_or_replayed(two_forms, sources):
+    """A size is captured when it is first met, and that run is its first step."""
+    model, ours = two_forms()
+    make_room(ours, [(70, 7)], 6)  # so that no graph is lost
+    assert_steps_alike(ours, model, sources(70, 7), WIDER_AND_NARROWER, leaving=(2, 6))
+    assert ours.capture.captured == len(ours.graphs) == 3
+    assert ours.capture.captured + ours.capture.replayed == len(WIDER_AND_NARROWER)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
@@ -198,7 +224,7 @@ def test_whether_there_are_gradients_does_not_matter(tiny_model, sources):
 def test_graphs_leave_their_logits_in_one_place(two_forms, sources):
     _, ours = two_forms()
     for _ in range(2):
-        logits_along(ours, sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6))
+        logits_along(ours, sources(140, 7), WIDER_AND_NARROWER, leaving=(2, 6))
     assert len(ours.graphs) > 5
     assert len({graph().untyped_storage().data_ptr() for graph in ours.graphs.values()}) == 1
 
@@ -232,9 +258,47 @@ def test_sizes_are_few_and_little_larger():
     for least in (1, 64):
         sizes = [rounded_up(number, least) for number in range(1, 5000)]
         assert sizes == sorted(sizes)
-        assert all(number <= size < max(1.5 * number, least + 1) for number, size in enumerate(sizes, start=1))
+        assert all(number <= size < max(2 * number, least + 1) for number, size in enumerate(sizes, start=1))
         assert all(rounded_up(size, least) == size for size in sizes)
-        assert len(set(sizes)) <= 2 * math.log2(8192 / least)
+        assert len(set(sizes)) <= 1 + math.log2(8192 / least)
+
+
+def searched_shapes(model, width, counts):
+    """What a search of a test set of such lengths does to a model, but for the numbers."""
+    generator = random.Random(1)
+    sources = [min(round(generator.lognormvariate(3, 0.5)), 100) + 1 for _ in range(counts)]
+    together = list(batches(sources, AUTO_ON_GPU // width))
+    make_room(model, [(len(numbers), sources[numbers[0]]) for numbers in together], width)
+    for numbers in together:
+        targets = [max(1, round(sources[number] * generator.uniform(0.7, 1.6))) for number in numbers]
+        state, alive, now = model.start(torch.full((len(numbers), sources[numbers[0]]), EOS), width=1), len(numbers), 1
+        for length in range(1, max(targets) + 1):
+            _, state = model.step(torch.full((alive, now), BOS), state)
+            going_on = sum(target > length for target in targets)
+            now = min(width, going_on)  # a beam becomes narrow at its end
+            if width > 1:
+                state = state.follow(torch.zeros(alive, now, dtype=torch.long))
+            if 0 < going_on <= 0.75 * alive:
+                state, alive = state.keep(torch.zeros(going_on, dtype=torch.long)), going_on
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_test_set_needs_few_graphs_and_takes_memory_once(width, tiny_model):
+    captures = []
+
+    def capturing():
+        captures.append([])
+        return lambda step: (captures[-1].append(step) or step(), step)
+
+    ours = with_cuda_graphs(frozen(tiny_model(max_positions=256).float().to("meta"), Matmul()), capturing)
+    with torch.device("meta"):
+        for _ in range(2):
+            searched_shapes(ours, width, 1000)
+    before, *during = captures
+    assert not before, "the first step takes the memory"
+    assert len(during) == 1, "and no later one"
+    assert 4 < len(during[0]) == len(ours.graphs) <= 12
+    assert len({sizes.width for sizes in ours.graphs}) == 1, "the first step is as wide as the others"
 
 
 # What lay there before

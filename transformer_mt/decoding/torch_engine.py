@@ -22,7 +22,7 @@ from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
-from transformer_mt.inference.cuda_graphs import CudaCapture, with_cuda_graphs
+from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen, keeps_all_pasts
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import AttentionWeights
@@ -130,6 +130,7 @@ class TorchEngine(Engine):
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         if tasks:
             self._make_ready(len(tasks) == len(sentences), width)
+            make_room(self.searched, [(len(numbers), lengths[numbers[0]]) for numbers in together], width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if progress is not None:
                 progress(len(hypotheses_of))

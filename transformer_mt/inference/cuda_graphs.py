@@ -3,14 +3,14 @@
 A step of a few rows is a hundred kernels of some microseconds each: the processor takes longer to launch them one by
 one than the GPU to run them. A graph launches them together. But it reads and writes the same memory, in the same
 shapes, as when it was captured. So what a step needs is kept in one place, and shapes are rounded up, so that few
-graphs serve all steps.
+graphs serve all steps: to capture one takes as long as several steps.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
 D model width  K width of a head  X sentences times heads  V vocabulary
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,11 +25,14 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences
 
 LEAST = 64  # slots, and source positions
+# Sentences, but no more than a search begins with: as others end, a step of fewer would read the same weights.
+LEAST_SENTENCES = 32
 MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do not pile up
 
 Step = Callable[[], Tensor]
-Capture = Callable[[Step], Step]
-"""Takes a step; returns a function that replays it: the same kernels on the same memory, whatever lies there now."""
+Capture = Callable[[Step], tuple[Tensor, Step]]
+"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever lies
+there now."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
@@ -46,6 +49,19 @@ def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Se
             return model
 
 
+def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) -> None:
+    """Let a captured model take memory once for all of these searches, as all graphs are lost when it has to move.
+
+    A batch is (its sentences, the positions of its longest source); `width` is the most hypotheses of a sentence.
+    """
+    match model:
+        case CudaGraphTransformer():
+            model.make_room(batches, width)
+        case Ensemble():
+            for member in model.members():
+                make_room(member, batches, width)
+
+
 class CudaCapture:
     """Captures steps, on another stream than the one that they are replayed on.
 
@@ -56,27 +72,43 @@ class CudaCapture:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
 
-    def __call__(self, step: Step) -> Step:
+    def __call__(self, step: Step) -> tuple[Tensor, Step]:
         current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            step()  # what is loaded and set up at a first call cannot be captured
+            result = step()  # what is loaded and set up at a first call cannot be captured
+            try:
+                graph = self._captured(step)
+            except torch.OutOfMemoryError:  # memory that PyTorch keeps for reuse is not given back while it captures
+                torch.cuda.empty_cache()
+                graph = self._captured(step)
         current.wait_stream(self.stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-            result = step()
 
         def again() -> Tensor:
             graph.replay()
             return result
 
-        return again
+        return result, again
+
+    def _captured(self, step: Step) -> torch.cuda.CUDAGraph:
+        """`torch.cuda.graph` without what it does first: to wait for the GPU, and to give all unused memory back."""
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+        try:
+            step()
+        finally:
+            graph.capture_end()
+        return graph
 
 
 def rounded_up(number: int, least: int) -> int:
-    """The next power of two, or one and a half of one; at least `least`, a power of two. Less than half is added."""
-    power = max(least, 1 << (number - 1).bit_length())
-    return power * 3 // 4 if max(number, least) <= power * 3 // 4 else power
+    """The next power of two; at least `least`, a power of two."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+def _least_sentences(sentences: int) -> int:
+    """The sentences that steps compute at least, in a search that begins with so many."""
+    return min(rounded_up(sentences, 1), LEAST_SENTENCES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +117,9 @@ class CapturedState(FrozenState):
 
     turn: int
     """A step may start from this state as long as the model's turn is the same."""
+    width: int
+    """The next step computes as many hypotheses of a sentence, or more if it has more. Some may be of no use."""
+    least_sentences: int
 
 
 class _Sizes(NamedTuple):
@@ -95,12 +130,21 @@ class _Sizes(NamedTuple):
     slots: int
     source_positions: int
 
+    @staticmethod
+    def of(sentences: int, width: int, slots: int, source_positions: int, least_sentences: int) -> "_Sizes":
+        """Sizes with room for these. The fewer sentences, the more slots at least, so that a search needs few sizes."""
+        B, W = rounded_up(sentences, least_sentences), 1 << (width.bit_length() - 1)
+        least_slots = max(LEAST, W * min(128, max(32, 8192 // B)))
+        return _Sizes(B, width, rounded_up(slots, least_slots), rounded_up(source_positions, LEAST))
+
 
 class _Memory:
     """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
 
     def __init__(self, padding: float = 0.0) -> None:
         self.padding = padding
+        self.room = 0
+        """How many numbers it has room for at least once it is used, if that is known before."""
         self.all = self.held = self.shown = torch.empty(0)
 
     def hold(self, x: Tensor, *shape: int) -> bool:
@@ -114,8 +158,8 @@ class _Memory:
         moves = size > len(self.all)
         if moves:
             with torch.inference_mode(False):  # so that it can be written to within, and without
-                self.all = x.new_empty(rounded_up(size, 1))
-        elif x is self.shown:
+                self.all = x.new_empty(max(size, self.room))
+        elif x.data_ptr() == self.all.data_ptr():
             x = x.clone()  # it lies where it is going to be written
         self.held = self.all[:size].view(shape)
         if x.shape != shape:
@@ -145,17 +189,13 @@ class _Memories:
 
 
 class CudaGraphTransformer(Seq2Seq):
-    """A FrozenTransformer whose steps are replayed. It serves one search at a time.
-
-    The first step of each size is not captured, because capturing takes as long as several steps.
-    """
+    """A FrozenTransformer whose steps are replayed. It serves one search at a time."""
 
     def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
         super().__init__()
         self.frozen, self.capturing, self.capture = frozen, capturing, capturing()
-        self.met: set[_Sizes] = set()
         self.graphs: dict[_Sizes, Step] = {}
-        self.turn = 0
+        self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
         self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
             _Memories(len(frozen.decoder)) for _ in range(4)
@@ -163,6 +203,22 @@ class CudaGraphTransformer(Seq2Seq):
         self.past_B1WN = _Memory(-math.inf)
         # Padding of sources is masked by `start`, so only rows are added here: a softmax of -inf is no number.
         self.memory_bias_B11M = _Memory()
+
+    def make_room(self, batches: Sequence[tuple[int, int]], width: int) -> None:
+        """See the function `make_room`. A translation is expected to be up to half longer than the longest source."""
+        self.width = width
+        sizes = [
+            _Sizes.of(sentences, width, width * positions * 3 // 2, positions, _least_sentences(sentences))
+            for sentences, positions in batches
+        ]
+        d_model = self.frozen.model.d_model
+        self.past_B1WN.room = max(B * W * N for B, W, N, _ in sizes)
+        self.memory_bias_B11M.room = max(B * M for B, _, _, M in sizes)
+        for past in (*self.keys_XKN.of_layers, *self.values_XNK.of_layers):
+            past.room = max(B * N * d_model for B, _, N, _ in sizes)
+        for memory in (*self.memory_keys_XKM.of_layers, *self.memory_values_XMK.of_layers):
+            memory.room = max(B * M * d_model for B, _, _, M in sizes)
+        self.token_BW.room = max(B * W for B, W, _, _ in sizes)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.frozen.features(source, decoder_input)
@@ -190,6 +246,8 @@ class CudaGraphTransformer(Seq2Seq):
             position=0,
             used=0,
             turn=self.turn,
+            width=max(width, self.width),
+            least_sentences=_least_sentences(len(source_BS)),
         )
 
     @torch.no_grad()
@@ -197,23 +255,29 @@ class CudaGraphTransformer(Seq2Seq):
         assert isinstance(state, CapturedState)
         assert state.turn == self.turn, "a state is stepped from once, and before another search starts"
         self.turn += 1
-        (B, W), now = token_BW.shape, state.used + token_BW.shape[1]
-        sizes = _Sizes(rounded_up(B, 1), W, rounded_up(now, LEAST), state.memory_bias_B11M.shape[3])
+        B, W = token_BW.shape
+        sizes = self._sizes(token_BW, state)
         self._hold(token_BW, state, sizes)
-        logits_BWV = self._run(sizes)[:B].clone()
+        logits_BWV, past_B1WN = self._run(sizes)[:B, :W].clone(), self.past_B1WN.shown
         state = replace(
             state,
             keys_XKN=self.keys_XKN.shown,
             values_XNK=self.values_XNK.shown,
-            past_B1WN=self.past_B1WN.shown,
+            past_B1WN=past_B1WN if sizes.width == W else past_B1WN[:, :, :W],
             memory_keys_XKM=self.memory_keys_XKM.shown,
             memory_values_XMK=self.memory_values_XMK.shown,
             memory_bias_B11M=self.memory_bias_B11M.shown,
             position=state.position + 1,
-            used=now,
+            used=state.used + W,
             turn=self.turn,
+            width=sizes.width,
         )
         return logits_BWV, state
+
+    def _sizes(self, token_BW: Tensor, state: CapturedState) -> _Sizes:
+        B, W = len(token_BW), max(token_BW.shape[1], state.width)
+        slots = max(state.used + W, state.past_B1WN.shape[3])
+        return _Sizes.of(B, W, slots, state.memory_bias_B11M.shape[3], state.least_sentences)
 
     def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
         """Copy all that a step of these sizes reads, or writes, to where its graph expects it."""
@@ -241,15 +305,12 @@ class CudaGraphTransformer(Seq2Seq):
 
     def _run(self, sizes: _Sizes) -> Tensor:
         """Logits BWV of what is held; the next run overwrites them."""
-        if sizes not in self.met:
-            logits_BWV = self._compute()
-            self.met.add(sizes)
-            return logits_BWV
-        if sizes not in self.graphs:
-            if len(self.graphs) == MOST_GRAPHS:
-                self._throw_graphs_away()
-            self.graphs[sizes] = self.capture(self._compute)
-        return self.graphs[sizes]()
+        if sizes in self.graphs:
+            return self.graphs[sizes]()
+        if len(self.graphs) == MOST_GRAPHS:
+            self._throw_graphs_away()
+        logits_BWV, self.graphs[sizes] = self.capture(self._compute)
+        return logits_BWV
 
     def _compute(self) -> Tensor:
         """The step that is captured. It may depend on shapes, but on no other number that lies on the CPU."""
@@ -268,7 +329,7 @@ class CudaGraphTransformer(Seq2Seq):
         )
         logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
         # Graphs leave them in one place, or in few if it had to grow: a result that each keeps for itself would add
-        # up to gigabytes. There is room for them when a graph is captured, as these sizes were stepped before.
+        # up to gigabytes. There is room for them when a graph is captured, as the step has run before.
         self.logits_BWV.hold(logits_BWV, *logits_BWV.shape)
         return self.logits_BWV.held
 
