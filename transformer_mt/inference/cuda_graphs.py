@@ -159,7 +159,7 @@ class _Memory:
         if moves:
             with torch.inference_mode(False):  # so that it can be written to within, and without
                 self.all = x.new_empty(max(size, self.room))
-        elif x.data_ptr() == self.all.data_ptr():
+        elif x is self.shown:
             x = x.clone()  # it lies where it is going to be written
         self.held = self.all[:size].view(shape)
         if x.shape != shape:
@@ -258,12 +258,12 @@ class CudaGraphTransformer(Seq2Seq):
         B, W = token_BW.shape
         sizes = self._sizes(token_BW, state)
         self._hold(token_BW, state, sizes)
-        logits_BWV, past_B1WN = self._run(sizes)[:B, :W].clone(), self.past_B1WN.shown
+        logits_BWV = self._run(sizes)[:B, :W].clone()
         state = replace(
             state,
             keys_XKN=self.keys_XKN.shown,
             values_XNK=self.values_XNK.shown,
-            past_B1WN=past_B1WN if sizes.width == W else past_B1WN[:, :, :W],
+            past_B1WN=self.past_B1WN.shown,
             memory_keys_XKM=self.memory_keys_XKM.shown,
             memory_values_XMK=self.memory_values_XMK.shown,
             memory_bias_B11M=self.memory_bias_B11M.shown,
