@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import free_memory, peak_memory
@@ -71,6 +72,22 @@ def _multiplies_bf16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the host's memory. If they are on a GPU, the host waits for it once."""
+    if not tensors[0].is_cuda:
+        return tensors
+    copies = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
+    torch.cuda.current_stream(tensors[0].device).synchronize()
+    return copies
+
+
+def on_device(numbers: list[int], device: torch.device) -> Tensor:
+    """The numbers as a tensor. A GPU fetches them when it comes to that, and the host does not wait."""
+    if device.type != "cuda":
+        return torch.tensor(numbers, device=device)
+    return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
 def peak_memory_on(device: torch.device) -> int:

@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from transformer_mt.device import on_device
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 
@@ -35,8 +36,8 @@ class Constraints:
         """
         forced = self._forced(sentences, length)
         if forced:
-            rows_F = torch.tensor(list(forced), device=scores_AWV.device)
-            pieces_F = torch.tensor(list(forced.values()), device=scores_AWV.device)
+            rows_F = on_device(list(forced), scores_AWV.device)
+            pieces_F = on_device(list(forced.values()), scores_AWV.device)
             forced_FW = scores_AWV[rows_F, :, pieces_F]
         end_AW = scores_AWV[..., EOS].clone() if 0 < self.no_repeat_ngram < length else None
 
@@ -49,7 +50,7 @@ class Constraints:
             nothing_AW = scores_AWV.amax(dim=-1) == -math.inf
             scores_AWV[..., EOS] = torch.where(nothing_AW, end_AW, scores_AWV[..., EOS])
         if forced:
-            scores_AWV[rows_F] = -math.inf
+            scores_AWV.index_fill_(0, rows_F, -math.inf)
             scores_AWV[rows_F, :, pieces_F] = forced_FW
 
     def _forced(self, sentences: list[int], length: int) -> dict[int, int]:

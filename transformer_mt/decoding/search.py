@@ -13,6 +13,7 @@ from torch import Tensor
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Hypothesis
 from transformer_mt.decoding.lengths import length_penalty
+from transformer_mt.device import on_device, on_host
 from transformer_mt.kernels.top_words import Candidates, best_continuations, most_probable
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
@@ -23,8 +24,7 @@ KEEP_ABOVE = 0.75  # of the rows: to drop settled sentences sooner costs more in
 
 def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) -> list[int]:
     """How many tokens each translation may have, EOS included: `max_extra_length` more than its source."""
-    lengths = (source_BS != PAD).sum(dim=1).tolist()
-    return [min(length + max_extra_length, max_positions) for length in lengths]
+    return [min(length + max_extra_length, max_positions) for length in (source_BS != PAD).sum(dim=1).tolist()]
 
 
 def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypothesis:
@@ -57,20 +57,20 @@ def greedy(
         tokens_A1T = torch.cat([tokens_A1T, token_A1[..., None]], dim=-1)
 
         # Set aside the translations that end now.
-        value_A = values_A1V.gather(-1, token_A1[..., None]).flatten().tolist()
-        for row, (b, token, value) in enumerate(zip(sentences, token_A1[:, 0].tolist(), value_A, strict=True)):
+        value_A, words_AT = on_host(values_A1V.gather(-1, token_A1[..., None]).flatten(), tokens_A1T[:, 0])
+        for row, (b, last, value) in enumerate(zip(sentences, words_AT[:, -1].tolist(), value_A.tolist(), strict=True)):
             if found[b] is None:
                 sums[b] += value
-                if token == EOS:
+                if last == EOS:
                     log_prob = sums[b] if scores else math.nan
-                    found[b] = scored(tokens_A1T[row, 0, 1:].tolist(), log_prob, decoding)
+                    found[b] = scored(words_AT[row, 1:].tolist(), log_prob, decoding)
 
         # Go on with the sentences that have none yet.
         going_on = [row for row, b in enumerate(sentences) if found[b] is None]
         if not going_on:
             break
         if len(going_on) <= KEEP_ABOVE * len(sentences):
-            rows = torch.tensor(going_on, device=source_BS.device)
+            rows = on_device(going_on, source_BS.device)
             state, tokens_A1T, sentences = state.keep(rows), tokens_A1T[rows], [sentences[row] for row in going_on]
     return [hypothesis if math.isfinite(total) else None for hypothesis, total in zip(found, sums, strict=True)]
 
@@ -86,25 +86,24 @@ def beam_search(
     by keeping their log-probability and growing to the greatest length, where all must end. A sentence is settled when
     none is hopeful, or `patience` times W are finished. It has no hypotheses if its numbers are not finite.
     """
-    width = decoding.beam_size
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     not_finite: set[int] = set()
     sentences = list(range(len(finished)))  # the number of each row's sentence
     beam = _Beam.begun(model, source_BS)
     for length in range(1, max(constraints.max_length, default=0) + 1):
         # Continue each alive hypothesis by one word.
-        candidates, state, rows_not_finite = _candidates(model, beam, constraints, sentences, length, 2 * width)
+        alive, seen, state, rows_not_finite = _continued(model, beam, constraints, sentences, length, decoding)
+        *candidates, tokens_AWT, alive_AW, _ = seen
         not_finite.update(sentences[row] for row in rows_not_finite)
 
         # Set aside the hypotheses that end now.
-        for row, tokens, log_prob in _finished(candidates, beam.tokens_AWT, width):
+        for row, tokens, log_prob in _finished(Candidates(*candidates), tokens_AWT, decoding.beam_size):
             finished[sentences[row]].append(scored(tokens, log_prob, decoding))
 
         # Count the others that could still be among the best of their sentence.
-        alive = _alive(candidates, width)
         num_hopeful = [
             0 if b in not_finite else _num_hopeful(log_probs, finished[b], constraints.max_length[b], decoding)
-            for b, log_probs in zip(sentences, alive.score_AC.tolist(), strict=True)
+            for b, log_probs in zip(sentences, alive_AW.tolist(), strict=True)
         ]
 
         # Go on with these, and with the sentences that have some.
@@ -128,35 +127,45 @@ class _Beam:
 
     @staticmethod
     def begun(model: Seq2Seq, source_BS: Tensor) -> "_Beam":
-        num_sentences, device = len(source_BS), source_BS.device
         return _Beam(
-            tokens_AWT=torch.full((num_sentences, 1, 1), BOS, device=device),
-            score_AW=torch.zeros(num_sentences, 1, device=device),
+            tokens_AWT=source_BS.new_full((len(source_BS), 1, 1), BOS),
+            score_AW=torch.zeros(len(source_BS), 1, device=source_BS.device),
             state=model.start(source_BS, width=1),
         )
 
     def keep(self, rows: list[int]) -> "_Beam":
-        kept = torch.tensor(rows, device=self.tokens_AWT.device)
+        kept = on_device(rows, self.tokens_AWT.device)
         return _Beam(self.tokens_AWT[kept], self.score_AW[kept], self.state.keep(kept))
 
 
-def _candidates(
-    model: Seq2Seq, beam: _Beam, constraints: Constraints, sentences: list[int], length: int, count: int
-) -> tuple[Candidates, DecoderState, list[int]]:
-    """The best continuations, the state that has seen the beam, and the rows whose numbers are not finite.
+def _continued(
+    model: Seq2Seq, beam: _Beam, constraints: Constraints, sentences: list[int], length: int, decoding: DecodingConfig
+) -> tuple[Candidates, tuple[Tensor, ...], DecoderState, list[int]]:
+    """The alive hypotheses, what the host sees, the state that has seen the beam, and the rows that are not finite.
 
     This is a function of its own so that the memory of the logits, by far the largest, is free when it returns.
     """
     logits_AWV, state = model.step(beam.tokens_AWT[:, :, -1], beam.state)
     logits_AWV = logits_AWV.float()
     log_probs_AWV = torch.log_softmax(logits_AWV, dim=-1, out=logits_AWV)
-    rows_not_finite: list[int] = []
-    if (is_nan_AW := log_probs_AWV[..., EOS].isnan()).any():  # then the whole row is
-        # A hypothesis at -inf counts for nothing: it only fills the row, as other sentences have more hypotheses.
-        rows_not_finite = (is_nan_AW & (beam.score_AW > -math.inf)).any(dim=1).nonzero().flatten().tolist()
-        log_probs_AWV[is_nan_AW] = -math.inf
+    is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then the whole row is
     constraints.forbid_(log_probs_AWV, beam.tokens_AWT, sentences, length)
-    return best_continuations(log_probs_AWV, beam.score_AW, count), state, rows_not_finite
+    alive, seen = _ranked(log_probs_AWV, is_nan_AW, beam, decoding.beam_size)
+    if not seen[-1].any():
+        return alive, seen, state, []
+    # A hypothesis at -inf counts for nothing: it only fills the row, as other sentences have more hypotheses.
+    rows_not_finite = (is_nan_AW & (beam.score_AW > -math.inf)).any(dim=1).nonzero().flatten().tolist()
+    log_probs_AWV[is_nan_AW] = -math.inf
+    return *_ranked(log_probs_AWV, is_nan_AW, beam, decoding.beam_size), state, rows_not_finite
+
+
+def _ranked(log_probs_AWV: Tensor, is_nan_AW: Tensor, beam: _Beam, width: int) -> tuple[Candidates, tuple[Tensor, ...]]:
+    """The best candidates that do not end; and for the host, which waits here alone, all candidates and the rest."""
+    candidates = best_continuations(log_probs_AWV, beam.score_AW, 2 * width)
+    score_AC = candidates.score_AC.masked_fill(candidates.token_AC == EOS, -math.inf)
+    score_AW, rank_AW = score_AC.topk(min(width, score_AC.shape[1]))
+    alive = Candidates(score_AW, candidates.parent_AC.gather(1, rank_AW), candidates.token_AC.gather(1, rank_AW))
+    return alive, on_host(*candidates, beam.tokens_AWT, score_AW, is_nan_AW)
 
 
 def _finished(candidates: Candidates, tokens_AWT: Tensor, width: int) -> list[tuple[int, list[int], float]]:
@@ -167,16 +176,8 @@ def _finished(candidates: Candidates, tokens_AWT: Tensor, width: int) -> list[tu
     if not len(row_F):
         return []
     words_FT = tokens_AWT[row_F, candidates.parent_AC[row_F, rank_F], 1:].tolist()
-    log_prob_F = candidates.score_AC[row_F, rank_F].tolist()
-    finished = zip(row_F.tolist(), words_FT, log_prob_F, strict=True)
+    finished = zip(row_F.tolist(), words_FT, candidates.score_AC[row_F, rank_F].tolist(), strict=True)
     return [(row, [*words, EOS], log_prob) for row, words, log_prob in finished]
-
-
-def _alive(candidates: Candidates, width: int) -> Candidates:
-    """The best candidates that do not end."""
-    score_AC = candidates.score_AC.masked_fill(candidates.token_AC == EOS, -math.inf)
-    score_AW, rank_AW = score_AC.topk(min(width, score_AC.shape[1]))
-    return Candidates(score_AW, candidates.parent_AC.gather(1, rank_AW), candidates.token_AC.gather(1, rank_AW))
 
 
 def _num_hopeful(log_probs: list[float], finished: list[Hypothesis], max_length: int, decoding: DecodingConfig) -> int:
@@ -202,8 +203,7 @@ def _go_on(alive: Candidates, tokens_AWT: Tensor, state: DecoderState, num_hopef
     width = max(num_hopeful)
     score_AW, parent_AW, token_AW = (x[:, :width] for x in alive)
     if min(num_hopeful) < width:
-        hopeful_A1 = torch.tensor(num_hopeful, device=score_AW.device)[:, None]
+        hopeful_A1 = on_device(num_hopeful, score_AW.device)[:, None]
         score_AW = score_AW.masked_fill(torch.arange(width, device=score_AW.device) >= hopeful_A1, -math.inf)
     past_AWT = tokens_AWT.gather(1, parent_AW[..., None].expand(-1, -1, tokens_AWT.shape[-1]))
-    tokens_AWT = torch.cat([past_AWT, token_AW[..., None]], dim=-1)
-    return _Beam(tokens_AWT, score_AW, state.follow(parent_AW))
+    return _Beam(torch.cat([past_AWT, token_AW[..., None]], dim=-1), score_AW, state.follow(parent_AW))
