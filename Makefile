@@ -29,7 +29,7 @@ FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt.settings import read
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check-python check-imports train prepare translate evaluate \
-	test test-all test-slow check lint types schema docs bench clean
+	test test-all test-slow test-gpu check lint types schema docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -88,6 +88,10 @@ test-all: $(READY)  ## these and the thorough ones: full products, repeats, race
 
 test-slow: $(READY)  ## the learning runs, in minutes
 	$(PY) -m pytest -m slow
+
+# One process after the other: the GPU's memory is one.
+test-gpu: $(READY)  ## the tests that need a GPU, in minutes
+	$(PY) -m pytest -m cuda
 
 check: lint types test  ## lint, formatting, types, and the tests of every law
 

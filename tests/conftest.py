@@ -19,6 +19,7 @@ from transformer_mt import average
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.device import choose_device
 from transformer_mt.models.build import build_model
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.model import RnnConfig, TransformerConfig
@@ -39,6 +40,15 @@ TINY = {
     "max_positions": 64,
 }
 TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that need a GPU come last, for a process that has used one cannot fork others that use it."""
+    on_gpu = [item for item in items if item.get_closest_marker("cuda")]
+    if not torch.cuda.is_available():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="needs a GPU that PyTorch can use (torch.cuda.is_available())"))
+    items.sort(key=lambda item: item.get_closest_marker("cuda") is not None)
 
 
 def pytest_collection_finish():
@@ -169,6 +179,12 @@ def run_stage(monkeypatch):
 def run(trained, tmp_path):
     """A copy of that, to change."""
     return shutil.copytree(trained, tmp_path / "run", symlinks=True)
+
+
+@pytest.fixture
+def gpu():
+    """The GPU, in bf16."""
+    return choose_device("cuda", "bf16")
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""What tests on a GPU share: memory full of NaN, models for bf16, and how near to the exact numbers bf16 has to be.
+
+bf16 has 8 bits, so a rounding is wrong by up to 2^-9 of the number. How many roundings meet in a result, nobody can
+say; but two ways of computing the same in bf16 meet about as many. So a fast form is measured by its distance to fp64,
+and the distance of the plain form, in bf16 too, is the measure. A row that is left out, or sees its neighbour, is
+wrong by about its own size, a hundred times as much.
+"""
+
+import torch
+
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.model import TransformerConfig
+
+BF16_ROUNDING, FP32_ROUNDING = 2.0**-9, 2.0**-24
+AS_MANY_ROUNDINGS = 3.0
+"""How much farther from the exact numbers a fast form may be: it rounds at other places, and its sums are ordered
+otherwise."""
+
+
+def poison(device: torch.device, megabytes: int = 1024) -> None:
+    """Fill free memory of a GPU with NaN, so that whoever reads what nobody has written gets NaN.
+
+    All bits set are NaN in every floating-point format. PyTorch keeps freed memory, and gives it to the next tensors
+    as it is; blocks below 1 MB come from a pool of their own.
+    """
+    if device.type != "cuda":
+        return
+    small = [torch.full((2**10 * 2**power,), 255, dtype=torch.uint8, device=device) for power in range(9)]
+    small += [torch.full((2**19,), 255, dtype=torch.uint8, device=device) for _ in range(64)]
+    large = [torch.full((2**20 * size,), 255, dtype=torch.uint8, device=device) for size in (4, 16, 64)]
+    large.append(torch.full((2**20 * megabytes,), 255, dtype=torch.uint8, device=device))
+    del small, large
+
+
+def moved_transformer(vocab_size: int, **settings: object) -> Transformer:
+    """A model in fp64 and in evaluation mode whose biases and norms are not as at the beginning, which hides mistakes.
+
+    It is moved so little that rounding is not amplified on the way through its layers.
+    """
+    torch.manual_seed(1)
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "max_positions": 128}
+    model = Transformer(TransformerConfig.model_validate(sizes | settings), vocab_size, vocab_size).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double().cpu() - exact.double().cpu()).norm())
+
+
+def assert_as_near(
+    found: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor, name: str = "", rounding: float = BF16_ROUNDING
+) -> None:
+    """That `found` is about as near to the exact numbers as the plain form in the same precision, or two roundings."""
+    assert found.isfinite().all(), f"{name}: not a number"
+    allowed = AS_MANY_ROUNDINGS * distance(plain, exact) + 2 * rounding * float(exact.double().norm())
+    assert distance(found, exact) <= allowed, f"{name}: {distance(found, exact):.3g} from exact, allowed {allowed:.3g}"
+
+
+def assert_rows_as_near(
+    found_ND: torch.Tensor, plain_ND: torch.Tensor, exact_ND: torch.Tensor, rounding: float = BF16_ROUNDING
+) -> None:
+    """Also that no row is farther off than any row of the plain form may be: one wrong row is lost among many."""
+    assert_as_near(found_ND, plain_ND, exact_ND, "all rows", rounding)
+    of_found_N, of_plain_N, size_N = (
+        x_ND.double().cpu().norm(dim=-1)
+        for x_ND in (found_ND.cpu() - exact_ND.cpu(), plain_ND.cpu() - exact_ND.cpu(), exact_ND)
+    )
+    allowed_N = AS_MANY_ROUNDINGS * of_plain_N.max() + 2 * rounding * size_N
+    worst = int((of_found_N - allowed_N).argmax())
+    assert of_found_N[worst] <= allowed_N[worst], f"row {worst}: {of_found_N[worst]:.3g} from exact"
+
+
+def gradients(model: torch.nn.Module, features_ND: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of a sum in which each feature has a weight of its own, of every parameter; on the CPU, in fp64."""
+    model.zero_grad()
+    weights_ND = torch.randn(features_ND.shape, generator=torch.Generator().manual_seed(1))
+    (features_ND * weights_ND.to(features_ND)).sum().backward()
+    return {name: weight.grad.double().cpu() for name, weight in model.named_parameters() if weight.grad is not None}
