@@ -3,6 +3,7 @@
 from copy import deepcopy
 from itertools import accumulate
 
+import numpy as np
 import pytest
 import torch
 from helpers.on_gpu import assert_as_near, assert_rows_as_near, gradients, moved_transformer, poison
@@ -21,7 +22,7 @@ VOCAB_SIZE, HEADS = 600, 2
 SHAPE = PackedShape(source_rows=384, target_rows=512, max_pairs=40, max_length=128)
 SOURCES = [5, 1, 17, 30, 64, 65, 2, 128, 40, 25]
 TARGETS = [7, 3, 15, 1, 128, 63, 70, 64, 90, 61]
-BATCHES = {"full": range(10), "nearly empty": [0], "one word": [3], "without long ones": [0, 1, 2, 3, 8, 9]}
+BATCHES = {"full": list(range(10)), "nearly empty": [0], "one word": [3], "without long ones": [0, 1, 2, 3, 8, 9]}
 
 widths = pytest.mark.parametrize("width", [64, 128])
 
@@ -34,22 +35,27 @@ def pairs(make_corpus):
 def assert_packed_is_padded(corpus, chosen, gpu, **settings):
     """Against padded rows in bf16, and both against fp64 on the CPU."""
     model = moved_transformer(VOCAB_SIZE, num_heads=HEADS, ffn_dim=192, **settings)
-    padded = collate(corpus, torch.tensor(list(chosen)).numpy())
-    exact_ND = model.features(padded.source_BS, padded.decoder_input_BT)[padded.labels_BT != PAD]
+    padded, packed = collate(corpus, np.array(chosen)), collate_packed(corpus, np.array(chosen), SHAPE)
+    real_padded_N, real_packed_N = (
+        (ids != PAD).flatten().nonzero()[:, 0] for ids in (padded.labels_BT, packed.labels_N)
+    )
+    assert padded.labels_BT.flatten()[real_padded_N].tolist() == packed.labels_N[real_packed_N].tolist()
+
+    exact_ND = model.features(padded.source_BS, padded.decoder_input_BT).flatten(0, 1)[real_padded_N]
     exact = gradients(model, exact_ND)
     on_gpu = deepcopy(model).float().to(gpu.torch_device)
-    padded_ND, labels_N = real_features(on_gpu, on_gpu.features, padded.to(gpu.torch_device), gpu)
+    with gpu.autocast():
+        rows = [ids.to(gpu.torch_device) for ids in (padded.source_BS, padded.decoder_input_BT)]
+        padded_ND = on_gpu.features(*rows).to(gpu.dtype).flatten(0, 1)[real_padded_N.to(gpu.torch_device)]
     plain = gradients(on_gpu, padded_ND)
 
     poison(gpu.torch_device)
-    packed = collate_packed(corpus, torch.tensor(list(chosen)).numpy(), SHAPE).to(gpu.torch_device)
-    packed_ND, packed_labels_N = real_features(on_gpu, on_gpu.features, packed, gpu)
-    assert packed_ND.isfinite().all(), "those of dummies too: a matrix product mixes all rows"
-    is_real_N = packed_labels_N != PAD
+    all_ND, _ = real_features(on_gpu, on_gpu.features, packed.to(gpu.torch_device), gpu)
+    assert all_ND.isfinite().all(), "those of dummies too: a matrix product mixes all rows"
+    packed_ND = all_ND[real_packed_N.to(gpu.torch_device)]
     poison(gpu.torch_device)
-    found = gradients(on_gpu, packed_ND[is_real_N])
-    assert packed_labels_N[is_real_N].tolist() == labels_N.tolist()
-    assert_rows_as_near(packed_ND[is_real_N].detach(), padded_ND.detach(), exact_ND.detach())
+    found = gradients(on_gpu, packed_ND)
+    assert_rows_as_near(packed_ND.detach(), padded_ND.detach(), exact_ND.detach())
     assert found.keys() == plain.keys() == exact.keys()
     for name, gradient in exact.items():
         assert_as_near(found[name], plain[name], gradient, name)
@@ -77,7 +83,7 @@ def test_a_batch_without_pairs_has_no_gradient(pairs, gpu):
     """As the ranks have that are left without work."""
     model = moved_transformer(VOCAB_SIZE, num_heads=HEADS, d_model=128).float().to(gpu.torch_device)
     poison(gpu.torch_device)
-    packed = collate_packed(pairs, torch.empty(0, dtype=torch.long).numpy(), SHAPE).to(gpu.torch_device)
+    packed = collate_packed(pairs, np.empty(0, np.int64), SHAPE).to(gpu.torch_device)
     features_ND, labels_N = real_features(model, model.features, packed, gpu)
     assert (labels_N == PAD).all()
     poison(gpu.torch_device)
