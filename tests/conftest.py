@@ -183,7 +183,8 @@ def run(trained, tmp_path):
 
 @pytest.fixture
 def gpu():
-    """The GPU, in bf16."""
+    """The GPU, in bf16. PyTorch compiles a function for eight shapes at most: those of other tests are forgotten."""
+    torch.compiler.reset()
     return choose_device("cuda", "bf16")
 
 

@@ -7,6 +7,7 @@ wrong by about its own size, a hundred times as much.
 """
 
 import torch
+import torch._dynamo.utils
 
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model import TransformerConfig
@@ -79,3 +80,8 @@ def gradients(model: torch.nn.Module, features_ND: torch.Tensor) -> dict[str, to
     weights_ND = torch.randn(features_ND.shape, generator=torch.Generator().manual_seed(1))
     (features_ND * weights_ND.to(features_ND)).sum().backward()
     return {name: weight.grad.double().cpu() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def num_compiled() -> int:
+    """How many graphs this process has compiled, those compiled anew for other shapes among them."""
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]

@@ -193,7 +193,6 @@ def test_the_fused_form_writes_the_gradient_in_place_of_the_logits(dtype):
     assert gradient_NV.data_ptr() == logits_NV.data_ptr()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # by torch, of its own use
 @pytest.mark.skipif(shutil.which("g++") is None, reason="on a CPU it is compiled by g++")
 @pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
