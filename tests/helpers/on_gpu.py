@@ -6,6 +6,10 @@ and the distance of the plain form, in bf16 too, is the measure. A row that is l
 wrong by about its own size, a hundred times as much.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch._dynamo.utils
 
@@ -85,3 +89,16 @@ def gradients(model: torch.nn.Module, features_ND: torch.Tensor) -> dict[str, to
 def num_compiled() -> int:
     """How many graphs this process has compiled, those compiled anew for other shapes among them."""
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Inside, whatever makes the host wait for the GPU is an error."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)

@@ -1,0 +1,233 @@
+"""On a GPU: compiled is eager, nothing is compiled anew, the host does not wait, and what goes wrong does no harm."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from helpers.on_gpu import AS_MANY_ROUNDINGS, BF16_ROUNDING, no_waiting, num_compiled, poison
+from torch.optim import SGD
+
+from transformer_mt.data.loader import Loader, Position
+from transformer_mt.device import choose_device
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learner import new_learner
+from transformer_mt.training.update import Learner, one_update
+
+pytestmark = pytest.mark.cuda
+
+VOCAB_SIZE = 1000
+BATCH = 2048  # positions
+
+
+@pytest.fixture
+def corpus(make_corpus):
+    """About six and a half batches: the last of an epoch is not full."""
+    lengths = np.random.default_rng(1).integers(1, 60, (2, 440))
+    return make_corpus(lengths[0].tolist(), lengths[1].tolist(), VOCAB_SIZE)
+
+
+def settings_with(**values) -> TrainingConfig:
+    return TrainingConfig.model_validate({"tokens_per_batch": BATCH, "precision": "bf16", "device": "cuda"} | values)
+
+
+def learner_on(gpu, layout="packed", dropout=0.0, model=None, **values) -> Learner:
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "num_heads": 2, "ffn_dim": 256}
+    torch.manual_seed(3)
+    config = TransformerConfig.model_validate(sizes | {"dropout": dropout} | (model or {}))
+    learner = new_learner(Transformer(config, VOCAB_SIZE, VOCAB_SIZE), settings_with(**values), layout, gpu, Ranks())
+    learner.loss.train()
+    return learner
+
+
+def along_the_gradient(learner) -> Learner:
+    """With steps along the gradient itself: Adam would hide its scale, and make long steps of rounding errors."""
+    return Learner(learner.loss, SGD(learner.model.parameters(), lr=1.0, fused=True), MovingAverage(learner.model, 0))
+
+
+def weights_of(learner):
+    return {name: weight.detach().cpu().clone() for name, weight in learner.model.named_parameters()}
+
+
+def moved(before, learner):
+    """By how much all weights have moved, as one vector."""
+    after = weights_of(learner)
+    return torch.cat([(after[name] - weight).flatten() for name, weight in before.items()])
+
+
+def batches_of(corpus, layout="packed", per_update=0, number=None):
+    loader = Loader(corpus, BATCH, per_update, 1, layout)
+    if number is None:
+        return [loader.batch(pairs, 1, each) for each, pairs in enumerate(loader.order(0))]
+    return [loader.batch(update[0], 1, 0) for update, _ in islice(loader.updates(Position()), number)]
+
+
+def update(learner, batches, step=1, rate=1.0, **values):
+    return one_update(learner, batches, rate, step, settings_with(**values), Ranks())
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_compiled_update_is_an_eager_one(corpus, gpu, norm):
+    """Both differ from padded updates in fp32 on the CPU, and about as much."""
+    forms = {
+        "exact": ("padded", False, choose_device("cpu", "fp32")),
+        "eager": ("packed", False, gpu),
+        "compiled": ("packed", True, gpu),
+    }
+    pairs = next(Loader(corpus, BATCH, 0, 1, "packed").updates(Position()))[0][0]
+    found = []
+    for layout, compile, device in forms.values():
+        learner = along_the_gradient(learner_on(device, layout, compile=compile, model={"norm": norm}))
+        before, loader = weights_of(learner), Loader(corpus, BATCH, 0, 1, layout)
+        poison(gpu.torch_device)
+        done = update(learner, [loader.batch(part, 1, number) for number, part in enumerate((pairs[::2], pairs[1::2]))])
+        found.append((moved(before, learner), done.smoothed.item(), done.gradient_norm.item()))
+    (exact, loss, norm), (eager, eager_loss, eager_norm), (compiled, compiled_loss, compiled_norm) = found
+    rounding = 2 * BF16_ROUNDING
+    allowed = AS_MANY_ROUNDINGS * (eager - exact).norm() + rounding * exact.norm()
+    assert (compiled - exact).norm() <= allowed
+    assert abs(compiled_loss - loss) <= AS_MANY_ROUNDINGS * abs(eager_loss - loss) + rounding * loss
+    assert abs(compiled_norm - norm) <= AS_MANY_ROUNDINGS * abs(eager_norm - norm) + rounding * norm
+
+
+def test_the_same_seed_gives_the_same_loss_twice_and_another_seed_another(corpus, gpu):
+    """Of the first update to the last bit; afterwards sums of gradients, in no fixed order, differ in rounding."""
+    first = batches_of(corpus, number=5)
+
+    def losses(seed):
+        learner = learner_on(gpu, dropout=0.3)
+        return [
+            update(learner, [batch], step, 1e-3, seed=seed).smoothed.item() / batch.num_labels
+            for step, batch in enumerate(first, start=1)
+        ]
+
+    one, again, other = losses(1), losses(1), losses(2)
+    assert one[0] == again[0]
+    assert one == pytest.approx(again, rel=1e-3)
+    assert one[0] != other[0]
+
+
+def test_nothing_is_compiled_anew_in_an_epoch(corpus, gpu):
+    """Neither for the last batch, which is not full, nor for other numbers of sentences."""
+    learner, batches = learner_on(gpu, dropout=0.1), batches_of(corpus)
+    assert len({len(batch.pairs_B) for batch in batches}) > 3
+    update(learner, batches[:1])
+    compiled = num_compiled()
+    assert compiled > 0
+    for step, batch in enumerate(batches[1:-1], start=2):
+        update(learner, [batch], step, 1e-4)
+    assert num_compiled() == compiled
+    update(learner, batches[-1:], 99, 1e-4)
+    assert num_compiled() == compiled, "for the last batch"
+
+
+@pytest.mark.parametrize("values", [{}, {"clip_norm": 1.0}, {"average_decay": 0.99}], ids=str)
+@pytest.mark.parametrize("compile", [True, False])
+def test_the_host_does_not_wait_for_the_gpu_in_an_update(corpus, gpu, values, compile):
+    learner = learner_on(gpu, dropout=0.1, compile=compile, **values)
+    loader = Loader(corpus, BATCH, 0, 1, "packed")
+    orders = loader.order(0)
+    for step in (1, 2, 3):  # loads kernels, and makes the optimizer's state
+        update(learner, [loader.batch(orders[0], step, 0)], step, 1e-4, **values)
+    with no_waiting():
+        for step in (4, 5):
+            batches = [loader.batch(pairs, step, number) for number, pairs in enumerate(orders[1:3])]
+            update(learner, batches, step, 1e-4, **values)
+
+
+def test_a_wait_for_the_gpu_would_be_noticed(gpu):
+    number = torch.ones(1, device=gpu.torch_device)
+    with no_waiting(), pytest.raises(RuntimeError, match="synchronizing"):
+        number.item()
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(corpus, gpu, compile):
+    """Neither weights nor the optimizer's state; and the host need not know."""
+    learner = learner_on(gpu, compile=compile, model={"tied_embeddings": "none"}, average_decay=0.9)
+    batches = batches_of(corpus, number=3)
+    update(learner, batches[:1], 1, 1e-3)
+    weight = learner.model.source_embedding.weight
+    healthy = weight.detach().clone()
+    weight.data.fill_(torch.inf)
+
+    def state():
+        states = [*learner.optimizer.state.values()]
+        numbers = [number for each in states for number in each.values()]
+        tensors = [*learner.model.parameters(), *learner.average.averages.values(), *numbers]
+        return [tensor.detach().cpu().clone() for tensor in tensors]
+
+    before = state()
+    bad = update(learner, batches[1:2], 2, 1e-3)
+    assert not bad.is_finite
+    assert all(torch.equal(now, then) for now, then in zip(state(), before, strict=True))
+    weight.data.copy_(healthy)
+    good = update(learner, batches[2:], 3, 1e-3)
+    assert good.is_finite
+    assert not all(torch.equal(now, then) for now, then in zip(state(), before, strict=True))
+    assert all(tensor.isfinite().all() for tensor in state())
+
+
+# Memory
+
+
+def wide_learner(gpu, layout):
+    """Wide enough for a batch to take a gigabyte, and never compiled, so that the tries differ in nothing else."""
+    sizes = {"d_model": 512, "num_heads": 8, "ffn_dim": 8192}
+    return along_the_gradient(learner_on(gpu, layout, compile=False, model=sizes))
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_an_update_split_for_lack_of_memory_has_the_gradient_of_the_whole(make_corpus, gpu, layout):
+    """PyTorch itself is out of memory: it may have no more than would do for two thirds of the batch."""
+    lengths = np.random.default_rng(2).integers(20, 60, (2, 300))
+    corpus = make_corpus(lengths[0].tolist(), lengths[1].tolist(), VOCAB_SIZE)
+    loader = Loader(corpus, 8 * BATCH, 0, 1, layout)
+    batch = loader.batch(next(loader.updates(Position()))[0][0], 1, 0)
+    total = torch.cuda.get_device_properties(gpu.torch_device).total_memory
+    results, room = [], None
+    for _ in range(2):
+        learner = wide_learner(gpu, layout)
+        before, held = weights_of(learner), torch.cuda.memory_allocated(gpu.torch_device)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(gpu.torch_device)
+        try:
+            if room is not None:
+                torch.cuda.set_per_process_memory_fraction((held + room) / total)
+            done = update(learner, [batch])
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        room = (torch.cuda.max_memory_allocated(gpu.torch_device) - held) * 2 / 3
+        results.append((done, moved(before, learner)))
+        del learner
+    (whole, by_whole), (split, by_split) = results
+    assert whole.splits == 0
+    assert split.splits >= 1
+    assert split.num_labels == whole.num_labels
+    # Gradients of weights are sums over rows, rounded to bf16 of each part: two roundings instead of one.
+    assert abs(split.smoothed.item() - whole.smoothed.item()) <= 2 * BF16_ROUNDING * whole.smoothed.item()
+    assert (by_split - by_whole).norm() <= 4 * BF16_ROUNDING * by_whole.norm()
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_the_next_update_goes_on_after_one_that_was_split(corpus, gpu, compile):
+    """Whatever of PyTorch's graphs, streams and memory the error has left behind."""
+    learner = learner_on(gpu, compile=compile)
+    batches = batches_of(corpus, number=3)
+    update(learner, batches[:1], 1, 1e-3)
+    most = len(batches[1].pairs_B) // 2 + 1
+
+    def break_off(module, arguments):
+        if len(arguments[0].pairs_B) > most:
+            torch.empty(2**50, dtype=torch.uint8, device=gpu.torch_device)  # a petabyte
+
+    hook = learner.loss.register_forward_pre_hook(break_off)
+    done = update(learner, batches[1:2], 2, 1e-3)
+    hook.remove()
+    assert done.splits == 1 and done.is_finite
+    again = update(learner, batches[2:], 3, 1e-3)
+    assert again.splits == 0 and again.is_finite
