@@ -61,6 +61,7 @@ from typing import Any
 import torch
 from benchmarks.decoding_race import GREEDY, measure_decoding
 from benchmarks.random_weights import Works, random_decoding
+from benchmarks.shapes import SHAPES
 from benchmarks.training_process import Race
 from benchmarks.training_race import PEERS, measure_training
 from benchmarks.training_text import random_rows
@@ -70,17 +71,7 @@ from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import choose_device
 from transformer_mt.evaluation.scores import write_json
 from transformer_mt.settings.experiment import TrainingConfig
-from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.terminal import cli
-
-# With the size of a vocabulary. Speeds of tiny mean nothing: it tries the script.
-SHAPES = {
-    "tiny": (TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=32, num_heads=2), 500),
-    "small": (TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=256, ffn_dim=1024, num_heads=4), 8000),
-    "base": (TransformerConfig(), 8000),
-    "base32k": (TransformerConfig(), 32000),
-    "big": (TransformerConfig(d_model=1024, ffn_dim=4096, num_heads=16), 32000),
-}
 
 Results = dict[str, dict[str, Any]]
 

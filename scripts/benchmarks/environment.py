@@ -1,7 +1,12 @@
 """The conditions under which the process of every contender runs, in training and in decoding."""
 
 import os
+import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from transformer_mt.errors import UserError
@@ -14,6 +19,26 @@ TAIL = 25  # lines of a contender's output that are shown when it fails
 
 class PeerError(UserError):
     """A contender cannot be run, or computes something else than ours."""
+
+
+@contextmanager
+def killed_after(process: "subprocess.Popen[str]", seconds: float | None) -> Iterator[None]:
+    """Kill a process that leads a session of its own, and its children, if it still runs after these seconds."""
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds or 0.0, kill)
+    if seconds is not None:
+        timer.start()
+    try:
+        yield
+    except BaseException:  # Ctrl-C reaches only our own session
+        kill()
+        raise
+    finally:
+        timer.cancel()
 
 
 def own_path() -> str:

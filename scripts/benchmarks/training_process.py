@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.environment import SCRIPTS, TAIL, PeerError, environment_of
+from benchmarks.environment import SCRIPTS, TAIL, PeerError, environment_of, killed_after
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 
@@ -75,24 +75,30 @@ class Result:
     """Of the first batch without dropout, in nats a target token, if it says so."""
 
 
-def run(contender: Contender, race: Race) -> Result:
-    """Train until the last update. Raises PeerError if that fails."""
+def run(contender: Contender, race: Race, seconds: float | None = None) -> Result:
+    """Train until the last update. Raises PeerError if that fails, or has not ended after these seconds."""
     began, lines, kibibytes = time.perf_counter(), [], 0
-    with subprocess.Popen(
-        contender.command,
-        cwd=race.directory,
-        env=environment_of(contender.pythonpath, race.threads),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    ) as process:
+    with (
+        subprocess.Popen(
+            contender.command,
+            cwd=race.directory,
+            env=environment_of(contender.pythonpath, race.threads),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+        killed_after(process, seconds),
+    ):
         for line in process.stdout or ():
             lines.append((time.perf_counter() - began, line.rstrip()))
             kibibytes = max(kibibytes, _peak_kibibytes(process.pid))
     try:
         if process.returncode:
-            raise ValueError(f"it ended with status {process.returncode}")
+            too_long = seconds is not None and time.perf_counter() - began >= seconds
+            late = f", as it had not ended after {seconds:.0f} s" if too_long else ""
+            raise ValueError(f"it ended with status {process.returncode}{late}")
         return read_log(contender, lines, race, kibibytes)
     except ValueError as error:
         tail = "\n  ".join(line for _, line in lines[-TAIL:])

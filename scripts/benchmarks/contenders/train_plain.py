@@ -1,6 +1,6 @@
 """nn.Transformer or Hugging Face's Marian in the training benchmark: a hand-written loop on our batches.
 
-    PYTHON -m benchmarks.contenders.train_plain nn.Transformer|Marian DIRECTORY fp32|bf16
+    PYTHON -m benchmarks.contenders.train_plain nn.Transformer|Marian DIRECTORY fp32|bf16 [WITHOUT_CUDNN]
 
 PYTHON needs PyTorch, and transformers for Marian, but not transformer_mt.
 Both compute the same function as ours, with our weights: post-norm, ReLU, scaled tied embeddings, our positions, and
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from benchmarks.contenders.timed_training import Pace
 
 PAD, BOS, EOS = 0, 2, 3
+WITHOUT_CUDNN = "--without-cudnn-attention"  # PyTorch's default takes it for nearly every batch in bf16
 Shape = Mapping[str, Any]  # the fields of TransformerConfig
 Weights = Mapping[str, Tensor]  # by their names in NnTransformer
 
@@ -183,7 +184,9 @@ def smoothed_loss(model: nn.Module, batch: Sequence[Tensor], smoothing: float, d
 
 
 if __name__ == "__main__":
-    kind, directory, precision = sys.argv[1:]
+    kind, directory, precision, *options = sys.argv[1:]
+    if WITHOUT_CUDNN in options:
+        torch.backends.cuda.enable_cudnn_sdp(False)
     if kind == "Marian":
         import transformers  # noqa: F401  here, so that it counts as an import
     print("imported")
