@@ -4,7 +4,9 @@ import json
 
 import pytest
 from benchmarks.environment import PeerError
-from benchmarks.gpu_parts import command
+from benchmarks.gpu_parts import command, curve
+from benchmarks.gpu_parts.curve import running_means
+from benchmarks.gpu_parts.profiling import Event, busy, times
 from benchmarks.gpu_parts.report import LeftOut, Measurement, Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.gpu_parts.training import summary
@@ -193,3 +195,30 @@ def test_mistakes_end_with_status_2(tmp_path, capsys, arguments, message):
     status, error = status_and_error(command.main, *arguments, "--out", tmp_path, "--device", "cpu", capsys=capsys)
     assert status == 2
     assert message in error
+
+
+def test_the_gpu_is_idle_where_no_kernel_runs():
+    """Of 100 µs: a runs from 0 to 30, and b from 20 to 40 beside it and within a; c from 90 to 100."""
+    events = [Event("c", 90, 100), Event("a", 0, 30), Event("b", 20, 40), Event("b", 5, 10)]
+    found = times(events, updates=2)
+    assert busy(events) == 50
+    assert found["idle_share"] == 0.5
+    assert found["kernels_an_update"] == 2
+    assert [row["name"] for row in found["kernels"]] == ["a", "b", "c"]
+    assert found["kernels"][1] == {
+        "name": "b",
+        "calls_an_update": 1.0,
+        "milliseconds_an_update": 0.0125,
+        "share": 25 / 65,
+    }
+
+
+def test_curves_are_compared_by_their_running_means():
+    assert running_means([1.0, 3.0, 8.0, 0.0], 2) == [2.0, 5.5, 4.0]
+    same = [5.0 - 0.01 * i for i in range(60)]
+    up = [loss + (0.2 if i == 30 else 0.0) for i, loss in enumerate(same)]
+    report = curve.summary({curve.PADDED: {"losses": same}, curve.PACKED: {"losses": up}})
+    assert report["largest_difference"] == pytest.approx(0.2 / curve.WINDOW)
+    assert "largest_difference_by_dropout_alone" not in report
+    assert report["last_means"][curve.PADDED] == pytest.approx(5.0 - 0.01 * 49.5)
+    assert curve.summary({}) == {"window": curve.WINDOW, "updates": [], "last_means": {}}

@@ -21,6 +21,7 @@ not installed.
 """
 
 import argparse
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,14 +29,17 @@ from pathlib import Path
 import torch
 
 from benchmarks.environment import PeerError
-from benchmarks.gpu_parts import machine, numerics, training
+from benchmarks.gpu_parts import curve, learning, machine, numerics, profiling, training
 from benchmarks.gpu_parts.report import Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.shapes import SHAPES
 
 PARTS: dict[str, Callable[[Settings], Part]] = {
     "numerics": numerics.part,
+    "profile": profiling.part,
     "train": training.part,
+    "learn": learning.part,
+    "curve": curve.part,
 }
 NOT_IN_FP16 = {"numerics", "profile", "train", "learn", "curve"}
 
@@ -83,7 +87,7 @@ def settings_of(arguments: argparse.Namespace, work: Path) -> Settings:
         text=tuple(path.absolute() for path in arguments.text),
         model=arguments.model and arguments.model.absolute(),
         rounds=arguments.rounds,
-        threads=arguments.threads,
+        threads=arguments.threads or (1 if arguments.shape == "tiny" else os.cpu_count() or 1),
         minutes=arguments.minutes,
     )
 
@@ -115,7 +119,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="to decode with (default: one is trained)")
     parser.add_argument("--rounds", metavar="N", type=int, default=2, help="of train (default: 2)")
-    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: one for each core")
+    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: all, or 1 with tiny")
     parser.add_argument("--minutes", metavar="N", type=float, default=8.0, help="for a part, at most (default: 8)")
     arguments = parser.parse_args(argv)
     if arguments.rounds < 1 or arguments.threads < 0 or arguments.minutes <= 0:

@@ -33,7 +33,7 @@ def in_own_process(module: str, name: str, settings: Settings, seconds: float) -
         begins_at = log.tell()
         with subprocess.Popen(
             (sys.executable, "-m", *words),
-            env=environment_of(own_path(), settings.threads or os.cpu_count() or 1),
+            env=environment_of(own_path(), settings.threads),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

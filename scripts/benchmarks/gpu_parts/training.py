@@ -1,6 +1,5 @@
 """The part train: the speed of ours and of its peers, each run in a process of its own."""
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -51,7 +50,7 @@ def race_of(shape: str, settings: Settings) -> Race:
         vocab_size=vocab_size,
         warm_up=2 if settings.is_trial or not settings.on_gpu else 10,
         updates=4 if settings.is_trial or not settings.on_gpu else 60,
-        threads=settings.threads or os.cpu_count() or 1,
+        threads=settings.threads,
         device=settings.device,
     )
 

@@ -1,0 +1,62 @@
+"""A model in training, as the stage train runs it, without checkpoints."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from transformer_mt.data.batching import Batch, Pairs
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.loader import Loader, Position
+from transformer_mt.data.packing import PackedBatch
+from transformer_mt.device import Device
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.in_flight import InFlight, lead_on
+from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.update import Learner, Update, one_update
+
+ALONE = Ranks()
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """What is trained, and on what."""
+
+    learner: Learner
+    loader: Loader
+    training: TrainingConfig
+
+    def updates(self) -> Iterator[Update]:
+        """Make one update after another, without end, each as far ahead of the GPU as in the stage train."""
+        orders, in_flight = self.loader.updates(Position()), InFlight(lead_on(self.learner.device))
+        for step, (pairs, _) in enumerate(orders, start=1):
+            update = self.update(step, [self.loader.batch(part, step, 0) for part in pairs])
+            in_flight.send(update, wait_for_all=False)
+            in_flight.read(Progress(step=step), all_of_them=False)
+            yield update
+
+    def update(self, step: int, batches: list[Batch | PackedBatch]) -> Update:
+        """Make the update of that number, on these micro-batches."""
+        rate = learning_rate(step, self.training)
+        return one_update(self.learner, batches, rate, step, self.training, ALONE)
+
+    def first_order(self) -> list[Pairs]:
+        """The micro-batches of the first epoch."""
+        return self.loader.order(0)
+
+
+def new_trainee(
+    config: TransformerConfig, vocab_size: int, corpus: EncodedCorpus, training: TrainingConfig, device: Device
+) -> Trainee:
+    """A fresh model with the weights of seed 1, whatever the seed of its dropout, and the loader of its batches."""
+    torch.manual_seed(1)
+    model = Transformer(config, vocab_size, vocab_size)
+    layout = choose_layout(training, config, device)
+    learner = new_learner(model.train(), training, layout, device, ALONE)
+    assert training.tokens_per_batch != "auto"
+    return Trainee(learner, Loader(corpus, training.tokens_per_batch, 0, 1, layout), training)
