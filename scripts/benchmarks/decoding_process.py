@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.decoding import Decoder
-from benchmarks.environment import TAIL, PeerError, environment_of
+from benchmarks.environment import TAIL, PeerError, environment_of, killed_after
 
 FACT = re.compile(r"^(pass|alone) (\d+): ([\d.]+)$", re.MULTILINE)
 WATCHED_EVERY = 0.05  # seconds
@@ -53,36 +53,46 @@ class Conditions:
 
 
 def run_passes(
-    decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], alone: int = 0, watch: bool = False
+    decoder: Decoder,
+    conditions: Conditions,
+    passes: Sequence[Pass],
+    alone: int = 0,
+    watch: bool = False,
+    seconds: float | None = None,
 ) -> tuple[list[Outcome], float]:
     """Run all passes in one process; return their outcomes and, if `watch`, the most megabytes that it held.
 
-    After each pass, the first `alone` sentences are translated one at a time. Raises PeerError.
+    After each pass, the first `alone` sentences are translated one at a time. Raises PeerError, also if it has not
+    ended after these seconds.
     """
     outputs = [conditions.directory / f"output.{number}" for number in range(len(passes))]
     job = _write_job(decoder, conditions, passes, outputs, alone)
     command = decoder.python, "-m", f"benchmarks.contenders.{decoder.module}", str(job)
     peak = 0.0
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        with subprocess.Popen(
-            command,
-            cwd=conditions.directory,
-            env=environment_of(decoder.pythonpath, conditions.threads),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
+        with (
+            subprocess.Popen(
+                command,
+                cwd=conditions.directory,
+                env=environment_of(decoder.pythonpath, conditions.threads, decoder.libraries),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as process,
+            killed_after(process, seconds),
+        ):
             while watch and process.poll() is None:
                 peak = max(peak, megabytes_of_session(process.pid))
                 time.sleep(WATCHED_EVERY)
+            process.wait()
         log.seek(0)
         text = log.read()
-    seconds = {(kind, int(number)): float(value) for kind, number, value in FACT.findall(text)}
-    if process.returncode or len([kind for kind, _ in seconds if kind == "pass"]) < len(passes):
+    times = {(kind, int(number)): float(value) for kind, number, value in FACT.findall(text)}
+    if process.returncode or len([kind for kind, _ in times if kind == "pass"]) < len(passes):
         raise PeerError(f"{decoder.title}: it ended with status {process.returncode}. {_tail(text)}")
     outcomes = [
-        Outcome(path.read_text(encoding="utf-8").split("\n")[:-1], seconds["pass", i], seconds.get(("alone", i)))
+        Outcome(path.read_text(encoding="utf-8").split("\n")[:-1], times["pass", i], times.get(("alone", i)))
         for i, path in enumerate(outputs)
     ]
     return outcomes, peak

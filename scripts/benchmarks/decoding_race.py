@@ -74,8 +74,8 @@ def measure_decoding(
 
     Raises PeerError if a contender fails or translates otherwise than ours, CorpusError or EvaluationError.
     """
-    texts = _read(model_dir, text)
-    conditions = _conditions(model_dir, texts, directory, threads)
+    texts = read_texts(model_dir, text)
+    conditions = write_texts(model_dir, texts, directory, threads)
     job = conditions.job
     print(
         f"  {counted(len(texts.source), 'sentence')} of {text[0]}; {counted(threads, 'thread')}; length penalty "
@@ -97,14 +97,14 @@ def measure_decoding(
     return report
 
 
-def _read(model_dir: Path, text: Sequence[Path]) -> Texts:
+def read_texts(model_dir: Path, text: Sequence[Path]) -> Texts:
     source, reference = (list(read_lines(path)) for path in text)
     check_aligned([source, reference], [str(path) for path in text])
     corpus = load_config(model_dir / "config.yaml").corpus
     return Texts(source, reference, Tokenizer.load(model_dir), corpus.target_language)
 
 
-def _conditions(model_dir: Path, texts: Texts, directory: Path, threads: int) -> Conditions:
+def write_texts(model_dir: Path, texts: Texts, directory: Path, threads: int) -> Conditions:
     """Write the texts, and collect what all contenders are told.
 
     We divide a score by ((5 + length) / 6) ** alpha, most others by length ** exponent. The exponent is chosen so that

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from transformer_mt.errors import UserError
 
@@ -22,7 +23,7 @@ class PeerError(UserError):
 
 
 @contextmanager
-def killed_after(process: "subprocess.Popen[str]", seconds: float | None) -> Iterator[None]:
+def killed_after(process: "subprocess.Popen[Any]", seconds: float | None) -> Iterator[None]:
     """Kill a process that leads a session of its own, and its children, if it still runs after these seconds."""
 
     def kill() -> None:
@@ -46,7 +47,10 @@ def own_path() -> str:
     return os.pathsep.join(path for path in sys.path if path)
 
 
-def environment_of(pythonpath: str, threads: int) -> dict[str, str]:
-    """Environment variables of a contender; only `pythonpath`, where it finds its modules, differs between them."""
+def environment_of(pythonpath: str, threads: int, libraries: str = "") -> dict[str, str]:
+    """Environment variables of a contender; only where it finds its modules, and libraries, differs between them."""
     numbers = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    return os.environ | MALLOC | numbers | {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}
+    own = {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}
+    if libraries:
+        own["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [libraries, os.environ.get("LD_LIBRARY_PATH")]))
+    return os.environ | MALLOC | numbers | own

@@ -63,12 +63,12 @@ def text(model_dir, tmp_path):
 
 @pytest.fixture
 def texts(model_dir, text):
-    return decoding_race._read(model_dir, text)
+    return decoding_race.read_texts(model_dir, text)
 
 
 @pytest.fixture
 def conditions(model_dir, texts, tmp_path):
-    return decoding_race._conditions(model_dir, texts, tmp_path / "race", threads=1)
+    return decoding_race.write_texts(model_dir, texts, tmp_path / "race", threads=1)
 
 
 def contender(name="x", precision="fp32", **changes):

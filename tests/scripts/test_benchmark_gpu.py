@@ -1,16 +1,21 @@
 """The measurements on a GPU: what is written when, what is skipped, and how a part keeps within its time."""
 
 import json
+import math
+import os
+import subprocess
+import sys
 
 import pytest
+from benchmarks.decoding_process import Outcome
 from benchmarks.environment import PeerError
-from benchmarks.gpu_parts import command, curve
+from benchmarks.gpu_parts import command, curve, decoding, text
 from benchmarks.gpu_parts.curve import running_means
 from benchmarks.gpu_parts.profiling import Event, busy, times
 from benchmarks.gpu_parts.report import LeftOut, Measurement, Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.gpu_parts.training import summary
-from helpers.tiny import status_and_error
+from helpers.tiny import ROOT, status_and_error
 
 from transformer_mt.storage.json_text import read_json
 
@@ -222,3 +227,85 @@ def test_curves_are_compared_by_their_running_means():
     assert "largest_difference_by_dropout_alone" not in report
     assert report["last_means"][curve.PADDED] == pytest.approx(5.0 - 0.01 * 49.5)
     assert curve.summary({}) == {"window": curve.WINDOW, "updates": [], "last_means": {}}
+
+
+def test_translations_are_counted_that_are_those_of_ours():
+    tokenizer = PiecesOfSpaces()
+
+    def figures(lines, seconds, model="m"):
+        both = [Outcome(lines, 9.0, None), Outcome(lines, seconds, None)]
+        of_search = decoding.figures_of(both, tokenizer)
+        return {"model": model, **dict.fromkeys(decoding.BEAMS.values(), of_search)}
+
+    found = {
+        "ours, batches of 32": figures(["a b", "c", "d e f"], 2.0),
+        "peer, batches of 32": figures(["a  b", "x", "d e f"], 3.0),
+        "peer, batches of 1": figures(["a b"], 3.0),
+        "stranger, batches of 32": figures(["a b", "c", "d e f"], 2.0, model="other"),
+    }
+    greedy = decoding.summary(found)["batches of 32"]["greedy"]
+    assert greedy["ours"] == {
+        "lines_per_second": 1.5,
+        "tokens_per_second": 3.0,
+        "ours_is_times_as_fast": 1.0,
+        "lines_as_ours": 3,
+        "lines": 3,
+    }
+    assert greedy["peer"]["lines_as_ours"] == 2
+    assert greedy["peer"]["ours_is_times_as_fast"] == 1.5
+    assert "lines_as_ours" not in greedy["stranger"]
+    assert list(decoding.summary(found)["batches of 1"]["beam 4"]["peer"]) == ["lines_per_second", "tokens_per_second"]
+
+
+class PiecesOfSpaces:
+    """A tokenizer whose pieces are words."""
+
+    def encode_target(self, lines):
+        return [[*range(len(line.split())), 3] for line in lines]
+
+
+def test_pairs_held_out_are_not_learnt(tmp_path):
+    pairs = [(f"source {i // 2}", f"target {i}") for i in range(50)]
+    text.write_split(tmp_path, pairs)
+    valid, train = ((tmp_path / f"{name}.source").read_text().splitlines() for name in ("valid", "train"))
+    assert valid == ["source 0", "source 5", "source 10", "source 15", "source 20"]
+    assert len(train) == 40
+    assert not set(valid) & set(train)
+    targets = (tmp_path / "train.target").read_text().splitlines()
+    assert targets[:3] == ["target 2", "target 3", "target 4"]
+
+
+@pytest.mark.thorough
+def test_a_trial_of_all_parts_on_a_cpu(tmp_path):
+    """By the command as it is typed, from another directory."""
+    script = ROOT / "scripts" / "benchmarks" / "gpu.py"
+    words = ["all", "--device", "cpu", "--shape", "tiny", "--rounds", "1", "--out", "out"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, str(script), *words],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    reports = {name: read_json(tmp_path / "out" / f"{name}.json") for name in command.PARTS}
+    assert all(report["complete"] for report in reports.values())
+
+    layouts = reports["numerics"]["measurements"]["packed and padded against fp64"]
+    assert all(one[name]["gradients"] < 1e-5 for one in layouts.values() if isinstance(one, dict) for name in LAYOUTS)
+    both = reports["numerics"]["measurements"]["search here and on the CPU"]
+    assert both["beam 1"]["equal"] == both["beam 4"]["equal"] == both["sentences"]
+    assert reports["profile"]["measurements"]["updates"]["without_the_profiler"]["tokens_per_second"] > 0
+    assert all(row["first_loss_is_ours"] for row in reports["train"]["summary"]["tiny"].values())
+    learnt = reports["learn"]["measurements"]["two minutes"]
+    assert learnt["curve"][-1]["loss"] < learnt["curve"][0]["loss"] < math.log(500) + 1
+    assert learnt["validation"]["bleu"] >= 0
+    assert reports["curve"]["summary"]["largest_difference"] < 0.5
+    greedy = reports["decode"]["summary"]["batches of 4"]["greedy"]
+    assert set(greedy) == {"ours", "CTranslate2", "Hugging Face"}
+
+
+LAYOUTS = ("packed", "padded")

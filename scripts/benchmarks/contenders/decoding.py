@@ -1,10 +1,12 @@
 """The contenders of the decoding benchmark, and the model files of each, made from the same weights."""
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,8 @@ class Decoder:
     """Where it finds modules; a peer with a Python of its own finds only our scripts."""
     line_command: tuple[str, ...] = ()
     """The command that a user types to translate standard input; empty if there is none."""
+    libraries: str = ""
+    """Where it finds libraries before all other places, as a value of LD_LIBRARY_PATH."""
 
     @property
     def title(self) -> str:
@@ -123,6 +127,26 @@ def ctranslate2(exported: Path, precision: str, compute_type: str, translators: 
         exported,
         {"compute_type": compute_type, "translators": translators},
     )
+
+
+def cublas_path(directory: Path) -> str:
+    """A value of LD_LIBRARY_PATH with which CTranslate2 finds libcublas.so.12; empty if no cuBLAS is found.
+
+    It looks for that name. PyTorch's wheels have the file where the loader does not look, and those for CUDA 13 have
+    libcublas.so.13, which a link gives the name. Not tried on a GPU.
+    """
+    nvidia = find_spec("nvidia")
+    places = [Path(path) for path in (nvidia.submodule_search_locations or [] if nvidia else [])]
+    found = [file for place in places for file in sorted(place.glob("*/lib/libcublas.so.1[0-9]"))]
+    found += sorted(Path("/usr/local/cuda/lib64").glob("libcublas.so.1[0-9]"))
+    if not found:
+        return ""
+    links = directory / "cublas"
+    links.mkdir(parents=True, exist_ok=True)
+    link = links / "libcublas.so.12"
+    link.unlink(missing_ok=True)
+    link.symlink_to(found[0])
+    return os.pathsep.join([str(links), str(found[0].parent)])
 
 
 def export(model_dir: Path, output: Path, format: str, quantization: str) -> Path:

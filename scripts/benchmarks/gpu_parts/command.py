@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.environment import PeerError
-from benchmarks.gpu_parts import curve, learning, machine, numerics, profiling, training
+from benchmarks.gpu_parts import curve, decoding, learning, machine, numerics, profiling, training
 from benchmarks.gpu_parts.report import Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.shapes import SHAPES
@@ -39,6 +39,7 @@ PARTS: dict[str, Callable[[Settings], Part]] = {
     "profile": profiling.part,
     "train": training.part,
     "learn": learning.part,
+    "decode": decoding.part,
     "curve": curve.part,
 }
 NOT_IN_FP16 = {"numerics", "profile", "train", "learn", "curve"}

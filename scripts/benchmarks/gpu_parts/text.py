@@ -66,6 +66,23 @@ def pairs_of(settings: Settings) -> Pairs:
     return [(source, target) for source, target in zip(*sides, strict=True) if source.strip() and target.strip()]
 
 
+def lines_to_translate(settings: Settings, number: int) -> tuple[list[str], list[str]]:
+    """Sources and their references: first those held out, then others. With a model of its own, those of the text.
+
+    A text with fewer lines is repeated.
+    """
+    if settings.model and settings.text:
+        sources, references = ([line for line in read_lines(path)] for path in settings.text)
+    else:
+        prepared(settings)
+        sources, references = (
+            [line for name in ("valid", "train") for line in read_lines(settings.work / "text" / f"{name}.{side}")]
+            for side in ("source", "target")
+        )
+    times = -(-number // len(sources))
+    return (sources * times)[:number], (references * times)[:number]
+
+
 def write_split(directory: Path, pairs: Pairs) -> None:
     """Write the pairs for validation, taken evenly from all, and for training those whose source is not among them."""
     every = max(SHARE, len(pairs) // HELD_OUT)
