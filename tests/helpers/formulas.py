@@ -4,7 +4,8 @@ import math
 
 import torch
 
-from transformer_mt.models.scores import FixedConcat, build_score
+from transformer_mt.models.scores import FixedConcat, Location, build_score
+from transformer_mt.settings.model import ScoreChoice
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 
@@ -21,12 +22,19 @@ def random_mask(*shape):
 
 
 def new_score(name, num_heads, query_width, key_width, num_positions=9):
-    """Also fixed_concat, whose biases are fresh at 0 and are not here."""
+    """Also location and fixed_concat, and additive with a bias. Biases are fresh at 0 and are not here."""
     torch.manual_seed(1)
-    if name != "fixed_concat":
-        return build_score(name, num_heads, query_width, key_width).double()
-    score = FixedConcat(query_width, key_width, num_positions).double()
-    torch.nn.init.normal_(score.joined.bias)
+    match name:
+        case "location":
+            return Location(query_width, num_positions).double()
+        case "fixed_concat":
+            score = FixedConcat(query_width, key_width, num_positions).double()
+            torch.nn.init.normal_(score.joined.bias)
+        case "biased_additive":
+            score = build_score(ScoreChoice("additive", biased=True), num_heads, query_width, key_width).double()
+            torch.nn.init.normal_(score.bias_H1A)
+        case _:
+            return build_score(ScoreChoice(name), num_heads, query_width, key_width).double()
     return score
 
 
@@ -43,6 +51,12 @@ def score_of_pair(name, score, head, query_Q, keys_SK, s):
         case "additive":
             inner_A = torch.tanh(query_Q @ score.query_weight_HQA[head] + key_K @ score.key_weight_HKA[head])
             return inner_A @ score.inner_weight_HA1[head, :, 0]
+        case "biased_additive":
+            weight_IA = torch.cat([score.query_weight_HQA[head], score.key_weight_HKA[head]])
+            inner_A = torch.tanh(torch.cat([query_Q, key_K]) @ weight_IA + score.bias_H1A[head, 0])
+            return inner_A @ score.inner_weight_HA1[head, :, 0]
+        case "location":
+            return score.weight_SQ[s] @ query_Q
         case "concat":
             weight_I = torch.cat([score.query_weight_HQ1[head], score.key_weight_HK1[head]])[:, 0]
             return weight_I @ torch.cat([query_Q, key_K])

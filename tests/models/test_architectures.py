@@ -44,6 +44,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 ACTIVATIONS, TIES = ["relu", "gelu", "swiglu"], ["all", "target", "none"]
 DECODERS = [("luong", True), ("luong", False), ("bahdanau", True)]
+LOCAL = {"kind": "rnn", "local_attention": "predictive", "attention_window": 2}
 CAPS = [6, 3, 1, 5]  # the lengths that translations may have
 FP32 = choose_device("cpu", "fp32", 1)
 
@@ -54,14 +55,19 @@ def transformers():
         product(SCORES, ["post", "pre"], [0, 2], ["sinusoidal", "learned"])
     ):
         choices = {"attention_score": score, "norm": norm, "attention_window": window, "positions": positions}
+        choices |= {"attention_scale": score != "scaled_dot" and i % 3 == 0}
+        choices |= {"additive_bias": score == "additive" and i % 2 == 0}
         yield choices | {"activation": ACTIVATIONS[i % 3], "tied_embeddings": TIES[(i + i // 3) % 3]}
 
 
 def recurrent():
     for i, (cell, attention, (decoder, fed)) in enumerate(
-        product(["gru", "lstm"], ["none", *SCORES, "fixed_concat"], DECODERS)
+        product(["gru", "lstm", "rnn"], ["none", *SCORES, "location", "fixed_concat"], DECODERS)
     ):
         choices = {"kind": "rnn", "cell": cell, "attention": attention, "decoder": decoder, "input_feeding": fed}
+        if attention != "none" and i % 4:
+            choices |= {"local_attention": ("none", "monotonic", "predictive")[i % 4 - 1]}
+            choices |= {"attention_window": 0 if i % 4 == 1 else 2}
         yield choices | {"tied_embeddings": TIES[(i + i // 3) % 3]}
 
 
@@ -346,7 +352,13 @@ def test_stopped_and_taken_up_is_unbroken_bit_for_bit(settings, experiment, tmp_
         ({"d_model": 16, "num_heads": 5}, "num_heads=5 does not divide d_model=16"),
         ({"cell": "lstm"}, "cell"),
         ({"kind": "cnn"}, "transformer or rnn"),
-        ({"kind": "rnn", "attention_window": 2}, "attention_window"),
+        ({"kind": "rnn", "attention_window": 2}, "a window needs local_attention=monotonic or predictive"),
+        ({"kind": "rnn", "local_attention": "monotonic"}, "and those need a window, such as 10"),
+        (LOCAL | {"attention": "none"}, "local_attention=predictive needs attention"),
+        ({"attention_scale": True}, "not for attention_score=scaled_dot, because it is divided by sqrt"),
+        ({"kind": "rnn", "attention": "none", "attention_scale": True}, "attention=none, because there is no score"),
+        ({"additive_bias": True}, "only for attention_score=additive, not for attention_score=scaled_dot"),
+        ({"kind": "rnn", "attention": "dot", "additive_bias": True}, "only for attention=additive"),
         ({"kind": "rnn", "positions": "learned"}, "positions"),
         ({"kind": "rnn", "d_model": 15}, "two directions, each half as wide"),
         ({"kind": "rnn", "decoder": "bahdanau", "input_feeding": False}, "bahdanau's decoder has the context as its"),
@@ -364,7 +376,8 @@ def test_an_odd_width_has_no_sinusoids_but_learned_positions():
 @every_architecture
 def test_sentences_are_packed_only_where_attention_can(settings):
     config, packed = config_of(settings), TrainingConfig(layout="packed")
-    if settings.get("attention_score") == "scaled_dot":
+    scaled = settings.get("attention_scale")
+    if settings.get("attention_score") == ("dot" if scaled else "scaled_dot"):
         assert choose_layout(packed, config, FP32) == "packed"
         return
     with pytest.raises(ConfigError, match=r"training\.layout=packed .*(attention_score=|kind=rnn)"):

@@ -7,10 +7,11 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
 from transformer_mt.models.attention import attention, causal_mask, padding_mask, window_mask
-from transformer_mt.models.scores import Dot, FixedLengthAttention
+from transformer_mt.models.scores import Additive, Dot, FixedLengthAttention, Scaled, ScaledDot, build_score
+from transformer_mt.settings.model import SCALED_DOT, ScoreChoice, TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
-all_scores = pytest.mark.parametrize("name", [*SCORES, "fixed_concat"])
+all_scores = pytest.mark.parametrize("name", [*SCORES, "biased_additive", "location", "fixed_concat"])
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def no_gradients():
 
 
 def heads_of(name):
-    return 1 if name == "fixed_concat" else 3
+    return 1 if name in ("location", "fixed_concat") else 3
 
 
 def inputs(name, num_queries=5, num_keys=7, query_width=4, key_width=4):
@@ -46,6 +47,28 @@ def test_scores_are_their_formula_for_each_pair(name):
             query_BHTK, key_BHSK, _, score = inputs(name, num_queries, num_keys, query_width, key_width)
             scores_BHTS = score(query_BHTK, score.prepare(key_BHSK))
             torch.testing.assert_close(scores_BHTS, scores_by_loops(name, score, query_BHTK, key_BHSK))
+
+
+@all_scores
+def test_a_scaled_score_is_divided_by_the_root_of_the_width_of_the_keys(name):
+    for query_width, key_width in [(4, 4)] if name in ("dot", "scaled_dot") else [(4, 4), (3, 5)]:
+        query_BHTK, key_BHSK, _, score = inputs(name, 5, 7, query_width, key_width)
+        scaled = Scaled(score, key_width)
+        expected = score(query_BHTK, score.prepare(key_BHSK)) / key_width**0.5
+        torch.testing.assert_close(scaled(query_BHTK, scaled.prepare(key_BHSK)), expected)
+        assert scaled.reads_last_key == (name == "fixed_concat")
+
+
+def test_the_settings_choose_the_score():
+    """A dot product that is scaled is the score for which there are kernels."""
+    assert TransformerConfig(attention_score="dot", attention_scale=True).score == SCALED_DOT
+    assert TransformerConfig().score == SCALED_DOT
+    assert isinstance(build_score(SCALED_DOT, 3, 4, 4), ScaledDot)
+    choice = TransformerConfig(attention_score="additive", attention_scale=True, additive_bias=True).score
+    score = build_score(choice, 3, 4, 4)
+    assert isinstance(score, Scaled) and isinstance(score.score, Additive)
+    assert score.score.bias_H1A.shape == (3, 1, 4) and score.root == 2
+    assert build_score(ScoreChoice("additive"), 3, 4, 4).bias_H1A is None
 
 
 @all_scores
@@ -113,9 +136,10 @@ def test_an_example_worked_by_hand():
 # Of a fixed length
 
 
-def test_a_fixed_length_is_not_exceeded():
-    score = new_score("fixed_concat", 1, 4, 4, num_positions=6)
-    assert score.prepare(randn(2, 1, 6, 4)).shape == (2, 1, 6, 1)
+@pytest.mark.parametrize(("name", "numbers_of_a_key"), [("fixed_concat", 1), ("location", 0)])
+def test_a_fixed_length_is_not_exceeded(name, numbers_of_a_key):
+    score = new_score(name, 1, 4, 4, num_positions=6)
+    assert score.prepare(randn(2, 1, 6, 4)).shape == (2, 1, 6, numbers_of_a_key)
     with pytest.raises(TooLongError, match=r"7 positions.*model\.max_positions=6: shorten it"):
         score.prepare(randn(2, 1, 7, 4))
 

@@ -10,6 +10,7 @@ from torch import nn
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
+from transformer_mt.settings.model import ScoreChoice
 from transformer_mt.vocabulary import PAD
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same
@@ -35,7 +36,7 @@ def pytorch_attention(multi_head):
 def fresh(num_heads=NUM_HEADS, score="scaled_dot"):
     """But for its biases, which are fresh at 0."""
     torch.manual_seed(1)
-    multi_head = MultiHeadAttention(D_MODEL, num_heads, score=score).double()
+    multi_head = MultiHeadAttention(D_MODEL, num_heads, score=ScoreChoice(score)).double()
     nn.init.normal_(multi_head.in_projection.bias)
     nn.init.normal_(multi_head.out_projection.bias)
     return multi_head
@@ -106,7 +107,7 @@ def test_one_head_of_the_whole_width_is_attention_without_heads(score):
 @pytest.mark.parametrize("num_heads", [1, 8])
 @pytest.mark.parametrize("score", SCORES)
 def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
-    multi_head, x_BTD = MultiHeadAttention(64, num_heads, score=score), torch.randn(5, 10, 64)
+    multi_head, x_BTD = MultiHeadAttention(64, num_heads, score=ScoreChoice(score)), torch.randn(5, 10, 64)
     recorded = []
     output_BTD = multi_head.attend(*multi_head.project(x_BTD), torch.tensor(True), recorded)
     weights_BTS = recorded[0].mean(dim=1)

@@ -14,7 +14,7 @@ from transformer_mt.models.rnn_decoder import Past
 from transformer_mt.settings.model import RnnConfig
 from transformer_mt.vocabulary import PAD
 
-both_cells = pytest.mark.parametrize("cell", ["gru", "lstm"])
+every_cell = pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 both_decoders = pytest.mark.parametrize("decoder", ["luong", "bahdanau"])
 
 
@@ -49,8 +49,10 @@ def encoded(model, source_S):
 
 def cell_by_hand(cells, x_I, state_D, memory_D):
     """The new state and, of LSTM, its memory, by the formulas of the papers with PyTorch's order of the gates."""
-    input_gates = (cells.weight_ih_l0 @ x_I + cells.bias_ih_l0).chunk(4 if memory_D is not None else 3)
-    state_gates = (cells.weight_hh_l0 @ state_D + cells.bias_hh_l0).chunk(len(input_gates))
+    input_gates = (cells.weight_ih_l0 @ x_I + cells.bias_ih_l0).split(len(state_D))
+    state_gates = (cells.weight_hh_l0 @ state_D + cells.bias_hh_l0).split(len(state_D))
+    if len(input_gates) == 1:  # Elman 1990
+        return torch.tanh(input_gates[0] + state_gates[0]), None
     if memory_D is None:
         reset_D, update_D = (torch.sigmoid(input_gates[i] + state_gates[i]) for i in (0, 1))
         new_D = torch.tanh(input_gates[2] + reset_D * state_gates[2])
@@ -103,7 +105,7 @@ def test_an_example_worked_by_hand():
         torch.testing.assert_close(model.project(said_D).softmax(dim=-1), probs_V, **to_three)
 
 
-@both_cells
+@every_cell
 @pytest.mark.parametrize("input_feeding", [True, False])
 @torch.no_grad()
 def test_luongs_decoder_by_hand(cell, input_feeding, tiny_rnn, sources, decoder_inputs):
@@ -123,7 +125,7 @@ def test_luongs_decoder_by_hand(cell, input_feeding, tiny_rnn, sources, decoder_
     assert_close(model(source_1S, decoder_input_1T)[0], torch.stack(logits))
 
 
-@both_cells
+@every_cell
 @torch.no_grad()
 def test_bahdanaus_decoder_by_hand(cell, tiny_rnn, sources, decoder_inputs):
     model = tiny_rnn(cell=cell, decoder="bahdanau", attention="dot")
@@ -155,7 +157,7 @@ def test_layers_are_those_of_pytorch(tiny_rnn, sources, decoder_inputs):
     assert_close(model(source_1S, decoder_input_1T), said_BTD @ model.output_VD.T)
 
 
-@both_cells
+@every_cell
 @torch.no_grad()
 def test_bahdanaus_query_is_the_state_of_the_last_layer(cell, tiny_rnn, sources):
     model, source_1S = tiny_rnn(cell=cell, decoder="bahdanau", attention="dot", decoder_layers=2), sources(1, 5)
@@ -181,7 +183,8 @@ def test_without_attention_all_of_the_source_goes_through_one_vector(decoder, ti
         context = tiny_rnn(attention=attention, decoder=decoder).decoder.context
         query_BWTD = torch.randn(3, 2, 4, 12, generator=generator).double()
         ours, others = (
-            context(query_BWTD, context.annotate(source_BS, states, vector_BD)) for states in (states_BSD, -states_BSD)
+            context(query_BWTD, context.annotate(source_BS, states, vector_BD), 0)
+            for states in (states_BSD, -states_BSD)
         )
         seen[attention] = (ours - others).abs().max() > 1e-6
         if attention == "none":
@@ -286,7 +289,7 @@ def test_vocabularies_of_two_sizes_are_possible_unless_they_share_a_matrix(tiny_
         tiny_rnn(vocab_size=9, source_vocab_size=30, tied_embeddings="all")
 
 
-@both_cells
+@every_cell
 def test_first_weights(cell):
     """Recurrent weights turn and do not stretch; biases are 0, but an LSTM keeps its memory at first."""
     model = fresh(cell=cell, encoder_layers=2, decoder_layers=2)
@@ -321,7 +324,11 @@ def test_dropout_is_for_training_on_embeddings_between_layers_and_on_what_is_sai
     assert [cells.dropout for cells in model.modules() if isinstance(cells, nn.RNNBase)] == [0.5, 0.5]
 
 
-@pairwise(cell=["gru", "lstm"], decoder=["luong", "bahdanau"], attention=["none", "dot", "additive", "fixed_concat"])
+@pairwise(
+    cell=["gru", "lstm", "rnn"],
+    decoder=["luong", "bahdanau"],
+    attention=["none", "dot", "additive", "location", "fixed_concat"],
+)
 def test_bf16_is_fp32_to_two_digits(cell, decoder, attention):
     model = fresh(cell=cell, decoder=decoder, attention=attention, dropout=0.0).train()
     source_BS, decoder_input_BT = torch.randint(4, 50, (8, 10)), torch.randint(4, 50, (8, 10))

@@ -14,20 +14,26 @@ DECODERS = [
     {"decoder": "luong", "input_feeding": False},
     {"decoder": "bahdanau", "input_feeding": True},
 ]
-ATTENTIONS = ["none", "dot", "scaled_dot", "general", "additive", "concat", "fixed_concat"]
+ATTENTIONS = ["none", "dot", "scaled_dot", "general", "additive", "concat", "location", "fixed_concat"]
 
 
-def combinations(attentions):
-    for cell, attention, decoder, layers in itertools.product(("gru", "lstm"), attentions, DECODERS, (1, 2)):
-        yield {"cell": cell, "attention": attention, "encoder_layers": layers, "decoder_layers": layers} | decoder
+LOCAL = [{"local_attention": kind, "attention_window": 2} for kind in ("monotonic", "predictive")]
+
+
+def combinations(attentions, local=(*LOCAL, {})):
+    for cell, attention, decoder, layers in itertools.product(("gru", "lstm", "rnn"), attentions, DECODERS, (1, 2)):
+        settings = {"cell": cell, "attention": attention, "encoder_layers": layers, "decoder_layers": layers} | decoder
+        yield from (settings | window for window in local if not window or attention != "none")
 
 
 def name(settings):
     fed = "" if settings["input_feeding"] else "unfed-"
-    return f"{settings['cell']}-{settings['attention']}-{fed}{settings['decoder']}-{settings['encoder_layers']}"
+    seen = settings.get("local_attention", "all")
+    return f"{settings['cell']}-{settings['attention']}-{seen}-{fed}{settings['decoder']}-{settings['encoder_layers']}"
 
 
 every_combination = each("settings", combinations(ATTENTIONS), name)
+every_combination_that_sees_all = each("settings", combinations(ATTENTIONS, local=[{}]), name)
 every_combination_with_attention = each("settings", combinations(ATTENTIONS[1:]), name)
 
 
@@ -80,7 +86,7 @@ def test_the_future_is_invisible_and_the_past_is_not(settings, tiny_rnn, sources
         assert (other_BTV - logits_BTV)[:, position:].abs().amax(dim=-1).min() > 1e-9
 
 
-@every_combination
+@every_combination_that_sees_all
 @torch.no_grad()
 def test_every_source_word_is_seen_from_every_target_position(settings, tiny_rnn, sources, decoder_inputs):
     model, source_BS, decoder_input_BT = tiny_rnn(**settings), sources(1, 5), decoder_inputs(1, 4)
@@ -119,8 +125,13 @@ def test_gradients_reach_every_parameter(settings, tiny_rnn, sources, decoder_in
 @every_combination_with_attention
 @torch.no_grad()
 def test_attention_to_the_source_sums_to_one_over_its_words(settings, tiny_rnn, sources, decoder_inputs):
+    """But where it is multiplied by nearness (local-p), to less."""
     model, source_BS, decoder_input_BT = tiny_rnn(**settings), sources(4, 6), decoder_inputs(4, 5)
     attention_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer=0)
     assert attention_BTS.shape == (4, 5, 6)
-    assert_close(attention_BTS.sum(dim=-1), torch.ones(4, 5).double())
+    sums_BT = attention_BTS.sum(dim=-1)
+    if settings.get("local_attention") == "predictive":
+        assert sums_BT.min() > 0 and sums_BT.max() < 1
+    else:
+        assert_close(sums_BT, torch.ones(4, 5).double())
     assert attention_BTS.masked_select((source_BS == PAD)[:, None]).abs().max() == 0

@@ -61,7 +61,7 @@ def keeps_all_pasts(model: Seq2Seq) -> bool:
 
 
 def has_frozen_form(model: Transformer) -> bool:
-    return model.attention_score == "scaled_dot" and not model.attention_window
+    return model.score.is_scaled_dot and not model.attention_window
 
 
 class FrozenTransformer(Seq2Seq):

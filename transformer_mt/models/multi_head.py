@@ -15,13 +15,13 @@ from transformer_mt.kernels.linear import Linear, linear, linear_maps
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import attention
 from transformer_mt.models.scores import ScaledDot, build_score
-from transformer_mt.settings.model import ScoreName
+from transformer_mt.settings.model import SCALED_DOT, ScoreChoice
 
 
 class MultiHeadAttention(nn.Module):
     """H attentions side by side, each on its own projection of queries, keys and values (sec. 3.2.2)."""
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, score: ScoreName = "scaled_dot") -> None:
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, score: ScoreChoice = SCALED_DOT) -> None:
         super().__init__()
         self.d_model, self.num_heads = d_model, num_heads
         self.score = build_score(score, num_heads, d_model // num_heads, d_model // num_heads)

@@ -1,4 +1,5 @@
-"""Recurrences: gated recurrent units (Cho et al. 2014) and long short-term memory (Hochreiter and Schmidhuber 1997).
+"""Recurrences: gated recurrent units (Cho et al. 2014), long short-term memory (Hochreiter and Schmidhuber 1997), and
+the plain one (Elman 1990).
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  R rows  D width  I width of inputs
 C what is carried from word to word: a state for each layer; of LSTM the hidden states, then the cells
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-Cell = Literal["gru", "lstm"]
+Cell = Literal["gru", "lstm", "rnn"]
 
 
 class BidirectionalEncoder(nn.Module):
@@ -75,14 +76,15 @@ def _onednn_if_able() -> Iterator[None]:
 
 def _cells(
     cell: Cell, num_layers: int, input_width: int, width: int, dropout: float, bidirectional: bool = False
-) -> nn.GRU | nn.LSTM:
+) -> nn.GRU | nn.LSTM | nn.RNN:
     """With dropout between layers.
 
-    For each gate: input weights of Glorot and Bengio 2010, orthogonal recurrent weights (Saxe et al. 2014; so did
-    Bahdanau et al.). Biases are 0 but that of the forget gate, which is 1 (Jozefowicz et al. 2015).
+    For each gate, or for the only map of a plain recurrence: input weights of Glorot and Bengio 2010, orthogonal
+    recurrent weights (Saxe et al. 2014; so did Bahdanau et al.). Biases are 0 but that of the forget gate, which is 1
+    (Jozefowicz et al. 2015).
     """
-    make = nn.LSTM if cell == "lstm" else nn.GRU
-    cells = make(
+    make: dict[Cell, type[nn.GRU | nn.LSTM | nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
+    cells = make[cell](
         input_width,
         width,
         num_layers,

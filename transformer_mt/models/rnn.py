@@ -40,11 +40,13 @@ class RnnState(DecoderState):
         parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.said_BWD.shape[-1])
         parent_CBWD = parent_BWD.expand(len(self.past.carried_CBWD), -1, -1, -1)
         carried_CBWD = self.past.carried_CBWD.gather(2, parent_CBWD)
-        return replace(self, past=Past(carried_CBWD, self.past.said_BWD.gather(1, parent_BWD)))
+        said_BWD = self.past.said_BWD.gather(1, parent_BWD)
+        return replace(self, past=replace(self.past, carried_CBWD=carried_CBWD, said_BWD=said_BWD))
 
     def keep(self, sentences: Tensor) -> "RnnState":
         carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
-        past = Past(carried_CBWD, self.past.said_BWD.index_select(0, sentences))
+        said_BWD = self.past.said_BWD.index_select(0, sentences)
+        past = replace(self.past, carried_CBWD=carried_CBWD, said_BWD=said_BWD)
         return RnnState(past, self.annotations.keep(sentences))
 
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.attention import attention, padding_mask
+from transformer_mt.models.local_attention import SourceWindow
 from transformer_mt.models.recurrence import Recurrence
-from transformer_mt.models.scores import FixedConcat, Score, build_score
-from transformer_mt.settings.model import RnnConfig
+from transformer_mt.models.scores import FixedConcat, Location, Scaled, Score, build_score
+from transformer_mt.settings.model import RnnConfig, ScoreChoice
 
 
 @dataclass(frozen=True)
@@ -33,32 +34,40 @@ class Annotations:
 
 
 class SourceAttention(nn.Module):
-    """The encoder's states, weighted anew for each query."""
+    """The encoder's states, weighted anew for each query; in all places, or only those of a window."""
 
-    def __init__(self, score: Score) -> None:
+    def __init__(self, score: Score, window: SourceWindow | None) -> None:
         super().__init__()
-        self.score = score
+        self.score, self.window = score, window
 
     def annotate(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Annotations:
         """Read once: keys and values are the encoder's states."""
         mask_B11S = padding_mask(source_BS)
         key_BSD = states_BSD
-        if isinstance(self.score, FixedConcat):  # it reads only the last position, which has to be a word
+        if self.score.reads_last_key:  # it has to be a word
             last_B = mask_B11S.sum(dim=-1).flatten() - 1
             row_B = torch.arange(len(last_B), device=last_B.device)
             key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)
         return Annotations(self.score.prepare(key_BSD[:, None]), states_BSD[:, None], mask_B11S)
 
-    def forward(self, query_BWTD: Tensor, annotations: Annotations, record: list[Tensor] | None = None) -> Tensor:
-        """The context of each query, BWTD. The weights BWTS are appended to `record`, if there is one."""
+    def forward(
+        self, query_BWTD: Tensor, annotations: Annotations, position: int, record: list[Tensor] | None = None
+    ) -> Tensor:
+        """The context of each query, BWTD, from that of the word at `position`, counted from 0.
+
+        The weights BWTS are appended to `record`, if there is one.
+        """
         W, T = query_BWTD.shape[1:3]
+        mask = annotations.mask_B11S
+        if self.window:
+            centre_B1Q = self.window.centre(query_BWTD, position, mask).flatten(1)[:, None]
+            mask = mask & self.window.sees(centre_B1Q, mask.shape[-1])
         context_B1QD, weights_B1QS = attention(
-            query_BWTD.flatten(1, 2)[:, None],
-            annotations.prepared_B1SA,
-            annotations.value_B1SD,
-            annotations.mask_B11S,
-            self.score,
+            query_BWTD.flatten(1, 2)[:, None], annotations.prepared_B1SA, annotations.value_B1SD, mask, self.score
         )
+        if self.window and self.window.predicts:
+            weights_B1QS = weights_B1QS * self.window.nearness(centre_B1Q, mask.shape[-1])
+            context_B1QD = weights_B1QS @ annotations.value_B1SD
         if record is not None:
             record.append(weights_B1QS.view(len(weights_B1QS), W, T, -1))
         return context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
@@ -72,7 +81,9 @@ class FixedVector(nn.Module):
         vector_B11D = vector_BD[:, None, None]
         return Annotations(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
 
-    def forward(self, query_BWTD: Tensor, annotations: Annotations, record: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, query_BWTD: Tensor, annotations: Annotations, position: int, record: list[Tensor] | None = None
+    ) -> Tensor:
         """The vector for each query, BWTD."""
         return annotations.value_B1SD.expand_as(query_BWTD)
 
@@ -81,9 +92,23 @@ def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
     """How the decoder reads the source."""
     if config.attention == "none":
         return FixedVector()
-    if config.attention == "fixed_concat":
-        return SourceAttention(FixedConcat(config.d_model, config.d_model, config.max_positions))
-    return SourceAttention(build_score(config.attention, 1, config.d_model, config.d_model))
+    window = None
+    if config.local_attention != "none":
+        window = SourceWindow(config.d_model, config.attention_window, predicts=config.local_attention == "predictive")
+    return SourceAttention(_build_score(config), window)
+
+
+def _build_score(config: RnnConfig) -> Score:
+    width = config.d_model
+    match config.attention:
+        case "location":
+            score: Score = Location(width, config.max_positions)
+        case "fixed_concat":
+            score = FixedConcat(width, width, config.max_positions)
+        case name:
+            assert name != "none", "a fixed vector has no score"
+            return build_score(ScoreChoice(name, config.attention_scale, config.additive_bias), 1, width, width)
+    return Scaled(score, width) if config.attention_scale else score
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,8 @@ class Past:
     carried_CBWD: Tensor
     said_BWD: Tensor
     """Luong's attentional vector of the word before, for input feeding; 0 at first."""
+    position: int = 0
+    """How many words it has."""
 
 
 class RecurrentDecoder(nn.Module, ABC):
@@ -141,9 +168,9 @@ class LuongDecoder(RecurrentDecoder):
         self, input_BWTI: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None
     ) -> tuple[Tensor, Past]:
         state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
-        context_BWTD = self.context(state_BWTD, annotations, record)
+        context_BWTD = self.context(state_BWTD, annotations, past.position, record)
         said_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
-        return said_BWTD, Past(carried_CBWD, said_BWTD[:, :, -1])
+        return said_BWTD, Past(carried_CBWD, said_BWTD[:, :, -1], past.position + said_BWTD.shape[2])
 
 
 class BahdanauDecoder(RecurrentDecoder):
@@ -162,15 +189,15 @@ class BahdanauDecoder(RecurrentDecoder):
         self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
         states, contexts, carried_CBWD = [], [], past.carried_CBWD
-        for x_BW1D in torch.split(x_BWTD, 1, dim=2):
+        for position, x_BW1D in enumerate(torch.split(x_BWTD, 1, dim=2), start=past.position):
             query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
-            context_BW1D = self.context(query_BW1D, annotations, record)
+            context_BW1D = self.context(query_BW1D, annotations, position, record)
             state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
             states.append(state_BW1D)
             contexts.append(context_BW1D)
         read_BWTI = torch.cat([torch.cat(states, dim=2), x_BWTD, torch.cat(contexts, dim=2)], dim=-1)
         pairs_BWTD2 = self.readout(read_BWTI).unflatten(-1, (-1, 2))
-        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.said_BWD)
+        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.said_BWD, past.position + x_BWTD.shape[2])
 
 
 def _glorot(linear: Linear) -> Linear:

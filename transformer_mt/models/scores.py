@@ -4,6 +4,7 @@ B sentences  T query positions  S key positions  H heads  K width of a head  A i
 Q width of queries, where it differs from that of keys
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import assert_never
 
@@ -13,11 +14,15 @@ from torch import Tensor, nn
 from transformer_mt.errors import TooLongError
 from transformer_mt.kernels.linear import Linear, linear
 from transformer_mt.models.attention import attention, scaled_dot
-from transformer_mt.settings.model import ScoreName
+from transformer_mt.settings.model import ScoreChoice
 
 
 class Score(nn.Module, ABC):
     """How well each query goes with each key: f(Q, K). Each head has its own weights, if there are any."""
+
+    reads_last_key = False
+    """Whether the last key is read and no other: behind the end of a shorter sentence it has to be repeated then, lest
+    padding be seen."""
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
         """What can be computed of the keys once, for all queries to come; BHS and any width."""
@@ -42,6 +47,22 @@ class ScaledDot(Score):
         return scaled_dot(query_BHTK, prepared)
 
 
+class Scaled(Score):
+    """Another score, divided by sqrt(d_k), where d_k is the width of the keys."""
+
+    def __init__(self, score: Score, key_width: int) -> None:
+        super().__init__()
+        self.score, self.root = score, math.sqrt(key_width)
+        self.reads_last_key = score.reads_last_key
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        return self.score.prepare(key_BHSK)
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        scores_BHTS: Tensor = self.score(query_BHTK, prepared)
+        return scores_BHTS / self.root
+
+
 class General(Score):
     """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
 
@@ -57,16 +78,21 @@ class General(Score):
 
 
 class Additive(Score):
-    """v^T tanh(W Q + U K) (Bahdanau et al. 2015, appendix A.1.2). Luong's concat with a tanh is the same."""
+    """v^T tanh(W Q + U K) (Bahdanau et al. 2015, appendix A.1.2). Luong's concat with a tanh is the same.
 
-    def __init__(self, num_heads: int, query_width: int, key_width: int, inner_width: int) -> None:
+    With `biased` it is v^T tanh(W Q + U K + b), as where a linear layer reads [Q; K].
+    """
+
+    def __init__(self, num_heads: int, query_width: int, key_width: int, inner_width: int, biased: bool) -> None:
         super().__init__()
+        self.bias_H1A = nn.Parameter(torch.zeros(num_heads, 1, inner_width)) if biased else None
         self.query_weight_HQA = _weights(num_heads, query_width, inner_width)
         self.key_weight_HKA = _weights(num_heads, key_width, inner_width)
         self.inner_weight_HA1 = _weights(num_heads, inner_width, 1)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        return _by_head(key_BHSK, self.key_weight_HKA)
+        inner_BHSA = _by_head(key_BHSK, self.key_weight_HKA)
+        return inner_BHSA if self.bias_H1A is None else inner_BHSA + self.bias_H1A
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         query_BHT1A = _by_head(query_BHTK, self.query_weight_HQA)[..., None, :]
@@ -93,12 +119,33 @@ class Concat(Score):
         return _by_head(query_BHTK, self.query_weight_HQ1) + prepared.transpose(-1, -2)
 
 
+class Location(Score):
+    """W q: a row of W for each position, of which there is a fixed number (Luong et al. 2015, eq. 8). It has one head.
+
+    No score is of a key: a query knows the places that it looks at, and not what stands there.
+    """
+
+    def __init__(self, query_width: int, num_positions: int) -> None:
+        super().__init__()
+        self.weight_SQ = nn.Parameter(torch.empty(num_positions, query_width))
+        nn.init.xavier_uniform_(self.weight_SQ)
+
+    def prepare(self, key_BHSK: Tensor) -> Tensor:
+        """Nothing but the number of keys; BHS0. Raises TooLongError if there are more than positions."""
+        _check_length(key_BHSK.shape[2], len(self.weight_SQ), "attention by location")
+        return key_BHSK[..., :0]
+
+    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
+        return query_BHTK @ self.weight_SQ[: prepared.shape[2]].T
+
+
 class FixedConcat(Score):
     """W [q; k_S] + b, where k_S is the last key: a row of W for each position, of which there is a fixed number.
 
     No score is of the key that it is the score of. Met in tutorials of PyTorch, and in no paper. It has one head.
-    Behind the end of a shorter sentence its last key has to be repeated, lest padding be seen.
     """
+
+    reads_last_key = True
 
     def __init__(self, query_width: int, key_width: int, num_positions: int) -> None:
         super().__init__()
@@ -109,13 +156,8 @@ class FixedConcat(Score):
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
         """The last key's part of each score; B1S1. Raises TooLongError if there are more keys than positions."""
-        length, num_positions = key_BHSK.shape[2], len(self.joined.weight)
-        if length > num_positions:
-            raise TooLongError(
-                f"a sentence of {length} positions, and attention of a fixed length (fixed_concat) has weights for "
-                f"model.max_positions={num_positions}: shorten it, or train a model of more positions, or with "
-                "another attention"
-            )
+        length = key_BHSK.shape[2]
+        _check_length(length, len(self.joined.weight), "attention of a fixed length (fixed_concat)")
         key_weight_SK = self.joined.weight[:length, self.query_width :]
         return linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
 
@@ -149,9 +191,14 @@ class FixedLengthAttention(nn.Module):
         return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
 
 
-def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: int) -> Score:
+def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:
     """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
-    match name:
+    score = _unscaled(choice, num_heads, query_width, key_width)
+    return Scaled(score, key_width) if choice.scaled else score
+
+
+def _unscaled(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:
+    match choice.name:
         case "dot":
             return Dot()
         case "scaled_dot":
@@ -159,11 +206,19 @@ def build_score(name: ScoreName, num_heads: int, query_width: int, key_width: in
         case "general":
             return General(num_heads, query_width, key_width)
         case "additive":
-            return Additive(num_heads, query_width, key_width, inner_width=key_width)
+            return Additive(num_heads, query_width, key_width, inner_width=key_width, biased=choice.biased)
         case "concat":
             return Concat(num_heads, query_width, key_width)
         case _:
-            assert_never(name)
+            assert_never(choice.name)
+
+
+def _check_length(length: int, num_positions: int, attention: str) -> None:
+    if length > num_positions:
+        raise TooLongError(
+            f"a sentence of {length} positions, and {attention} has weights for model.max_positions={num_positions}: "
+            "shorten it, or train a model of more positions, or with another attention"
+        )
 
 
 def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:

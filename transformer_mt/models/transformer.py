@@ -138,7 +138,7 @@ class FeedForward(nn.Module):
 
 
 def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.attention_score)
+    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.score)
 
 
 class Transformer(Seq2Seq):
@@ -148,7 +148,7 @@ class Transformer(Seq2Seq):
         super().__init__()
         self.config = config
         self.d_model, self.num_heads = config.d_model, config.num_heads
-        self.attention_dropout, self.attention_score = config.attention_dropout, config.attention_score
+        self.attention_dropout, self.score = config.attention_dropout, config.score
         self.attention_window = config.attention_window
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -199,7 +199,7 @@ class Transformer(Seq2Seq):
 
     @property
     def takes_unpadded(self) -> bool:
-        return self.attention_dropout == 0.0 and self.attention_score == "scaled_dot"
+        return self.attention_dropout == 0.0 and self.score.is_scaled_dot
 
     @property
     def output_VD(self) -> Tensor:

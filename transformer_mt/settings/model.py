@@ -1,6 +1,6 @@
 """The settings of each architecture."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -14,6 +14,24 @@ from pydantic import (
 from transformer_mt.settings.bounds import Layers, MorePositions, Positions, Width
 
 ScoreName = Literal["dot", "scaled_dot", "general", "additive", "concat"]
+
+
+class ScoreChoice(NamedTuple):
+    """The formula of an attention score."""
+
+    name: ScoreName = "scaled_dot"
+    scaled: bool = False
+    """Whether it is divided by the square root of the keys' width. scaled_dot is so by itself."""
+    biased: bool = False
+    """Whether the hidden layer of additive has a bias."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """Whether it is the score of the paper, for which there are kernels."""
+        return self == SCALED_DOT
+
+
+SCALED_DOT = ScoreChoice()
 
 
 class Section(BaseModel):
@@ -56,6 +74,10 @@ class TransformerConfig(Section):
     """The formula of the attention score, in every attention. scaled_dot: Q K^T / sqrt(d_k), as in the paper; dot:
     Q K^T; general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat:
     w^T [Q; K]. All except scaled_dot take more time and memory."""
+    attention_scale: bool = False
+    """Whether the attention score, whichever it is, is divided by sqrt(d_k), as scaled_dot is by itself."""
+    additive_bias: bool = False
+    """Whether the hidden layer of attention_score=additive has a bias: v^T tanh(W Q + U K + b)."""
     attention_window: MorePositions = 0
     """How far self-attention sees, in positions: this many on each side in the encoder, and this many before the
     current one in the decoder. 0: no limit."""
@@ -84,12 +106,20 @@ class TransformerConfig(Section):
                 f"num_heads={self.num_heads} does not divide d_model={self.d_model}: each head is d_model / num_heads "
                 "wide, so change one of them"
             )
+        _check_score(self.attention_score, self.attention_scale, self.additive_bias, "attention_score")
         if self.d_model % 2 and self.positions == "sinusoidal":
             raise ValueError(
                 f"d_model={self.d_model} is odd, but sinusoids come in pairs, a sine and a cosine: set an even "
                 "d_model, or positions=learned"
             )
         return self
+
+    @property
+    def score(self) -> ScoreChoice:
+        """The formula of the score in every attention. A dot product that is scaled is scaled_dot."""
+        if self.attention_score == "dot" and self.attention_scale:
+            return SCALED_DOT
+        return ScoreChoice(self.attention_score, self.attention_scale, self.additive_bias)
 
     @property
     def attentions_to_source(self) -> int:
@@ -100,7 +130,7 @@ class TransformerConfig(Section):
         """Why training.layout=packed cannot be used, as words that follow its name; empty if it can."""
         if self.attention_dropout:
             return "does not support model.attention_dropout"
-        if self.attention_score != "scaled_dot":
+        if not self.score.is_scaled_dot:
             return f"does not support model.attention_score={self.attention_score}"
         return ""
 
@@ -110,19 +140,30 @@ class RnnConfig(Section):
 
     kind: Literal["rnn"]
     """The architecture. model.kind=transformer has other settings."""
-    cell: Literal["gru", "lstm"] = "gru"
+    cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The kind of recurrent cell. gru: gated recurrent units (Cho et al. 2014); lstm: long short-term memory
-    (Hochreiter and Schmidhuber 1997)."""
+    (Hochreiter and Schmidhuber 1997); rnn: the plain one, without gates, h = tanh(W x + U h' + b) (Elman 1990)."""
     encoder_layers: Layers = 1
     """The number of layers of the encoder. Each has two directions, and each direction is d_model / 2 wide."""
     decoder_layers: Layers = 1
     """The number of layers of the decoder. Each is d_model wide."""
     d_model: Width = 512
     """The width of the embeddings, of the encoder's two directions together, and of the decoder."""
-    attention: Literal["none", ScoreName, "fixed_concat"] = "additive"
+    attention: Literal["none", ScoreName, "location", "fixed_concat"] = "additive"
     """How the decoder reads the source. dot, scaled_dot, general, additive, concat: by attention with that score, as in
-    the Transformer's attention_score; fixed_concat: a linear map from the query and the last encoder state gives one
-    score for each of max_positions positions; none: the decoder sees only one vector for the whole source."""
+    the Transformer's attention_score; location: a linear map from the query gives one score for each of max_positions
+    positions, whatever stands there (Luong et al. 2015, eq. 8); fixed_concat: the same from the query and the last
+    encoder state; none: the decoder sees only one vector for the whole source."""
+    attention_scale: bool = False
+    """Whether the attention score, whichever it is, is divided by sqrt(d_model), as scaled_dot is by itself."""
+    additive_bias: bool = False
+    """Whether the hidden layer of attention=additive has a bias: v^T tanh(W Q + U K + b)."""
+    local_attention: Literal["none", "monotonic", "predictive"] = "none"
+    """Whether each word sees only a window of the source (Luong et al. 2015, sec. 3.2). none: all of it; monotonic:
+    around the position of the word itself (local-m); predictive: around a position that the model predicts, and less
+    with the distance from it (local-p)."""
+    attention_window: MorePositions = 0
+    """How far local_attention sees, in positions on each side: D in the paper, where it is 10."""
     decoder: Literal["luong", "bahdanau"] = "luong"
     """Where attention stands in a step of the decoder. luong: after the recurrence, with its new state as the query
     (Luong et al. 2015); bahdanau: before it, with the old state (Bahdanau et al. 2015)."""
@@ -145,6 +186,17 @@ class RnnConfig(Section):
                 f"d_model={self.d_model} is odd, but the encoder has two directions, each half as wide: set an even "
                 "d_model"
             )
+        if self.attention == "none" and self.local_attention != "none":
+            raise ValueError(
+                f"local_attention={self.local_attention} needs attention, and attention=none has none: choose another "
+                "attention, or leave local_attention out"
+            )
+        if (self.local_attention == "none") != (self.attention_window == 0):
+            raise ValueError(
+                f"local_attention={self.local_attention} does not go with attention_window={self.attention_window}: "
+                "a window needs local_attention=monotonic or predictive, and those need a window, such as 10"
+            )
+        _check_score(self.attention, self.attention_scale, self.additive_bias, "attention")
         if self.decoder == "bahdanau" and not self.input_feeding:
             raise ValueError(
                 "input_feeding=false is only for decoder=luong, because bahdanau's decoder has the context as its "
@@ -160,6 +212,17 @@ class RnnConfig(Section):
     def why_not_packed(self) -> str:
         """Why training.layout=packed cannot be used: a recurrence needs each sentence in a row of its own."""
         return "needs model.kind=transformer, and this is model.kind=rnn"
+
+
+def _check_score(name: str, scaled: bool, biased: bool, key: str) -> None:
+    """Raises ValueError for what the score of that name, which was chosen by that key, does not have."""
+    if scaled and name in ("scaled_dot", "none"):
+        reason = "it is divided by sqrt(d_k) already" if name == "scaled_dot" else "there is no score"
+        raise ValueError(f"attention_scale=true is not for {key}={name}, because {reason}: leave attention_scale out")
+    if biased and name != "additive":
+        raise ValueError(
+            f"additive_bias=true is only for {key}=additive, not for {key}={name}: leave additive_bias out"
+        )
 
 
 def _kind(values: Any) -> str:

@@ -61,7 +61,7 @@ def least_weights(model: ModelConfig, source_vocab_size: int, target_vocab_size:
     d = model.d_model
     embeddings = vocab_sizes[model.tied_embeddings] * d
     if isinstance(model, RnnConfig):
-        gates = 3 if model.cell == "gru" else 4
+        gates = {"rnn": 1, "gru": 3, "lstm": 4}[model.cell]
         # Each direction of the encoder is half as wide. Each gate reads the layer below and the previous state.
         return embeddings + gates * (model.encoder_layers * 3 * d * d // 2 + model.decoder_layers * 2 * d * d)
     feed_forward = (3 if model.activation == "swiglu" else 2) * d * model.ffn_dim
