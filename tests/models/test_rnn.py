@@ -297,6 +297,7 @@ def test_first_weights(cell):
         width = cells.hidden_size
         for name, parameter in cells.named_parameters():
             gates = parameter.detach().split(width)
+            assert len(gates) == {"gru": 3, "lstm": 4, "rnn": 1}[cell]
             if name.startswith("weight_hh"):
                 for gate in gates:
                     torch.testing.assert_close(gate @ gate.T, torch.eye(width), atol=1e-5, rtol=0)
