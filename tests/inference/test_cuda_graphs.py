@@ -423,3 +423,18 @@ def test_on_a_gpu_searches_find_what_is_found_on_a_cpu(search, tiny_model, sourc
     for _ in range(3):
         for found, theirs in zip(find(ours, source_BS.cuda()), expected, strict=True):
             assert_same(found, theirs)
+
+
+@needs_cuda
+def test_on_a_gpu_a_capture_finds_room_in_memory_that_is_kept_for_reuse():
+    """Captures take memory of their own. What the run before them leaves is given back only if it is needed."""
+    torch.cuda.empty_cache()
+    size, total = 2**28, torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 1.5 * size) / total)
+    try:
+        result, again = CudaCapture(torch.cuda.Stream())(
+            lambda: torch.ones(size, dtype=torch.uint8, device="cuda").amax()
+        )
+        assert result == again() == 1
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)

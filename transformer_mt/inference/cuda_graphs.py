@@ -78,27 +78,27 @@ class CudaCapture:
         with torch.cuda.stream(self.stream):
             result = step()  # what is loaded and set up at a first call cannot be captured
             try:
-                graph = self._captured(step)
+                again = self._captured(step)
             except torch.OutOfMemoryError:  # memory that PyTorch keeps for reuse is not given back while it captures
                 torch.cuda.empty_cache()
-                graph = self._captured(step)
+                again = self._captured(step)
         current.wait_stream(self.stream)
+        return result, again
+
+    def _captured(self, step: Step) -> Step:
+        """`torch.cuda.graph` without what it does first: to wait for the GPU, and to give all unused memory back."""
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+        try:
+            result = step()
+        finally:
+            graph.capture_end()
 
         def again() -> Tensor:
             graph.replay()
             return result
 
-        return result, again
-
-    def _captured(self, step: Step) -> torch.cuda.CUDAGraph:
-        """`torch.cuda.graph` without what it does first: to wait for the GPU, and to give all unused memory back."""
-        graph = torch.cuda.CUDAGraph()
-        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
-        try:
-            step()
-        finally:
-            graph.capture_end()
-        return graph
+        return again
 
 
 def rounded_up(number: int, least: int) -> int:
