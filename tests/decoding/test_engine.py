@@ -1,6 +1,7 @@
 """Laws of an engine, whatever the settings of search: against a search with lists, forced decoding, other batches."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -54,6 +55,15 @@ def test_batches_are_larger_on_a_gpu_unless_their_size_is_given():
     auto, given = DecodingConfig(), DecodingConfig(tokens_per_batch=500)
     assert [positions_per_batch(auto, 4, on_gpu=on_gpu) for on_gpu in (False, True)] == [1024, 8192]
     assert [positions_per_batch(given, 4, on_gpu=on_gpu) for on_gpu in (False, True)] == [125, 125]
+
+
+def test_short_sentences_on_a_gpu_do_not_fill_batches_of_thousands(tiny_model, monkeypatch):
+    engine, tasks = TorchEngine(tiny_model(VOCAB_SIZE), MAX_POSITIONS, choose_device("cpu", "fp32")), []
+    assert engine.searched
+    monkeypatch.setattr(engine, "device", replace(engine.device, torch_device=torch.device("cuda")))
+    monkeypatch.setattr(engine.translators, "map_unordered", lambda given: tasks.extend(given) or [])
+    assert not list(engine.translate_unordered([Sentence([4, EOS])] * 1100, DecodingConfig()))
+    assert [len(batch) for batch, *_ in tasks] == [512, 512, 76]
 
 
 @pytest.fixture
