@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
+from transformer_mt.inference.graph_memory import Memories, Memory
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences
 
@@ -138,56 +139,6 @@ class _Sizes(NamedTuple):
         return _Sizes(B, width, rounded_up(slots, least_slots), rounded_up(source_positions, LEAST))
 
 
-class _Memory:
-    """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
-
-    def __init__(self, padding: float = 0.0) -> None:
-        self.padding = padding
-        self.room = 0
-        """How many numbers it has room for at least once it is used, if that is known before."""
-        self.all = self.held = self.shown = torch.empty(0)
-
-    def hold(self, x: Tensor, *shape: int) -> bool:
-        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it lies there already.
-
-        True if the memory was too small: then the tensor lies in another place now.
-        """
-        if x is self.shown and self.held.shape == shape:
-            return False
-        size = math.prod(shape)
-        moves = size > len(self.all)
-        if moves:
-            with torch.inference_mode(False):  # so that it can be written to within, and without
-                self.all = x.new_empty(max(size, self.room))
-        elif x is self.shown:
-            x = x.clone()  # it lies where it is going to be written
-        self.held = self.all[:size].view(shape)
-        if x.shape != shape:
-            self.held.fill_(self.padding)
-        self.held[tuple(map(slice, x.shape))].copy_(x)
-        self.shown = self.held[: len(x)]
-        return moves
-
-
-class _Memories:
-    """Places for one tensor of each layer."""
-
-    def __init__(self, num_layers: int) -> None:
-        self.of_layers = [_Memory() for _ in range(num_layers)]
-
-    def hold(self, layers: list[Tensor], *shape: int) -> bool:
-        moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
-        return any(moved)
-
-    @property
-    def held(self) -> list[Tensor]:
-        return [memory.held for memory in self.of_layers]
-
-    @property
-    def shown(self) -> list[Tensor]:
-        return [memory.shown for memory in self.of_layers]
-
-
 class CudaGraphTransformer(Seq2Seq):
     """A FrozenTransformer whose steps are replayed. It serves one search at a time."""
 
@@ -196,13 +147,13 @@ class CudaGraphTransformer(Seq2Seq):
         self.frozen, self.capturing, self.capture = frozen, capturing, capturing()
         self.graphs: dict[_Sizes, Step] = {}
         self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
-        self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (_Memory() for _ in range(4))
+        self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))
         self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
-            _Memories(len(frozen.decoder)) for _ in range(4)
+            Memories(len(frozen.decoder)) for _ in range(4)
         )
-        self.past_B1WN = _Memory(-math.inf)
+        self.past_B1WN = Memory(-math.inf)
         # Padding of sources is masked by `start`, so only rows are added here: a softmax of -inf is no number.
-        self.memory_bias_B11M = _Memory()
+        self.memory_bias_B11M = Memory()
 
     def make_room(self, batches: Sequence[tuple[int, int]], width: int) -> None:
         """See the function `make_room`. A translation is expected to be up to half longer than the longest source."""
@@ -219,6 +170,7 @@ class CudaGraphTransformer(Seq2Seq):
         for memory in (*self.memory_keys_XKM.of_layers, *self.memory_values_XMK.of_layers):
             memory.room = max(B * M * d_model for B, _, _, M in sizes)
         self.token_BW.room = max(B * W for B, W, _, _ in sizes)
+        self.logits_BWV.room = self.token_BW.room * len(self.frozen.output_VD)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         return self.frozen.features(source, decoder_input)
