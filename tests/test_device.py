@@ -82,7 +82,7 @@ def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.cuda
 def test_on_a_gpu_no_attention_is_that_of_cudnn():
     """It would make a plan for each shape."""
     torch.backends.cuda.enable_cudnn_sdp(True)

@@ -72,7 +72,7 @@ def test_what_is_sent_and_fetched_stays_the_same():
     assert here.device.type == other.device.type == "cpu"
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.cuda
 @pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_on_a_gpu_nothing_else_waits(width, tiny_model, sources, monkeypatch):

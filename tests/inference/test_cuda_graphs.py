@@ -394,10 +394,8 @@ def test_on_a_cpu_steps_are_not_captured(tiny_model):
 
 # On a GPU
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
-
-@needs_cuda
+@pytest.mark.cuda
 @both_norms
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_on_a_gpu_steps_are_those_of_the_frozen_model(norm, dtype, tiny_model, sources):
@@ -413,7 +411,7 @@ def test_on_a_gpu_steps_are_those_of_the_frozen_model(norm, dtype, tiny_model, s
     assert len(ours.graphs) > 5
 
 
-@needs_cuda
+@pytest.mark.cuda
 @pytest.mark.parametrize("search", searches())
 def test_on_a_gpu_searches_find_what_is_found_on_a_cpu(search, tiny_model, sources):
     model, find = tiny_model(SEARCHED_VOCAB_SIZE), searches()[search]
@@ -426,7 +424,7 @@ def test_on_a_gpu_searches_find_what_is_found_on_a_cpu(search, tiny_model, sourc
             assert_same(found, theirs)
 
 
-@needs_cuda
+@pytest.mark.cuda
 def test_on_a_gpu_a_capture_finds_room_in_memory_that_is_kept_for_reuse():
     """Captures take memory of their own. What the run before them leaves is given back only if it is needed."""
     torch.cuda.empty_cache()

@@ -208,7 +208,7 @@ def on(packed, device):
     return Packed(*moved, packed.max_length)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.cuda
 @pytest.mark.parametrize("window", [0, 2])
 def test_packed_on_cuda_is_padded_on_cpu(window, pairs):
     """In bf16, forward and backward."""
