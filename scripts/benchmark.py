@@ -1,9 +1,9 @@
 """Measure how fast this machine trains and decodes: ours and its peers take turns in one run.
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
-        [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N]
+        [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N] [--device cpu] [--precision fp32 …]
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
-        [--beam 4 …] [--peer NAME=PYTHON …] [--json FILE]
+        [--beam 4 …] [--peer NAME=PYTHON …] [--device cpu] [--precision fp32 …] [--json FILE]
 
 A speed is the median of the rounds. Machines drift, so a ratio compares speeds of the same round: the median of the
 rounds' ratios is printed, with the lowest and the highest beside it.
@@ -15,20 +15,20 @@ our initial weights, and their first loss has to equal ours. fairseq, eole, Joey
 and are started by their own commands. Peers run with PyTorch's default settings.
 
 decode: the peer is nn.Transformer with our weights, greedy and without a cache. It runs in one process with ours, with
-the settings of `choose_device`, and has to find the same words.
+the settings of `choose_device`, and in fp32 it has to find the same words.
 
-decode --model: a trained model translates a text on the CPU, greedily and by beam search: ours, CTranslate2, and with
---peer Hugging Face's generate, fairseq and JoeyNMT, all with the same weights. Each is a process of its own, as above,
-and translates the whole text after a warm-up, with the batch size that suits it best. The clock runs from text to
-text; for fairseq and JoeyNMT from pieces to pieces.
+decode --model: a trained model translates a text, on a GPU if there is one, greedily and by beam search: ours,
+CTranslate2, and with --peer Hugging Face's generate and, on a CPU, fairseq and JoeyNMT, all with the same weights. Each
+is a process of its own, as above, and translates the whole text after a warm-up, with the batch size that suits it
+best. The clock runs from text to text; for fairseq and JoeyNMT from pieces to pieces.
   "alone": the mean time of a sentence when the first 50 come one at a time. If there is a C++ compiler, ours takes
   part once more as `translate --compile` makes it.
   "first line": the time of a whole process that is given one line; files are in the disk cache, and what was compiled
   is kept.
   Memory: that of a process and its children; what they share counts once.
 CTranslate2 runs what `export` writes, once with a translator of one thread for each core (its fastest) and once with
-one translator of all threads (its default). Greedy translations have to agree with ours. In beam search each program
-has its own length penalty, set as near to ours as it allows; BLEU shows what each finds.
+one translator of all threads (its default); on a GPU there is one. Greedy translations have to agree with ours. In
+beam search each program has its own length penalty, set as near to ours as it allows; BLEU shows what each finds.
 
 nn.Transformer and CTranslate2 always take part. Another peer takes part if --peer names the Python of an environment
 that holds it. These were made on Python 3.11 with PyTorch 2.13 as follows:
@@ -140,8 +140,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
     Raises PeerError, CorpusError and TokenizerError.
     """
-    fp32 = choose_device("auto", "fp32", arguments.threads)
-    best = choose_device("auto", "auto", arguments.threads)
+    best = choose_device(arguments.device, "auto", arguments.threads)
     on_gpu = best.torch_device.type == "cuda"
     config, vocab_size = SHAPES[arguments.shape]
     training = TrainingConfig(tokens_per_batch=25_000 if on_gpu else 4096)
@@ -159,20 +158,32 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 report[name] = trained_decoding(arguments, Path(directory) / "race")
             elif name == "train":
                 race = race_of(arguments, training, best.torch_device.type, Path(directory) / "race")
-                precisions = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
-                pythons = dict(arguments.peer)
+                both = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
+                precisions, pythons = arguments.precision or both, dict(arguments.peer)
                 report[name] = measure_training(race, arguments.text, precisions, pythons, arguments.rounds)
+            elif name == "data":
+                works = benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
+                report[name] = raced(works, arguments.rounds, on_gpu)
             else:
-                works = (
-                    benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
-                    if name == "data"
-                    else random_decoding(config, vocab_size, 256 if on_gpu else 48, fp32)
-                )
-                report[name] = compete(works, arguments.rounds, on_gpu)
-                print_results(report[name])
+                for precision in arguments.precision or ["fp32"]:
+                    device = choose_device(arguments.device, precision, arguments.threads)
+                    works = random_decoding(config, vocab_size, 256 if on_gpu else 48, device)
+                    found = raced(works, arguments.rounds, on_gpu)
+                    report[name] = {**report.get(name, {}), **named_by(precision, found)}
     report["peak_rss_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory of this process: {report['peak_rss_megabytes']:,.0f} MB")
     return report
+
+
+def raced(works: Works, rounds: int, on_gpu: bool) -> Results:
+    results = compete(works, rounds, on_gpu)
+    print_results(results)
+    return results
+
+
+def named_by(precision: str, results: Results) -> Results:
+    """The same, with other precisions than fp32 in the names."""
+    return {name if precision == "fp32" else f"{name}, {precision}": result for name, result in results.items()}
 
 
 def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
@@ -184,6 +195,8 @@ def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str
         sorted({GREEDY, *arguments.beam}),
         arguments.threads or os.cpu_count() or 1,
         arguments.rounds,
+        choose_device(arguments.device, "auto").torch_device.type,
+        arguments.precision,
     )
 
 
@@ -246,19 +259,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--warm-up", metavar="N", type=int, default=0, help="updates before the clock starts; 0: chosen by the shape"
     )
     parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed updates; 0: chosen by the shape")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(default: auto)")
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "bf16", "fp16", "int8"],
+        nargs="+",
+        default=[],
+        help="default: fp32, and bf16 in training if the hardware multiplies it; with --model fp32 and int8, or on a "
+        "GPU fp32 and fp16",
+    )
     parser.add_argument(
         "--json", metavar="FILE", type=Path, help="also write the results here, with those of each round"
     )
     arguments = parser.parse_args(argv)
+    check(parser, arguments)
+    report = measure(arguments)
+    if arguments.json is not None:
+        write_json(arguments.json, report)
+    return 0
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together."""
     numbers = arguments.threads, arguments.warm_up, arguments.updates
     if not {*arguments.names} <= {"data", "train", "decode"} or arguments.rounds < 1 or min(numbers) < 0:
         parser.error("name data, train or decode; --rounds is at least 1, the other numbers at least 0")
     if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
         parser.error("--model is only for decode and needs --text SOURCE REFERENCE; a --beam is at least 1")
-    report = measure(arguments)
-    if arguments.json is not None:
-        write_json(arguments.json, report)
-    return 0
+    trains = not arguments.names or "train" in arguments.names
+    if "int8" in arguments.precision and not arguments.model:
+        parser.error("--precision int8 is only for --model")
+    if "fp16" in arguments.precision and trains:
+        parser.error("--precision fp16 is only for decode")
 
 
 if __name__ == "__main__":

@@ -69,8 +69,12 @@ def measure_decoding(
     beams: Sequence[int],
     threads: int,
     rounds: int,
+    device: str = "cpu",
+    precisions: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run the race: print a line for each run, then the tables, and return the results.
+
+    Without `precisions` those are taken that are usual on the device.
 
     Raises PeerError if a contender fails or translates otherwise than ours, CorpusError or EvaluationError.
     """
@@ -81,7 +85,7 @@ def measure_decoding(
         f"  {counted(len(texts.source), 'sentence')} of {text[0]}; {counted(threads, 'thread')}; length penalty "
         f"{job['length_penalty']} as ((5 + length) / 6) ^ alpha, or {job['length_exponent']:.2f} as length ^ alpha"
     )
-    contenders = line_up(model_dir.resolve(), directory, pythons, threads)
+    contenders = line_up(model_dir.resolve(), directory, pythons, threads, device, precisions)
     for contender in contenders:  # what cannot run shall say so before anything is timed
         seconds_to_first_line(contender, conditions, GREEDY, contender.sizes[0])
     records: dict[Decoder, Record] = {}

@@ -45,14 +45,14 @@ def peer_greedy(peer: NnTransformer, source_BS: Tensor, max_length: list[int]) -
 
 
 def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: int, device: Device) -> Works:
-    """The searches of one batch of random sentences, in fp32."""
+    """The searches of one batch of random sentences. In fp32 both find the same words; else it prints how many do."""
     torch.manual_seed(1)
     ours = Transformer(config, vocab_size, vocab_size).to(device.torch_device).eval()
     # Tied embeddings make a fresh model repeat itself, whatever its source; a last norm of random signs does not.
     nn.init.normal_(ours.get_parameter(f"decoder.{config.decoder_layers - 1}.around_feed_forward.norm.weight"))
     peer = NnTransformer(config.model_dump(), vocab_size)
     peer.load_state_dict(nn_transformer_weights(ours, config, vocab_size))
-    peer.to(device.torch_device).eval()
+    peer.to(device.torch_device, device.dtype).eval()
     last_B1 = torch.randint(9, 20, (num_sentences, 1))
     source_BS = torch.randint(EOS + 1, vocab_size, (num_sentences, 20)).scatter(1, last_B1, EOS)
     source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
@@ -72,7 +72,10 @@ def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: i
         return {"sentences": len(found), "output tokens": sum(map(len, found))}
 
     their_greedy = partial(peer_greedy, peer, source_BS, limits)
-    assert our_greedy() == their_greedy(), "the peer finds other words"
+    both = list(zip(our_greedy(), their_greedy(), strict=True))
+    same = sum(found == theirs for found, theirs in both)
+    print(f"  the peer finds the words of ours in {same} of {len(both)} sentences")
+    assert device.dtype != torch.float32 or same == len(both), "the peer finds other words"
     searches: dict[str, Callable[[], list[list[int]]]]
     searches = {"ours, greedy": our_greedy, "peer, greedy": their_greedy, f"ours, beam {BEAM_SIZE}": our_beam}
     return {name: partial(work, search) for name, search in searches.items()}

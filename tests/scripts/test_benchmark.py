@@ -165,7 +165,7 @@ def test_ratios_are_of_the_same_round(monkeypatch):
     assert "ratio" not in results[y]
 
 
-ONCE = ["--shape", "tiny", "--rounds", "1", "--threads", "1", "--warm-up", "1", "--updates", "1"]
+ONCE = [*"--shape tiny --rounds 1 --threads 1 --warm-up 1 --updates 1 --device cpu".split()]
 
 
 @pytest.mark.thorough
@@ -208,6 +208,26 @@ def test_mistakes_are_named(capsys, arguments):
     with pytest.raises(SystemExit):
         benchmark.main(arguments)
     assert "name data, train or decode; --rounds is at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--precision", "fp16"], "--precision fp16 is only for decode"),
+        (["--precision", "fp16"], "--precision fp16 is only for decode"),
+        (["decode", "--precision", "int8"], "--precision int8 is only for --model"),
+    ],
+)
+def test_precisions_that_do_not_go_together_are_named(capsys, arguments, message):
+    with pytest.raises(SystemExit):
+        benchmark.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_other_precisions_than_fp32_are_in_the_names():
+    results = {"ours, greedy": {"ratio": 2.0}}
+    assert benchmark.named_by("fp32", results) == results
+    assert benchmark.named_by("bf16", results) == {"ours, greedy, bf16": {"ratio": 2.0}}
 
 
 @pytest.mark.parametrize("peer", ["marian=" + sys.executable, "eole=/no/such/python", "eole"])

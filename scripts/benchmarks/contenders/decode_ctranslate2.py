@@ -18,7 +18,7 @@ def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     source, target = (SentencePieceProcessor(model_file=str(models[i])) for i in (0, -1))
     translator = ctranslate2.Translator(
         str(directory),
-        device=settings.get("device", "cpu"),
+        device=settings["device"],
         compute_type=settings["compute_type"],
         inter_threads=settings["translators"],
         intra_threads=job["threads"] // settings["translators"],

@@ -11,7 +11,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     torch.set_num_threads(job["threads"])
     settings = job["settings"]
-    device, dtype = torch.device(settings.get("device", "cpu")), DTYPES[settings.get("dtype", "fp32")]
+    device, dtype = torch.device(settings["device"]), DTYPES[settings["dtype"]]
     tokenizer = MarianTokenizer.from_pretrained(job["model"])
     model = MarianMTModel.from_pretrained(job["model"]).to(device, dtype).eval()
 

@@ -10,11 +10,11 @@ def load(job: timed_decoding.Job) -> timed_decoding.Translate:
     settings = job["settings"]
     translator = Translator.load(
         job["model"],
-        settings.get("device", "cpu"),
+        settings["device"],
         engine=settings["engine"],
         dtype=settings.get("dtype", "fp32"),
-        quantize=settings["quantize"],
-        workers=settings["workers"],
+        quantize=settings.get("quantize", "none"),
+        workers=settings.get("workers", 0),
         compile=settings.get("compile", False),
     )
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,9 @@ from transformer_mt.storage.weights import load_weights
 
 SENTENCES = (16, 32, 64, 128, 256)  # batch sizes to choose from
 POSITIONS = (1024, 2048, 4096, 8192, 16384)  # of ours: padded positions times beam size
+SENTENCES_ON_GPU, POSITIONS_ON_GPU = (32, 128, 512), (4096, 16384, 65536)
+COMPUTE_TYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}  # CTranslate2's
+UNABLE = {"cpu": {"fp16"}, "cuda": {"int8"}}  # precisions
 
 
 @dataclass(frozen=True)
@@ -51,45 +54,62 @@ class Decoder:
         return f"{self.name}, {self.precision}"
 
 
-def line_up(model_dir: Path, directory: Path, pythons: Mapping[str, str], threads: int) -> list[Decoder]:
+def line_up(
+    model_dir: Path,
+    directory: Path,
+    pythons: Mapping[str, str],
+    threads: int,
+    device: str,
+    precisions: Sequence[str],
+) -> list[Decoder]:
     """Ours first, then CTranslate2, then the peers in `pythons`. Raises PeerError."""
-    kinds, numbers = {"fp32": "float32", "int8": "int8"}, list(dict.fromkeys((threads, 1)))
+    if unable := set(precisions) & UNABLE[device]:
+        raise PeerError(f"--precision {' '.join(unable)} is not for decoding on {device}: leave it out")
+    if device == "cuda":
+        return _on_gpu(model_dir, directory, pythons, precisions or ["fp32", "fp16"])
+    kinds = {precision: COMPUTE_TYPES[precision] for precision in precisions or ["fp32", "int8"]}
+    numbers = list(dict.fromkeys((threads, 1)))
     exported = {
         precision: export(model_dir, directory / f"ctranslate2.{precision}", "ctranslate2", kind)
         for precision, kind in kinds.items()
     }
     contenders = [
         *(ours(model_dir, precision, workers, threads) for workers in numbers for precision in kinds),
-        *(ours_compiled(model_dir, precision, threads) for precision in kinds if shutil.which("g++")),
-        ours_by_ctranslate2(exported["fp32"], threads),
+        *(ours_compiled(model_dir, precision, threads) for precision in kinds if can_compile(precision)),
+        *(ours_by_ctranslate2(exported[precision], threads) for precision in kinds if precision == "fp32"),
     ]
     for precision, kind in kinds.items():
         contenders += [ctranslate2(exported[precision], precision, kind, n, threads) for n in numbers]
     if "huggingface" in pythons:
         model = export(model_dir, directory / "huggingface", "huggingface", "float32")
-        contenders.append(Decoder("Hugging Face", "fp32", pythons["huggingface"], "decode_huggingface", model))
+        contenders += [
+            huggingface(model, precision, pythons["huggingface"], device) for precision in kinds if precision != "int8"
+        ]
     # JoeyNMT has no cache, and trying five batch sizes would take ten minutes.
     for name, title, sizes in (("fairseq", "fairseq", SENTENCES), ("joeynmt", "JoeyNMT", SENTENCES[2::2])):
-        if name in pythons:
+        if name in pythons and "fp32" in kinds:
             weights, module = plain_weights(model_dir, directory), f"decode_{name}"
             contenders.append(Decoder(title, "fp32", pythons[name], module, weights, sizes=sizes, reads_pieces=True))
     return contenders
 
 
+def can_compile(precision: str) -> bool:
+    return precision != "bf16" and shutil.which("g++") is not None
+
+
 def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder:
     """Ours with a number of worker processes: one for each thread, or one."""
     name = "ours" if workers == threads else f"ours, {workers} worker"
-    settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": workers}
-    return _by_translate(name, precision, model_dir, settings)
+    return _by_translate(name, precision, model_dir, "cpu", _in(precision) | {"engine": "torch", "workers": workers})
 
 
 def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
     """Ours as `translate --compile` runs it."""
-    settings = {"engine": "torch", "quantize": "none" if precision == "fp32" else precision, "workers": threads}
-    compiled = _by_translate("ours, compiled", precision, model_dir, settings)
+    settings = _in(precision) | {"engine": "torch", "workers": threads}
+    compiled = _by_translate("ours, compiled", precision, model_dir, "cpu", settings)
     return replace(
         compiled,
-        settings=settings | {"compile": True},
+        settings={**compiled.settings, "compile": True},
         sizes=(POSITIONS[0] // 2, *POSITIONS),
         line_command=(*compiled.line_command, "--compile"),
     )
@@ -97,12 +117,36 @@ def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
 
 def ours_by_ctranslate2(exported: Path, threads: int) -> Decoder:
     """Our command with the engine CTranslate2, which needs no PyTorch."""
-    settings = {"engine": "ctranslate2", "quantize": "none", "workers": threads}
-    return _by_translate("ours by CTranslate2", "fp32", exported, settings)
+    settings = _in("fp32") | {"engine": "ctranslate2", "workers": threads}
+    return _by_translate("ours by CTranslate2", "fp32", exported, "cpu", settings)
 
 
-def _by_translate(name: str, precision: str, model: Path, settings: Mapping[str, Any]) -> Decoder:
-    command = sys.executable, "-m", "transformer_mt.translate", str(model), "--device", "cpu"
+def ours_on_gpu(model_dir: Path, precision: str) -> Decoder:
+    return replace(
+        _by_translate("ours", precision, model_dir, "cuda", _in(precision) | {"engine": "torch"}),
+        sizes=POSITIONS_ON_GPU,
+    )
+
+
+def _on_gpu(model_dir: Path, directory: Path, pythons: Mapping[str, str], precisions: Sequence[str]) -> list[Decoder]:
+    contenders = [ours_on_gpu(model_dir, precision) for precision in precisions]
+    for precision in precisions:
+        kind = COMPUTE_TYPES[precision]
+        exported = export(model_dir, directory / f"ctranslate2.{precision}", "ctranslate2", kind)
+        contenders.append(ctranslate2_on_gpu(exported, precision, directory))
+    if "huggingface" in pythons:
+        model = export(model_dir, directory / "huggingface", "huggingface", "float32")
+        contenders += [huggingface(model, precision, pythons["huggingface"], "cuda") for precision in precisions]
+    return contenders
+
+
+def _in(precision: str) -> dict[str, Any]:
+    """The options of `translate` that ask for this precision."""
+    return {"quantize": precision} if precision == "int8" else {"dtype": precision}
+
+
+def _by_translate(name: str, precision: str, model: Path, device: str, own: Mapping[str, Any]) -> Decoder:
+    command, settings = (sys.executable, "-m", "transformer_mt.translate", str(model)), {"device": device, **own}
     options = (word for option, value in settings.items() for word in (f"--{option}", str(value)))
     return Decoder(
         name,
@@ -125,8 +169,20 @@ def ctranslate2(exported: Path, precision: str, compute_type: str, translators: 
         sys.executable,
         "decode_ctranslate2",
         exported,
-        {"compute_type": compute_type, "translators": translators},
+        {"device": "cpu", "compute_type": compute_type, "translators": translators},
     )
+
+
+def ctranslate2_on_gpu(exported: Path, precision: str, directory: Path) -> Decoder:
+    settings = {"device": "cuda", "compute_type": COMPUTE_TYPES[precision], "translators": 1}
+    decoder = Decoder("CTranslate2", precision, sys.executable, "decode_ctranslate2", exported, settings)
+    return replace(decoder, sizes=SENTENCES_ON_GPU, pythonpath=own_path(), libraries=cublas_path(directory))
+
+
+def huggingface(exported: Path, precision: str, python: str, device: str) -> Decoder:
+    settings = {"device": device, "dtype": precision}
+    sizes = SENTENCES_ON_GPU if device == "cuda" else SENTENCES
+    return Decoder("Hugging Face", precision, python, "decode_huggingface", exported, settings, sizes=sizes)
 
 
 def cublas_path(directory: Path) -> str:

@@ -9,7 +9,16 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.contenders.decoding import Decoder, cublas_path, export
+from benchmarks.contenders.decoding import (
+    COMPUTE_TYPES,
+    Decoder,
+    ctranslate2,
+    ctranslate2_on_gpu,
+    export,
+    huggingface,
+    ours,
+    ours_on_gpu,
+)
 from benchmarks.decoding_process import Outcome, Pass, run_passes
 from benchmarks.decoding_race import Texts, write_texts
 from benchmarks.environment import own_path
@@ -27,7 +36,6 @@ PACKAGES = {"ours": "torch", "CTranslate2": "ctranslate2", "Hugging Face": "tran
 LINES = {512: 2048, 32: 512, 1: 32}  # that are translated, by the number of sentences in a batch
 LINES_OF_TRIAL = {4: 12}
 BEAMS = {1: "greedy", 4: "beam 4"}
-COMPUTE_TYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 DIGITS = 8  # of the digest that a report holds of each translation
 
 
@@ -76,19 +84,18 @@ def model_of(settings: Settings, seconds: float) -> Path:
 def decoder_of(engine: str, model: Path, directory: Path, settings: Settings) -> Decoder:
     """The contender, with its export. Raises PeerError."""
     precision = settings.decoding_precision
-    common = {"device": settings.device, "dtype": precision}
     if engine == OURS:
-        own = {"engine": "torch", "quantize": "none", "workers": 1, "in_sentences": True}
-        return Decoder(engine, precision, sys.executable, "decode_ours", model, common | own, pythonpath=own_path())
+        decoder = ours_on_gpu(model, precision) if settings.on_gpu else ours(model, precision, 1, 1)
+        return replace(decoder, settings={**decoder.settings, "in_sentences": True})
     if engine == "CTranslate2":
         kind = COMPUTE_TYPES[precision]
         exported = exported_once(model, directory / f"ctranslate2_{precision}", "ctranslate2", kind)
-        own = {"compute_type": kind, "translators": 1}
-        decoder = Decoder(engine, precision, sys.executable, "decode_ctranslate2", exported, common | own)
-        libraries = cublas_path(directory) if settings.on_gpu else ""
-        return replace(decoder, pythonpath=own_path(), libraries=libraries)
+        if settings.on_gpu:
+            return ctranslate2_on_gpu(exported, precision, directory)
+        return ctranslate2(exported, precision, kind, 1, settings.threads)
     exported = exported_once(model, directory / "huggingface", "huggingface", "float32")
-    return Decoder(engine, precision, sys.executable, "decode_huggingface", exported, common, pythonpath=own_path())
+    decoder = huggingface(exported, precision, sys.executable, settings.device)
+    return replace(decoder, pythonpath=own_path())
 
 
 def exported_once(model: Path, output: Path, format: str, quantization: str) -> Path:
