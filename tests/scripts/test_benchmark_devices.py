@@ -33,6 +33,8 @@ def test_on_a_gpu_all_compute_there_in_the_same_precisions(exports, tmp_path):
     assert [one.settings["compute_type"] for one in found if one.name == "CTranslate2"] == ["float32", "float16"]
     assert exports == [("ctranslate2", "float32"), ("ctranslate2", "float16"), ("huggingface", "float32")]
     assert "--device cuda --dtype fp16" in " ".join(found[1].line_command)
+    bf16 = decoding.line_up(tmp_path, tmp_path, {}, 8, "cuda", ["bf16"])
+    assert [one.title for one in bf16] == ["ours, bf16", "CTranslate2, bf16"]
 
 
 def test_on_a_cpu_the_precisions_that_are_asked_for_take_part(exports, tmp_path):
@@ -61,6 +63,14 @@ def test_a_contender_that_does_not_end_is_stopped(tmp_path):
         assert process.wait() == -signal.SIGKILL
     assert megabytes_of_session(process.pid) == 0
     assert pid_file.read_text() > "0"
+
+
+def test_a_contender_ends_with_the_command(tmp_path):
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        with pytest.raises(KeyboardInterrupt), killed_after(process, None):
+            raise KeyboardInterrupt
+        assert process.wait() == -signal.SIGKILL
 
 
 def test_libraries_of_a_contender_come_before_others(monkeypatch):

@@ -1,10 +1,13 @@
 """The measurements on a GPU: what is written when, what is skipped, and how a part keeps within its time."""
 
 import json
+import os
+import signal
 
 import pytest
 from benchmarks.environment import PeerError
 from benchmarks.gpu_parts import command
+from benchmarks.gpu_parts.own_process import in_own_process
 from benchmarks.gpu_parts.report import LeftOut, Measurement, Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from helpers.tiny import status_and_error
@@ -168,3 +171,31 @@ def test_mistakes_end_with_status_2(tmp_path, capsys, arguments, message):
     status, error = status_and_error(command.main, *arguments, "--out", tmp_path, "--device", "cpu", capsys=capsys)
     assert status == 2
     assert message in error
+
+
+def test_what_was_measured_is_kept_when_the_command_is_terminated(tmp_path, monkeypatch, capsys):
+    """As `timeout` and queues of machines do."""
+
+    def part(settings):
+        first = Measurement("a", "a", 0.0, lambda seconds: {"value": 1})
+        return Part("learn", [first, Measurement("b", "b", 0.0, lambda seconds: os.kill(os.getpid(), signal.SIGTERM))])
+
+    monkeypatch.setattr(command, "PARTS", {"learn": part})
+    words = ["learn", "--device", "cpu", "--shape", "tiny", "--out", tmp_path]
+    assert status_and_error(command.main, *words, capsys=capsys) == (128 + signal.SIGTERM, "terminated\n")
+    report = read_json(tmp_path / "learn.json")
+    assert list(report["measurements"]) == ["a"]
+    assert report["not_measured"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds", "message"),
+    [
+        ("numerics", 0.1, "numerics, x: it was stopped after 0 s"),
+        ("no_such_module", 60.0, r"no_such_module, x: it ended with status 1. .*\n.*No module named"),
+    ],
+)
+def test_a_process_that_fails_or_takes_too_long_is_told(settings, module, seconds, message):
+    with pytest.raises(PeerError, match=message):
+        in_own_process(module, "x", settings, seconds)
+    assert f"--- {module}: x" in (settings.out / "log.txt").read_text()

@@ -33,6 +33,7 @@ from benchmarks.gpu_parts import curve, decoding, learning, machine, numerics, p
 from benchmarks.gpu_parts.report import Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.shapes import SHAPES
+from transformer_mt.terminal import cli
 
 PARTS: dict[str, Callable[[Settings], Part]] = {
     "numerics": numerics.part,
@@ -51,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = list(PARTS) if "all" in arguments.parts else [name for name in PARTS if name in arguments.parts]
     if arguments.precision == "fp16" and (unable := [name for name in names if name in NOT_IN_FP16]):
         raise PeerError(f"--precision fp16 is only for the part decode, not for {', '.join(unable)}: name bf16 or fp32")
-    with tempfile.TemporaryDirectory() as temporary:
+    # By SIGTERM, too, the processes that measure are ended, and the temporary directory is removed.
+    with cli.sigterm_raised(), tempfile.TemporaryDirectory() as temporary:
         settings = settings_of(arguments, arguments.work or Path(temporary))
         return 0 if all([measure(name, settings) for name in names]) else 1
 
@@ -87,7 +89,7 @@ def settings_of(arguments: argparse.Namespace, work: Path) -> Settings:
         shape=arguments.shape,
         text=tuple(path.absolute() for path in arguments.text),
         model=arguments.model and arguments.model.absolute(),
-        rounds=arguments.rounds,
+        rounds=arguments.rounds or (1 if arguments.shape == "tiny" else 2),
         threads=arguments.threads or (1 if arguments.shape == "tiny" else os.cpu_count() or 1),
         minutes=arguments.minutes,
     )
@@ -119,10 +121,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="to learn (default: a demo)",
     )
     parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="to decode with (default: one is trained)")
-    parser.add_argument("--rounds", metavar="N", type=int, default=2, help="of train (default: 2)")
+    parser.add_argument("--rounds", metavar="N", type=int, default=0, help="of train; 0: two, or one with tiny")
     parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: all, or 1 with tiny")
     parser.add_argument("--minutes", metavar="N", type=float, default=8.0, help="for a part, at most (default: 8)")
     arguments = parser.parse_args(argv)
-    if arguments.rounds < 1 or arguments.threads < 0 or arguments.minutes <= 0:
-        parser.error("--rounds is at least 1, --threads at least 0, --minutes above 0")
+    if arguments.rounds < 0 or arguments.threads < 0 or arguments.minutes <= 0:
+        parser.error("--rounds and --threads are at least 0, --minutes is above 0")
     return arguments
