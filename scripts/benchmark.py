@@ -48,7 +48,6 @@ run_fairseq.py makes it accept them.
 
 import argparse
 import os
-import platform
 import resource
 import sys
 import tempfile
@@ -60,6 +59,7 @@ from typing import Any
 
 import torch
 from benchmarks.decoding_race import GREEDY, measure_decoding
+from benchmarks.environment import processor
 from benchmarks.random_weights import Works, random_decoding
 from benchmarks.shapes import SHAPES
 from benchmarks.training_process import Race
@@ -116,16 +116,6 @@ def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
     return results
 
 
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
-    name = text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
-    instructions = torch.backends.cpu.get_cpu_capability()
-    if torch.cpu.get_capabilities().get("avx512_vnni"):  # without, int8 is slower by far
-        instructions += " with VNNI"
-    return f"{name}, {instructions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
-
-
 def print_results(results: Results) -> None:
     for name, result in results.items():
         speeds = ", ".join(f"{speed:,.0f} {unit}/s" for unit, speed in result["per_second"].items())
@@ -155,7 +145,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for name in arguments.names or ["data", "train", "decode"]:
             print(name)
             if arguments.model:
-                report[name] = trained_decoding(arguments, Path(directory) / "race")
+                report[name] = trained_decoding(arguments, best.torch_device.type, Path(directory) / "race")
             elif name == "train":
                 race = race_of(arguments, training, best.torch_device.type, Path(directory) / "race")
                 both = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
@@ -186,7 +176,7 @@ def named_by(precision: str, results: Results) -> Results:
     return {name if precision == "fp32" else f"{name}, {precision}": result for name, result in results.items()}
 
 
-def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
+def trained_decoding(arguments: argparse.Namespace, device: str, directory: Path) -> dict[str, Any]:
     return measure_decoding(
         arguments.model,
         arguments.text,
@@ -195,7 +185,7 @@ def trained_decoding(arguments: argparse.Namespace, directory: Path) -> dict[str
         sorted({GREEDY, *arguments.beam}),
         arguments.threads or os.cpu_count() or 1,
         arguments.rounds,
-        choose_device(arguments.device, "auto").torch_device.type,
+        device,
         arguments.precision,
     )
 
@@ -230,9 +220,22 @@ def named_python(text: str) -> tuple[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", metavar="data|train|decode", nargs="*", help="all if none is named")
+    add_subjects(parser)
+    add_conditions(parser)
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="also write the results here, with those of each round"
+    )
+    arguments = parser.parse_args(argv)
+    check(parser, arguments)
+    report = measure(arguments)
+    if arguments.json is not None:
+        write_json(arguments.json, report)
+    return 0
+
+
+def add_subjects(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is measured, and beside what."""
     parser.add_argument("--shape", choices=SHAPES, default="small", help="of the model (default: small)")
-    parser.add_argument("--rounds", metavar="N", type=int, default=3)
-    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: one for each core")
     parser.add_argument(
         "--text",
         metavar=("SOURCE", "TARGET"),
@@ -255,6 +258,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=", ".join(PEERS)
     )
+
+
+def add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how it is measured."""
+    parser.add_argument("--rounds", metavar="N", type=int, default=3)
+    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: one for each core")
     parser.add_argument(
         "--warm-up", metavar="N", type=int, default=0, help="updates before the clock starts; 0: chosen by the shape"
     )
@@ -268,15 +277,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="default: fp32, and bf16 in training if the hardware multiplies it; with --model fp32 and int8, or on a "
         "GPU fp32 and fp16",
     )
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="also write the results here, with those of each round"
-    )
-    arguments = parser.parse_args(argv)
-    check(parser, arguments)
-    report = measure(arguments)
-    if arguments.json is not None:
-        write_json(arguments.json, report)
-    return 0
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

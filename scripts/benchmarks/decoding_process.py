@@ -68,6 +68,21 @@ def run_passes(
     outputs = [conditions.directory / f"output.{number}" for number in range(len(passes))]
     job = _write_job(decoder, conditions, passes, outputs, alone)
     command = decoder.python, "-m", f"benchmarks.contenders.{decoder.module}", str(job)
+    text, status, peak = _run(decoder, command, conditions, watch, seconds)
+    times = {(kind, int(number)): float(value) for kind, number, value in FACT.findall(text)}
+    if status or len([kind for kind, _ in times if kind == "pass"]) < len(passes):
+        raise PeerError(f"{decoder.title}: it ended with status {status}. {_tail(text)}")
+    outcomes = [
+        Outcome(path.read_text(encoding="utf-8").split("\n")[:-1], times["pass", i], times.get(("alone", i)))
+        for i, path in enumerate(outputs)
+    ]
+    return outcomes, peak
+
+
+def _run(
+    decoder: Decoder, command: Sequence[str], conditions: Conditions, watch: bool, seconds: float | None
+) -> tuple[str, int, float]:
+    """What the process prints, its status and, if `watch`, the most megabytes that it held."""
     peak = 0.0
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         with (
@@ -87,15 +102,7 @@ def run_passes(
                 time.sleep(WATCHED_EVERY)
             process.wait()
         log.seek(0)
-        text = log.read()
-    times = {(kind, int(number)): float(value) for kind, number, value in FACT.findall(text)}
-    if process.returncode or len([kind for kind, _ in times if kind == "pass"]) < len(passes):
-        raise PeerError(f"{decoder.title}: it ended with status {process.returncode}. {_tail(text)}")
-    outcomes = [
-        Outcome(path.read_text(encoding="utf-8").split("\n")[:-1], times["pass", i], times.get(("alone", i)))
-        for i, path in enumerate(outputs)
-    ]
-    return outcomes, peak
+        return log.read(), process.returncode, peak
 
 
 def seconds_to_first_line(decoder: Decoder, conditions: Conditions, width: int, size: int) -> float:

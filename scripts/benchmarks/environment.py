@@ -1,6 +1,7 @@
-"""The conditions under which the process of every contender runs, in training and in decoding."""
+"""The conditions under which the process of every contender runs, in training and in decoding, and the processor."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from transformer_mt.errors import UserError
 
@@ -54,3 +57,14 @@ def environment_of(pythonpath: str, threads: int, libraries: str = "") -> dict[s
     if libraries:
         own["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [libraries, os.environ.get("LD_LIBRARY_PATH")]))
     return os.environ | MALLOC | numbers | own
+
+
+def processor() -> str:
+    """The processor and its instructions, and how busy it is, in words."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
+    name = text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
+    instructions = torch.backends.cpu.get_cpu_capability()
+    if torch.cpu.get_capabilities().get("avx512_vnni"):  # without, int8 is slower by far
+        instructions += " with VNNI"
+    return f"{name}, {instructions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"

@@ -106,12 +106,13 @@ def test_an_unfinished_part_is_gone_on_with(bench):
 
 
 def test_what_fails_is_told_and_tried_again_and_stops_nothing(bench):
-    report = bench.measure(bench.one("a", 1.0, PeerError("no memory")), bench.one("b", 1.0, 2))
-    assert report["failed"] == {"a": "no memory"}
+    wrong = [bench.one("a", 1.0, PeerError("no memory")), bench.one("c", 1.0, ValueError("NaN"))]
+    report = bench.measure(*wrong, bench.one("b", 1.0, 2))
+    assert report["failed"] == {"a": "no memory", "c": "ValueError: NaN"}
     assert list(report["measurements"]) == ["b"]
     assert not report["complete"]
-    assert bench.measure(bench.one("a", 1.0, 1), bench.one("b", 1.0, 2))["complete"]
-    assert [name for name, _ in bench.made] == ["a", "b", "a"]
+    assert bench.measure(bench.one("a", 1.0, 1), bench.one("c", 1.0, 3), bench.one("b", 1.0, 2))["complete"]
+    assert [name for name, _ in bench.made] == ["a", "c", "b", "a", "c"]
 
 
 def test_what_cannot_be_measured_here_does_not_make_a_part_incomplete(bench):

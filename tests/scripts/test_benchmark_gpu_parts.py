@@ -115,14 +115,14 @@ def test_pairs_held_out_are_not_learnt(tmp_path):
 
 @pytest.mark.thorough
 def test_a_trial_of_all_parts_on_a_cpu(tmp_path):
-    """By the command as it is typed, from another directory."""
+    """By the command as it is typed, from another directory, which finds the package by itself."""
     script = ROOT / "scripts" / "benchmarks" / "gpu.py"
     words = ["all", "--device", "cpu", "--shape", "tiny", "--out", "out"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    elsewhere = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if not path.startswith(str(ROOT))]
     done = subprocess.run(
         [sys.executable, str(script), *words],
         cwd=tmp_path,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(elsewhere)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
@@ -139,7 +139,7 @@ def test_a_trial_of_all_parts_on_a_cpu(tmp_path):
     assert reports["profile"]["measurements"]["updates"]["without_the_profiler"]["tokens_per_second"] > 0
     assert all(row["first_loss_is_ours"] for row in reports["train"]["summary"]["tiny"].values())
     learnt = reports["learn"]["measurements"]["two minutes"]
-    assert learnt["curve"][-1]["loss"] < learnt["curve"][0]["loss"] < math.log(500) + 1
+    assert learnt["loss"] < math.log(500), "which is that of all pieces being equally likely"
     assert learnt["validation"]["bleu"] >= 0
     assert reports["curve"]["summary"]["largest_difference"] < 0.5
     greedy = reports["decode"]["summary"]["batches of 4"]["greedy"]

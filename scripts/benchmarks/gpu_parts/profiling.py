@@ -23,6 +23,7 @@ from transformer_mt.training.update import Update
 
 UPDATES = 20
 TOP = 40
+PAIRS_OF_TRIAL = 2000
 LAUNCH = re.compile(r"^cu(da)?(Launch|GraphLaunch)")
 NO_KERNELS = "the profiler told of no kernels: CUPTI is missing, or may not be used (as on a GPU that only pretends)"
 
@@ -47,7 +48,8 @@ def measure(name: str, settings: Settings) -> Figures:
     config, vocab_size = settings.shape_or("base32k")
     device = choose_device(settings.device, settings.training_precision, settings.threads)
     training = TrainingConfig(tokens_per_batch=settings.tokens_per_batch)
-    write_encoded(settings.work / "random", random_rows(vocab_size), vocab_size, vocab_size)
+    rows = islice(random_rows(vocab_size), PAIRS_OF_TRIAL if settings.is_trial else None)
+    write_encoded(settings.work / "random", rows, vocab_size, vocab_size)
     trainee = new_trainee(config, vocab_size, EncodedCorpus.load(settings.work / "random"), training, device)
     began, updates = time.perf_counter(), trainee.updates()
     run(updates, 5, device)

@@ -31,7 +31,7 @@ class Measurement:
     seconds: float
     """What it takes at most, as long as none of its kind has been made."""
     measure: Callable[[float], Figures]
-    """Measures, within the seconds that it is given. Raises UserError if that fails, or LeftOut."""
+    """Measures, within the seconds that it is given. Raises LeftOut if this machine cannot."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class _Progress:
         except LeftOut as reason:
             self.left_out[name] = str(reason)
             print(f"  {name}: left out, {reason}", flush=True)
-        except UserError as error:
-            self.failed[name] = str(error)
-            print(f"  {name}: failed. {error}", flush=True)
+        except Exception as error:  # whatever it is, the other measurements are wanted
+            self.failed[name] = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            print(f"  {name}: failed. {self.failed[name]}", flush=True)
 
     def report(self) -> Figures:
         done = self.found.keys() | self.left_out.keys() | self.failed.keys()
