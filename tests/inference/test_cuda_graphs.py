@@ -4,7 +4,6 @@ import copy
 import itertools
 import math
 import random
-from functools import partial
 
 import pytest
 import torch
@@ -22,7 +21,6 @@ from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError
 from transformer_mt.inference import cuda_graphs as module
 from transformer_mt.inference.cuda_graphs import (
-    CudaCapture,
     CudaGraphTransformer,
     make_room,
     rounded_up,
@@ -390,50 +388,3 @@ def test_frozen_models_are_captured_alone_and_in_ensembles(tiny_model):
 
 def test_on_a_cpu_steps_are_not_captured(tiny_model):
     assert isinstance(TorchEngine(tiny_model(), 64, choose_device("cpu", "fp32")).searched, FrozenTransformer)
-
-
-# On a GPU
-
-
-@pytest.mark.cuda
-@both_norms
-@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-def test_on_a_gpu_steps_are_those_of_the_frozen_model(norm, dtype, tiny_model, sources):
-    model = frozen(tiny_model(norm=norm).float().cuda(), Matmul(dtype))
-    ours = with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream()))
-    tolerance = 1e-4 if dtype is None else 0.05
-    for count, longest in [(4, 7), (4, 7), (9, 5), (1, 70), (6, 7), (9, 5), (4, 7)]:
-        source_BS, widths = sources(count, longest).cuda(), [*WIDER_AND_NARROWER, *[5] * 30]
-        expected = logits_along(model, source_BS, widths, leaving=(2, 6, 9))
-        for logits_BWV, expected_BWV in zip(logits_along(ours, source_BS, widths, (2, 6, 9)), expected, strict=True):
-            assert (logits_BWV - expected_BWV).norm() <= tolerance * expected_BWV.norm()
-        fill(ours, math.nan)
-    assert len(ours.graphs) > 5
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("search", searches())
-def test_on_a_gpu_searches_find_what_is_found_on_a_cpu(search, tiny_model, sources):
-    model, find = tiny_model(SEARCHED_VOCAB_SIZE), searches()[search]
-    source_BS = sources(len(CAPS), 6, SEARCHED_VOCAB_SIZE)
-    expected = find(frozen(model, Matmul()), source_BS)
-    ours = TorchEngine(model, 64, choose_device("cuda", "fp32")).searched
-    assert isinstance(ours, CudaGraphTransformer)
-    for _ in range(3):
-        for found, theirs in zip(find(ours, source_BS.cuda()), expected, strict=True):
-            assert_same(found, theirs)
-
-
-@pytest.mark.cuda
-def test_on_a_gpu_a_capture_finds_room_in_memory_that_is_kept_for_reuse():
-    """Captures take memory of their own. What the run before them leaves is given back only if it is needed."""
-    torch.cuda.empty_cache()
-    size, total = 2**28, torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 1.5 * size) / total)
-    try:
-        result, again = CudaCapture(torch.cuda.Stream())(
-            lambda: torch.ones(size, dtype=torch.uint8, device="cuda").amax()
-        )
-        assert result == again() == 1
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
