@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.processes import python_path
 
 import transformer_mt
 from transformer_mt.decoding import scorer, translator
@@ -152,7 +153,7 @@ def loaded_by(statement: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
     )
     return set(found.stdout.split())
 

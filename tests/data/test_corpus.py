@@ -127,8 +127,8 @@ def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that load_dataset reads as it reads the hub, without network, with its cache beside."""
-    import datasets
-    import huggingface_hub
+    datasets = pytest.importorskip("datasets")
+    huggingface_hub = pytest.importorskip("huggingface_hub")
 
     # What HF_HOME and HF_HUB_OFFLINE say is read when these are imported, which may be long ago.
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

@@ -13,6 +13,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from helpers.processes import python_path
 from helpers.text import ENGLISH, GERMAN, ODD, settings
 from helpers.thorough import thorough
 from helpers.tiny import ROOT
@@ -139,7 +140,7 @@ def test_another_process_draws_the_same(directory, tokenizer, corpus, algorithm)
         print(json.dumps(both(draw(sampler, EncodedCorpus.load(directory / "train"), seed=5, step=6, batch=7))))
     """
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]),
+        "PYTHONPATH": python_path(ROOT, ROOT / "tests", Path(__file__).parent),
         "PYTHONHASHSEED": "9",
     }
     command = [sys.executable, "-c", script, str(directory), algorithm]

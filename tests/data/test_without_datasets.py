@@ -8,6 +8,7 @@ from pathlib import Path
 
 import check_requirements
 import pytest
+from helpers.processes import python_path
 from helpers.tiny import ROOT, write_experiment
 
 WITHOUT = """
@@ -33,7 +34,7 @@ sys.exit(prepare.main(sys.argv[1:]))
 def test_local_text_is_prepared_without_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(write_experiment(tmp_path))],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
         capture_output=True,
         text=True,
         check=False,

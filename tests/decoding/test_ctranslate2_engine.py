@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.processes import python_path
 from helpers.tiny import demo_pairs, renew_sums
 
 from transformer_mt import export
@@ -45,6 +46,7 @@ all_settings = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def exported(model_dir, tmp_path_factory):
     """To be read alone."""
+    pytest.importorskip("ctranslate2")
     directory = tmp_path_factory.mktemp("exported") / "ctranslate2"
     export.export(model_dir, directory, "ctranslate2")
     return directory
@@ -309,7 +311,7 @@ print(sorted({"torch", "numpy", "safetensors", "datasets", "transformers"} & sys
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": python_path(root)},
     )
     assert found.stdout.strip() == "[]"
 

@@ -198,6 +198,7 @@ def engine_dir(request, model_dir, tmp_path):
     """An engine's name, and a model for it."""
     if request.param == "torch":
         return "torch", shutil.copytree(model_dir, tmp_path / "model")
+    pytest.importorskip("ctranslate2")
     export.main([str(model_dir), str(tmp_path / "exported"), "--format", "ctranslate2"])
     return "ctranslate2", tmp_path / "exported"
 

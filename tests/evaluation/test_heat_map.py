@@ -4,7 +4,6 @@ import re
 import sys
 from pathlib import Path
 
-import matplotlib
 import pytest
 import torch
 from helpers.thorough import thorough
@@ -12,6 +11,8 @@ from helpers.thorough import thorough
 from transformer_mt.errors import PictureError, UserError
 from transformer_mt.evaluation import heat_map
 from transformer_mt.evaluation.heat_map import FORMATS, Side, draw, figure_of
+
+matplotlib = pytest.importorskip("matplotlib")
 
 UNASSIGNED = "\u0378"  # by Unicode: no font has it
 ROWS, COLUMNS = Side("target", ["▁Er", "▁sieht", "</s>"]), Side("source", ["▁He", "▁sees", ".", "</s>"])

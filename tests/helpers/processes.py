@@ -16,6 +16,11 @@ from helpers.tiny import ROOT
 PATIENCE = 240.0  # seconds after which something hangs: it takes a few, and more where a machine has other work
 
 
+def python_path(*directories: Path) -> str:
+    """PYTHONPATH with these directories first: packages may lie in those that it names already."""
+    return os.pathsep.join([*map(str, directories), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 @dataclass(frozen=True)
 class Running:
     """A process whose output goes to files, so that nothing waits for who reads it."""
@@ -52,8 +57,7 @@ def start(directory: Path, name: str, *arguments: object, environment=None, stdi
     """Python with these arguments; its output to files of this name; its standard input may be subprocess.PIPE."""
     directory.mkdir(parents=True, exist_ok=True)
     out, err = directory / f"{name}.out", directory / f"{name}.err"
-    known = filter(None, (str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")))
-    paths = {"PYTHONPATH": os.pathsep.join(known), "OMP_NUM_THREADS": "1"}
+    paths = {"PYTHONPATH": python_path(ROOT, ROOT / "tests"), "OMP_NUM_THREADS": "1"}
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],

@@ -46,6 +46,7 @@ def model_dir(model_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(model_dir, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
     return export(model_dir, tmp_path_factory.mktemp("exported") / "fp32", "ctranslate2", "float32")
 
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from count_parameters import main as count_parameters
+from helpers.processes import python_path
 from helpers.tiny import ROOT
 
 from transformer_mt.models.build import build_model
@@ -27,7 +28,9 @@ def run(directory, *arguments, **environment):
     return subprocess.run(
         ["bash", SCRIPT, *arguments],
         cwd=directory,
-        env=os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "MULTI30K": "", "SET": ""} | environment,
+        env=os.environ
+        | {"PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT), "MULTI30K": "", "SET": ""}
+        | environment,
         capture_output=True,
         text=True,
         check=False,

@@ -36,6 +36,7 @@ def write_log(run, *updates):
 
 
 def test_a_line_an_architecture_in_the_order_asked_for(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
     write_run(tmp_path, "rnn-none", bleu=12.345)
     write_run(tmp_path, "transformer-learned", speed=1000.0)
     assert main([str(tmp_path), "transformer-learned", "rnn-none"]) == 0
@@ -46,6 +47,7 @@ def test_a_line_an_architecture_in_the_order_asked_for(tmp_path, capsys):
 
 
 def test_the_picture_has_a_line_an_architecture_and_says_how_many_sentences_there_are(tmp_path):
+    pytest.importorskip("matplotlib")
     write_run(tmp_path, "rnn-none")
     write_run(tmp_path, "rnn-dot", bleu=40.0)
     figure = figure_of([read_row(tmp_path, name) for name in ("rnn-none", "rnn-dot")])

@@ -79,6 +79,7 @@ def test_many_configurations_work_or_are_refused(tmp_path, seed):
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_many_decoding_settings_work_or_are_refused(translator, model_dir, tmp_path, engine, seed):
     if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
         model_dir, trained = tmp_path / "export", model_dir
         assert export.main([str(trained), str(model_dir), "--format", "ctranslate2"]) == 0
         translator = Translator.load(model_dir, "cpu", engine="ctranslate2", workers=1)

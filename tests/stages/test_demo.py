@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+from helpers.processes import python_path
 from helpers.tiny import ROOT
 
 from transformer_mt import demo
@@ -59,7 +60,7 @@ def test_a_signal_lets_the_stage_end_in_its_own_way(signum):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
         start_new_session=True,
     ) as process:
         try:
@@ -82,7 +83,7 @@ def test_from_an_empty_directory_to_scores_and_again(tmp_path):
         done = subprocess.run(
             [sys.executable, "-m", "transformer_mt", "demo", *few],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": python_path(ROOT)},
             capture_output=True,
             text=True,
             check=False,

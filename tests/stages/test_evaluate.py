@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 from helpers.directories import place, tree
+from helpers.processes import python_path
 from helpers.tiny import renew_sums
 
 from transformer_mt import evaluate
@@ -41,7 +42,7 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         encoding="utf-8",
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT), "PYTHONIOENCODING": "utf-8"},
     )
 
 

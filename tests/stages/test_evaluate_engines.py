@@ -39,6 +39,7 @@ def write_run(run_dir, experiment, seed):
 @pytest.fixture(scope="module")
 def models(experiment, tmp_path_factory):
     """Two runs of the same vocabulary, and an export of the first."""
+    pytest.importorskip("ctranslate2")
     directory = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("run", "other"), start=1):
         write_run(directory / name, experiment, seed)

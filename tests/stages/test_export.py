@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 
-import ctranslate2
 import pytest
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs, status_and_error
@@ -16,6 +15,8 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
 from transformer_mt.exporting.trained import beyond, random_sources, read_trained
 from transformer_mt.settings.model import TransformerConfig
+
+ctranslate2 = pytest.importorskip("ctranslate2")
 
 LINES = [source for source, _ in demo_pairs(30)]
 

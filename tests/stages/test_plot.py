@@ -14,6 +14,8 @@ from transformer_mt.evaluation import heat_map
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.vocabulary import EOS
 
+pytest.importorskip("matplotlib")
+
 SOURCE, TARGET = demo_pairs(1)[0]
 
 UNASSIGNED = "\u0378"  # by Unicode: no font has it

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+from helpers.processes import python_path
 from helpers.tiny import ROOT, demo_pairs
 
 
@@ -27,7 +28,7 @@ def test_translate_needs_no_home_and_leaves_a_read_only_model_as_it_is(model_dir
             encoding="utf-8",
             check=False,
             cwd=model,
-            env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
+            env=os.environ | {"HOME": str(home), "PYTHONPATH": python_path(ROOT)},
         )
     finally:
         model.chmod(0o755)

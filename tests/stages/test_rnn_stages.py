@@ -106,6 +106,8 @@ def test_precisions_that_a_model_has_no_form_for_are_refused(precision, runs, so
 
 @pytest.mark.parametrize("form", ["ctranslate2", "huggingface"])
 def test_export_is_refused_with_the_reason(form, runs, tmp_path, capsys):
+    if form == "ctranslate2":
+        pytest.importorskip("ctranslate2")
     model = runs["attention"] / "model"
     status, error = status_and_error(export.main, model, tmp_path / "export", "--format", form, capsys=capsys)
     assert status == 2

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 import torch
+from helpers.optional import skip_without_package_of
+from helpers.processes import python_path
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
@@ -230,6 +232,7 @@ def test_a_closed_pipe_ends_quietly(model_dir):
 @pytest.mark.parametrize("main", [translate.main, score.main, plot.main, export.main])
 @pytest.mark.parametrize("size", [400, 500])  # another one than the model's, and the same
 def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, main, size):
+    skip_without_package_of(main.__module__)
     changed = shutil.copytree(model_dir, tmp_path / "model")
     sources, targets = zip(*demo_pairs(200), strict=True)
     other = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=size))
@@ -317,7 +320,7 @@ def start(model_dir, *arguments, **streams):
     command = [sys.executable, "-m", "transformer_mt.translate", str(model_dir), "--device", "cpu", *arguments]
     # Buffered, as by default: what is seen was flushed.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment |= {"PYTHONPATH": python_path(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, **streams)
 
 
@@ -439,6 +442,6 @@ def test_a_buffer_has_room_for_a_line(run_translate, size, capsys):
 def test_nothing_is_imported_that_one_line_does_not_need(module):
     heavy = ["torch", "numpy", "datasets", "pandas", "sacrebleu", "tqdm", "transformers", "ctranslate2", "safetensors"]
     program = f"import sys, transformer_mt.{module}; print([name for name in {heavy} if name in sys.modules])"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "[]\n"

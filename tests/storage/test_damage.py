@@ -33,6 +33,7 @@ SIZES = {"decoder_layers": 2, "ffn_dim": 32, "max_positions": 1024}  # with thos
 @pytest.fixture(scope="module")
 def wholes(trained, experiment, tmp_path_factory):
     """By kind, a whole one; and `other`, one of the same kind whose files would fit."""
+    pytest.importorskip("ctranslate2")
     top = tmp_path_factory.mktemp("wholes")
     run = shutil.copytree(trained, top / "run", symlinks=True)
     average.main([str(run), "choose=last"])

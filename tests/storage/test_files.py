@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.hostile import time_limit
+from helpers.processes import python_path
 from helpers.tiny import ROOT
 from safetensors import SafetensorError
 
@@ -210,7 +211,7 @@ def test_an_open_file_is_written_to_between_what_others_write(tmp_path):
     own += "files.write_whole(Path('/dev/stdout'), 'b\\n')"
     with (tmp_path / "file").open("w") as file:
         for command in (["echo", "a"], [sys.executable, "-c", own], ["echo", "c"]):
-            subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": python_path(ROOT)})
     assert (tmp_path / "file").read_text() == "a\nb\nc\n"
     assert Path("/dev/stdout").is_symlink()
 

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from helpers.directories import tree
+from helpers.processes import python_path
 from helpers.tiny import ROOT
 
 from transformer_mt.errors import DirectoryError, UserError
@@ -235,7 +236,7 @@ def test_killed_before_any_operation_there_is_the_old_or_the_new_and_the_next_ca
     """By SIGKILL, before each opening, renaming, making and deleting in turn."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path, kind],
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": python_path(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.optional import skip_without_package_of
 from helpers.tiny import ROOT, demo_pairs, status_and_error, train_tiny
 
 from transformer_mt import average, evaluate, export, plot, score, translate
@@ -43,6 +44,7 @@ def use(tmp_path, capsys, caplog):
     }
 
     def run(stage, model):
+        skip_without_package_of(stage.__name__)
         caplog.clear()
         status, error = status_and_error(stage.main, model, *arguments[stage], capsys=capsys)
         return status, error, caplog.messages

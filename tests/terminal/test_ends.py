@@ -31,17 +31,18 @@ RACES = [*thorough_rows(*EVERY_ENGINE[:2]), EVERY_ENGINE[2]]
 
 @pytest.fixture(scope="module")
 def exported(model_dir, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
     directory = tmp_path_factory.mktemp("exported") / "ctranslate2"
     export.export(model_dir, directory, "ctranslate2")
     return directory
 
 
 @pytest.fixture
-def load(model_dir, exported):
+def load(model_dir, request):
     """A function that loads a model for an engine."""
 
     def load(kind, engine, workers):
-        directory = exported if engine == "ctranslate2" else model_dir
+        directory = request.getfixturevalue("exported") if engine == "ctranslate2" else model_dir
         return kind.load(directory, "cpu", engine=engine, workers=workers)
 
     return load

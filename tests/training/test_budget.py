@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.processes import python_path
 from helpers.tiny import ROOT, new_learner, train_tiny
 
 from transformer_mt import train as train_stage
@@ -45,7 +46,7 @@ found = budget.largest_tokens_per_batch(learner.loss, loader, Ranks())
 taken = budget._peak(learner.loss, replace(loader, tokens_per_batch=found))
 print(json.dumps([found, memory, taken, loader.smallest_budget]))
 """
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT, ROOT / "tests")}
     ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)

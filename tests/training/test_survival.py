@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from helpers.processes import python_path
 from helpers.tiny import ROOT, prepared_experiment, train_tiny
 from safetensors.torch import load_file
 
@@ -19,7 +20,7 @@ KILLS = 20
 
 def start(config, run_dir, *overrides):
     command = [sys.executable, "-m", "transformer_mt.train", str(config), f"run_dir={run_dir}", *overrides]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": python_path(ROOT)}
     with run_dir.with_suffix(".stderr").open("w") as stderr:
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr)
 
