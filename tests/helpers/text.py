@@ -17,6 +17,18 @@ def made_up(endings: str, seed: int) -> list[str]:
     return [" ".join(generator.choices(words, k=8)).capitalize() + "." for _ in range(300)]
 
 
+def of_syllables(seed: int) -> list[str]:
+    """Sentences of words of 1 to 4 of 30 syllables: every version of sentencepiece learns pieces of all lengths."""
+    generator = random.Random(seed)
+    syllables = [
+        generator.choice("bdfgklmnprstvz") + generator.choice("aeiou") + generator.choice(["", "n", "r", "st"])
+        for _ in range(30)
+    ]
+    return [
+        " ".join("".join(generator.choices(syllables, k=generator.randint(1, 4))) for _ in range(8)) for _ in range(300)
+    ]
+
+
 ENGLISH = ["The red dog runs over the field.", *made_up("sydht", seed=1)]
 GERMAN = ["Der rote Hund läuft über das Feld.", *made_up("nßüöä", seed=2)]
 ODD = [
