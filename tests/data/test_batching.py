@@ -125,9 +125,10 @@ def test_a_pair_over_the_budget_is_named(make_corpus: MakeCorpus, sources: list[
     assert len(epoch_batches(corpus, 9, 1, 0)) == 2
 
 
-def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus) -> None:
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus, name: str) -> None:
     corpus = make_corpus(*lognormal(20, seed=9))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
     batch = collate(corpus, np.arange(20))
     moved = batch.to(device)
     assert moved.source_BS.device.type == device.type

@@ -209,12 +209,13 @@ def test_pairs_without_room_are_not_collated(make_corpus: MakeCorpus) -> None:
         collate_packed(corpus, long, PackedShape(400, 400, 1, 299))
 
 
-def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus) -> None:
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus, name: str) -> None:
     corpus = make_corpus(*lognormal(20, seed=9))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
     batch = collate_packed(corpus, np.arange(20), packed_shape(corpus, 2000))
     moved = batch.to(device)
-    assert all(getattr(moved, name).device.type == device.type for name in TENSORS)
+    assert all(getattr(moved, field).device.type == device.type for field in TENSORS)
     assert_same(moved.to(torch.device("cpu")), batch)
 
 

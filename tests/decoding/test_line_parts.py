@@ -208,7 +208,8 @@ def test_ten_joined_sentences_are_translated_as_the_ten_apart_by_either_engine(e
     assert TrainingLines.load(directory).usual_sentences == 1
 
     def translated(text, *arguments):
-        status, output = run_stage(translate.main, text.encode(), directory, "--engine", engine, *arguments)
+        own = ("--engine", engine, "--device=cpu")
+        status, output = run_stage(translate.main, text.encode(), directory, *own, *arguments)
         assert status == 0
         return output.decode()
 

@@ -21,7 +21,7 @@ from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
-from transformer_mt.device import Device
+from transformer_mt.device import Device, choose_device
 from transformer_mt.kernels import dropout
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import TrainingConfig
@@ -34,6 +34,12 @@ from transformer_mt.vocabulary import BOS, EOS, PAD
 CPU = torch.device("cpu")
 FP32 = Device(CPU, torch.float32, "CPU, fp32")
 VOCAB_SIZE = 11
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    """The script itself takes a GPU where there is one."""
+    monkeypatch.setattr(benchmark, "choose_device", lambda name, *others: choose_device("cpu", *others))
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_an_alignment_needs_attention_in_every_model(runs, trained, sources_file
     average.main([str(trained)])
     without, output = runs["without"] / "model", tmp_path / "found.txt"
     for models in ([without], [trained / "model", "--ensemble", without]):
-        arguments = [*models, "--input", sources_file, "--output", output, "--alignment"]
+        arguments = [*models, "--input", sources_file, "--output", output, "--alignment", "--device=cpu"]
         status, error = status_and_error(translate.main, *arguments, capsys=capsys)
         assert status == 2
         assert "needs attention to the source, which this model" in error
