@@ -1,4 +1,4 @@
-"""Local text needs no package that reads the hub: some machines do not have it."""
+"""Local text needs no package that reads the hub, and no stage one for pictures or exports: some machines lack them."""
 
 import json
 import os
@@ -42,6 +42,35 @@ def test_local_text_is_prepared_without_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     versions = json.loads((tmp_path / "data" / "prepare.json").read_text())["versions"]
     assert versions.keys() == {"transformer_mt", "python", "sentencepiece", "numpy"}
+
+
+LACKING = """
+import sys
+absent = ["datasets", "pyarrow", "matplotlib", "tensorboard", "ctranslate2", "transformers", "pandas"]
+sys.modules |= dict.fromkeys(absent)  # as if they were not installed
+from transformer_mt import average, evaluate, prepare, score, train, translate
+config, directory = sys.argv[1:]
+own = ["--device=cpu", "--workers=1"]
+assert prepare.main([config]) == 0
+assert train.main([config, "training.max_steps=2", "training.validate_every=2"]) == 0
+assert average.main([f"{directory}/run"]) == 0
+model, lines = f"{directory}/run/model", f"{directory}/test.en"
+assert translate.main([model, "--input", lines, "--output", f"{directory}/found.de", *own]) == 0
+assert score.main([model, lines, f"{directory}/test.de", *own]) == 0
+assert evaluate.main([f"{directory}/run", *own]) == 0
+"""
+
+
+def test_every_stage_from_text_to_scores_works_without_packages_that_it_does_not_need(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LACKING, str(write_experiment(tmp_path)), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "evaluation").is_dir()
 
 
 @pytest.mark.parametrize(("missing", "status"), [("datasets", 0), ("sacrebleu", 2)])
