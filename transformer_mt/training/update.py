@@ -3,7 +3,7 @@
 B sentences  T target positions  N real target tokens  D model width
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,17 +16,15 @@ from transformer_mt.data.batching import Batch
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.packed import Packed, Unpadded, unpadded
+from transformer_mt.models.packed import Packed, unpadded
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.common_shapes import Features, compiled_for_common_shapes
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
 from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.training.out_of_memory import Room, sum_over
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
-
-Ids = Tensor | Packed | Unpadded
-Features = Callable[[Ids, Ids], Tensor]
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class BatchLoss(nn.Module):
     def __init__(self, model: Seq2Seq, settings: TrainingConfig, device: Device, compiled: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing, self.r_drop, self.device = model, settings.label_smoothing, settings.r_drop, device
-        self.compiled: Features | None = torch.compile(model.features, dynamic=False) if compiled else None
+        self.compiled: Features | None = compiled_for_common_shapes(model.features, device) if compiled else None
 
     def forward(self, batch: Batch | PackedBatch, compiled: bool = True) -> LossSums:
         batch = batch.to(self.device.torch_device)
