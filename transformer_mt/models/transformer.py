@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.kernels.fast_attention import Mask
-from transformer_mt.kernels.linear import Linear
+from transformer_mt.kernels.linear import Linear, linear_relu
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import Cache, TransformerState
 from transformer_mt.models.embeddings import embeddings
@@ -123,14 +123,13 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        inner_BTF = self.inner(x_BTD)
         match self.activation:
             case "relu":
-                inner_BTF = F.relu(inner_BTF, inplace=True)
+                inner_BTF = linear_relu(x_BTD, self.inner.weight, self.inner.bias)
             case "gelu":
-                inner_BTF = F.gelu(inner_BTF)
+                inner_BTF = F.gelu(self.inner(x_BTD))
             case "swiglu":
-                inner_BTF = F.silu(inner_BTF) * self.factor(x_BTD)
+                inner_BTF = F.silu(self.inner(x_BTD)) * self.factor(x_BTD)
             case _:
                 assert_never(self.activation)
         output_BTD: Tensor = self.outer(inner_BTF)
