@@ -43,7 +43,7 @@ class Update:
     step: int
     """From 1."""
     splits: Tensor
-    """How often a micro-batch of any rank did not fit into memory and was split in two."""
+    """How often a micro-batch of any rank was split in two because it, or one as large, did not fit into memory."""
     pairs: Tensor
     """int64, on the CPU: the numbers of the corpus's pairs that this rank saw."""
 
