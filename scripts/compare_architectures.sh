@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Recurrent models and Transformers side by side: the same corpus, tokenizer, batches, updates and, within 10 %,
+# Recurrent and convolutional models and Transformers side by side: the same corpus, tokenizer, batches, updates and, within 10 %,
 # parameters. From the directory of the repository:
 #
 #   scripts/compare_architectures.sh [demo|multi30k|both]    train, average and evaluate all, then the table
@@ -31,6 +31,7 @@ rnn-additive            rnn          model.attention=additive
 rnn-bahdanau            rnn          model.attention=additive model.decoder=bahdanau model.d_model=176
 rnn-concat              rnn          model.attention=concat
 rnn-fixed_concat        rnn          model.attention=fixed_concat
+convolutional           convolutional  model.kernel_width=3
 transformer-sinusoidal  transformer  model.positions=sinusoidal
 transformer-learned     transformer  model.positions=learned
 END

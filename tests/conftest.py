@@ -22,7 +22,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.models.build import build_model
 from transformer_mt.settings.experiment import TokenizerConfig
-from transformer_mt.settings.model import RnnConfig, TransformerConfig
+from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -40,6 +40,7 @@ TINY = {
     "max_positions": 64,
 }
 TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
+TINY_CONVOLUTIONAL = TINY_RNN | {"kind": "convolutional", "encoder_layers": 2, "decoder_layers": 2}
 
 
 def pytest_collection_modifyitems(items):
@@ -204,6 +205,17 @@ def tiny_rnn():
 
     def build(vocab_size=11, seed=1, source_vocab_size=None, **settings):
         return _moved(RnnConfig(**TINY_RNN | settings), seed, source_vocab_size or vocab_size, vocab_size)
+
+    return build
+
+
+@pytest.fixture
+def tiny_convolutional():
+    """Likewise of a convolutional model."""
+
+    def build(vocab_size=11, seed=1, source_vocab_size=None, **settings):
+        config = ConvolutionalConfig(**TINY_CONVOLUTIONAL | settings)
+        return _moved(config, seed, source_vocab_size or vocab_size, vocab_size)
 
     return build
 

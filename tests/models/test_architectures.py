@@ -71,22 +71,30 @@ def recurrent():
         yield choices | {"tied_embeddings": TIES[(i + i // 3) % 3]}
 
 
+def convolutional():
+    for i, (width, encoder_layers, decoder_layers) in enumerate(product([3, 5], [1, 2], [1, 2])):
+        choices = {"kind": "convolutional", "kernel_width": width, "tied_embeddings": TIES[i % 3]}
+        yield choices | {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
+
+
 def name(settings):
     return "-".join(str(value) for value in settings.values())
 
 
 every_transformer = each("settings", transformers(), name)
-every_architecture = each("settings", [*transformers(), *recurrent()], name)
+every_one_of_positions = each("settings", [*transformers(), *convolutional()], name)
+every_architecture = each("settings", [*transformers(), *recurrent(), *convolutional()], name)
 # Search and training know a model by its steps and its features alone, which the laws of models hold for every pair.
-every_choice = each("settings", [*transformers(), *recurrent()], name, together=1)
+every_choice = each("settings", [*transformers(), *recurrent(), *convolutional()], name, together=1)
 
 
 @pytest.fixture
-def new_model(tiny_model, tiny_rnn):
+def new_model(tiny_model, tiny_rnn, tiny_convolutional):
     """A function that gives a model of these settings, in fp64."""
 
     def build(settings, vocab_size=11):
-        return (tiny_rnn if "kind" in settings else tiny_model)(vocab_size, **settings)
+        kinds = {"transformer": tiny_model, "rnn": tiny_rnn, "convolutional": tiny_convolutional}
+        return kinds[settings.get("kind", "transformer")](vocab_size, **settings)
 
     return build
 
@@ -123,7 +131,7 @@ def assert_close(ours, theirs):
 # Models
 
 
-@every_transformer
+@every_one_of_positions
 @torch.no_grad()
 def test_stepping_is_teacher_forcing(settings, new_model, sources):
     """Hypotheses go on from others, become more and fewer, and sentences leave and change places."""
@@ -144,7 +152,7 @@ def test_stepping_is_teacher_forcing(settings, new_model, sources):
         assert_close(logits_BWV, forced.view_as(logits_BWV))
 
 
-@every_transformer
+@every_one_of_positions
 @torch.no_grad()
 def test_padding_is_invisible_and_rows_are_independent(settings, new_model, sources, decoder_inputs):
     model, source_BS, decoder_input_BT = new_model(settings), sources(4, 5), decoder_inputs(4, 6)
@@ -156,7 +164,7 @@ def test_padding_is_invisible_and_rows_are_independent(settings, new_model, sour
         assert_close(logits_BTV[row, : len(alone_TV)], alone_TV)
 
 
-@every_transformer
+@every_one_of_positions
 @torch.no_grad()
 def test_the_future_is_invisible_and_the_past_is_not(settings, new_model, sources):
     model, source_BS = new_model(settings), sources(3, 5)
@@ -322,6 +330,7 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
 
 RESUMED = [
     {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
+    {"kind": "convolutional", "kernel_width": 3},
     *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
     *thorough({"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"}),
 ]
@@ -351,7 +360,7 @@ def test_stopped_and_taken_up_is_unbroken_bit_for_bit(settings, experiment, tmp_
         ({"d_model": 15, "num_heads": 5}, "d_model=15 is odd, but sinusoids come in pairs"),
         ({"d_model": 16, "num_heads": 5}, "num_heads=5 does not divide d_model=16"),
         ({"cell": "lstm"}, "cell"),
-        ({"kind": "cnn"}, "transformer or rnn"),
+        ({"kind": "cnn"}, "transformer, rnn or convolutional"),
         ({"kind": "rnn", "attention_window": 2}, "a window needs local_attention=monotonic or predictive"),
         ({"kind": "rnn", "local_attention": "monotonic"}, "and those need a window, such as 10"),
         (LOCAL | {"attention": "none"}, "local_attention=predictive needs attention"),
@@ -360,6 +369,9 @@ def test_stopped_and_taken_up_is_unbroken_bit_for_bit(settings, experiment, tmp_
         ({"additive_bias": True}, "only for attention_score=additive, not for attention_score=scaled_dot"),
         ({"kind": "rnn", "attention": "dot", "additive_bias": True}, "only for attention=additive"),
         ({"kind": "rnn", "positions": "learned"}, "positions"),
+        ({"kind": "convolutional", "kernel_width": 4}, "as many words on the left as on the right: set an odd one"),
+        ({"kind": "convolutional", "kernel_width": 1}, "greater than or equal to 3"),
+        ({"kind": "convolutional", "num_heads": 2}, "num_heads"),
         ({"kind": "rnn", "d_model": 15}, "two directions, each half as wide"),
         ({"kind": "rnn", "decoder": "bahdanau", "input_feeding": False}, "bahdanau's decoder has the context as its"),
     ],
@@ -380,6 +392,6 @@ def test_sentences_are_packed_only_where_attention_can(settings):
     if settings.get("attention_score") == ("dot" if scaled else "scaled_dot"):
         assert choose_layout(packed, config, FP32) == "packed"
         return
-    with pytest.raises(ConfigError, match=r"training\.layout=packed .*(attention_score=|kind=rnn)"):
+    with pytest.raises(ConfigError, match=r"training\.layout=packed .*(attention_score=|kind=rnn|kind=convolutional)"):
         choose_layout(packed, config, FP32)
     assert choose_layout(TrainingConfig(), config, FP32) == "padded"

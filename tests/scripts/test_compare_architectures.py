@@ -16,7 +16,7 @@ from transformer_mt.settings.reading import load_config
 
 CONFIGS = sorted((ROOT / "configs").glob("compare_*.yaml"))
 SCRIPT = "scripts/compare_architectures.sh"
-NAMES = re.findall(r"^((?:rnn|transformer)-\S+) +(?:rnn|transformer) ", (ROOT / SCRIPT).read_text(), re.MULTILINE)
+NAMES = re.findall(r"^(\S+) +(?:rnn|transformer|convolutional) +model", (ROOT / SCRIPT).read_text(), re.MULTILINE)
 TINY = (
     "tokenizer.vocab_size=600 model.d_model=16 training.max_steps=4 training.save_every=2 training.warmup_steps=2 "
     "training.valid_sentences=4 training.validate_every=4 training.log_every=2 decoding.beam_size=1 "
@@ -45,8 +45,8 @@ def copy(tmp_path):
     return tmp_path
 
 
-def test_there_are_nine_architectures():
-    assert len(NAMES) == 9 == len(set(NAMES)) and len(CONFIGS) == 4
+def test_there_are_ten_architectures():
+    assert len(NAMES) == 10 == len(set(NAMES)) and len(CONFIGS) == 6
 
 
 def test_counted_are_the_parameters_of_the_model_that_is_trained(capsys):
@@ -59,11 +59,13 @@ def test_counted_are_the_parameters_of_the_model_that_is_trained(capsys):
 
 @pytest.mark.parametrize("corpus", ["demo", "multi30k"])
 def test_the_kinds_differ_in_the_model_and_in_the_peak_of_the_learning_rate_alone(corpus):
-    one, other = (load_config(path).model_dump() for path in CONFIGS if corpus in path.name)
-    for section in ("corpus", "tokenizer", "averaging", "decoding", "data_dir"):
-        assert one[section] == other[section]
-    assert one["model"]["dropout"] == other["model"]["dropout"]
-    assert {key for key in one["training"] if one["training"][key] != other["training"][key]} == {"peak_lr"}
+    *others, one = (load_config(path).model_dump() for path in CONFIGS if corpus in path.name)
+    assert one["model"]["kind"] == "transformer" and len(others) == 2
+    for other in others:
+        for section in ("corpus", "tokenizer", "averaging", "decoding", "data_dir"):
+            assert one[section] == other[section]
+        assert one["model"]["dropout"] == other["model"]["dropout"]
+        assert {key for key in one["training"] if one["training"][key] != other["training"][key]} == {"peak_lr"}
 
 
 @pytest.mark.parametrize(

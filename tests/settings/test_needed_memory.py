@@ -14,7 +14,7 @@ from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.models.build import build_model
 from transformer_mt.settings import needed_memory
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import RnnConfig, TransformerConfig
+from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory, check_search_memory, least_weights
 
 BIG = TransformerConfig(encoder_layers=1000, decoder_layers=1000, d_model=65_536, ffn_dim=65_536)
@@ -23,6 +23,7 @@ SHAPES = [
     *(TransformerConfig(**TINY | {"tied_embeddings": tied}) for tied in ("target", "none")),
     TransformerConfig(d_model=64, ffn_dim=256, decoder_layers=2),
     *(RnnConfig(**TINY_RNN | more) for more in ({}, {"cell": "lstm"}, {"encoder_layers": 3}, {"decoder_layers": 3})),
+    ConvolutionalConfig(kind="convolutional", d_model=64, encoder_layers=3, kernel_width=5, max_positions=64),
     RnnConfig(kind="rnn", d_model=64, attention="none", input_feeding=False, tied_embeddings="none"),
 ]
 

@@ -206,7 +206,7 @@ class TestMistakes:
             ("model=4", r"model is 4; it must be a section"),
             (
                 "model={kind: cnn}",
-                r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer or rnn",
+                r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer, rnn or convolutional",
             ),
             ("model={d_model: 0}", r"^override model=\{d_model: 0\}: model\.d_model is 0; "),
             ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),

@@ -8,7 +8,6 @@ import yaml
 from transformer_mt import show_settings
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings.experiment import Config, CorpusConfig
-from transformer_mt.settings.model import RnnConfig
 from transformer_mt.settings.reading import MODELS, dump_config
 from transformer_mt.show_settings import settings_text
 
@@ -35,7 +34,7 @@ def flat(values, prefix=""):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
-    model = RnnConfig(kind="rnn") if kind == "rnn" else MODELS[kind]()
+    model = MODELS[kind](kind=kind)
     config = Config(data_dir="d", run_dir="r", corpus=CorpusConfig(**CORPUS), model=model)
     shown = entries("\n".join(settings_text(name) for name in ["corpus", "tokenizer", "training", "averaging"]))
     shown |= entries(settings_text("decoding")) | entries(settings_text().partition("\n\n")[2])
@@ -91,9 +90,9 @@ def test_one_key_is_shown_alone_with_what_is_allowed(key, default, allowed):
     assert shown[key][:2] == (default, allowed)
 
 
-def test_a_key_of_both_models_is_shown_for_each():
+def test_a_key_of_all_models_is_shown_for_each():
     text = settings_text("model.dropout")
-    assert text.count("  model.dropout = ") == 2
+    assert text.count("  model.dropout = ") == 3
     assert "With model.kind=transformer: The probability of dropout on the output" in text
     assert "With model.kind=rnn: The probability of dropout on the embeddings" in text
 

@@ -2,10 +2,11 @@
 
 from typing import assert_never
 
+from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.model import ModelConfig, RnnConfig, TransformerConfig
+from transformer_mt.settings.model import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.needed_memory import check_model_memory
 
 
@@ -20,5 +21,7 @@ def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: 
             return Transformer(config, source_vocab_size, target_vocab_size)
         case RnnConfig():
             return Rnn(config, source_vocab_size, target_vocab_size)
+        case ConvolutionalConfig():
+            return Convolutional(config, source_vocab_size, target_vocab_size)
         case _:
             assert_never(config)

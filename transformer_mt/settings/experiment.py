@@ -112,8 +112,8 @@ class TrainingConfig(Section):
     layout: Literal["auto", "padded", "packed"] = "auto"
     """How the sentences of a micro-batch lie in memory. padded: each in a row of its own, filled up with padding;
     packed: end to end, without padding. auto: packed on a GPU that supports it with bf16, if
-    model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. model.kind=rnn is always
-    padded."""
+    model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only
+    model.kind=transformer can be packed."""
     compile: bool | Literal["auto"] = "auto"
     """Whether torch.compile compiles the model. auto: on CUDA with packed sentences, because their shapes stay the
     same."""

@@ -56,7 +56,7 @@ class TransformerConfig(Section):
     """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
 
     kind: Literal["transformer"] = "transformer"
-    """The architecture. model.kind=rnn has other settings."""
+    """The architecture. model.kind=rnn and model.kind=convolutional have other settings."""
     encoder_layers: Layers = 6
     """The number of layers of the encoder; N in the paper."""
     decoder_layers: Layers = 6
@@ -139,7 +139,7 @@ class RnnConfig(Section):
     """The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) or without."""
 
     kind: Literal["rnn"]
-    """The architecture. model.kind=transformer has other settings."""
+    """The architecture. model.kind=transformer and model.kind=convolutional have other settings."""
     cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The kind of recurrent cell. gru: gated recurrent units (Cho et al. 2014); lstm: long short-term memory
     (Hochreiter and Schmidhuber 1997); rnn: the plain one, without gates, h = tanh(W x + U h' + b) (Elman 1990)."""
@@ -214,6 +214,49 @@ class RnnConfig(Section):
         return "needs model.kind=transformer, and this is model.kind=rnn"
 
 
+class ConvolutionalConfig(Section):
+    """The convolutional encoder-decoder (Gehring et al. 2017)."""
+
+    kind: Literal["convolutional"]
+    """The architecture. model.kind=transformer and model.kind=rnn have other settings."""
+    encoder_layers: Layers = 8
+    """The number of convolutions of the encoder, each of which sees kernel_width outputs of the one before."""
+    decoder_layers: Layers = 8
+    """The number of layers of the decoder. Each has a convolution and attention to the source."""
+    d_model: Width = 512
+    """The width of the embeddings and of each layer's output."""
+    kernel_width: int = Field(default=3, ge=3, le=1001)
+    """How many positions a convolution sees: in the encoder, as many on each side of a word as on the other; in the
+    decoder, the word and those before it."""
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """The probability of dropout on the embeddings, on the input of each convolution, and on the output of the
+    decoder. 0: off."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
+    tokenizer.joint=true; target: target and output; none: each has its own."""
+    max_positions: Positions = 1024
+    """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
+    longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kernel_width % 2 == 0:
+            raise ValueError(
+                f"kernel_width={self.kernel_width} is even, but the encoder sees as many words on the left as on the "
+                "right: set an odd one"
+            )
+        return self
+
+    @property
+    def attentions_to_source(self) -> int:
+        """The number of decoder layers with attention to the source; one of them gives the alignment."""
+        return self.decoder_layers
+
+    def why_not_packed(self) -> str:
+        """Why training.layout=packed cannot be used: a convolution needs each sentence in a row of its own."""
+        return "needs model.kind=transformer, and this is model.kind=convolutional"
+
+
 def _check_score(name: str, scaled: bool, biased: bool, key: str) -> None:
     """Raises ValueError for what the score of that name, which was chosen by that key, does not have."""
     if scaled and name in ("scaled_dot", "none"):
@@ -231,11 +274,13 @@ def _kind(values: Any) -> str:
 
 
 ModelConfig = Annotated[
-    Annotated[TransformerConfig, Tag("transformer")] | Annotated[RnnConfig, Tag("rnn")],
+    Annotated[TransformerConfig, Tag("transformer")]
+    | Annotated[RnnConfig, Tag("rnn")]
+    | Annotated[ConvolutionalConfig, Tag("convolutional")],
     Discriminator(
         _kind,
         custom_error_type="kind",
-        custom_error_message="it must be transformer or rnn",
+        custom_error_message="it must be transformer, rnn or convolutional",
     ),
 ]
 """One of the architectures, by its `kind`."""

@@ -6,7 +6,7 @@ The numbers are a lower bound of the memory that is needed if a translation gets
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import machine_memory
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import ModelConfig, RnnConfig
+from transformer_mt.settings.model import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
 
 _FP32 = 4  # bytes of a number
 IN_TRAINING = 4  # numbers for each weight: the weight, its gradient and Adam's two moving averages
@@ -37,7 +37,7 @@ def check_search_memory(
     of_words = vocab_size * _FP32
     # Each layer of a Transformer has a key and a value for each piece that a hypothesis may see.
     of_pieces = 0
-    if not isinstance(model, RnnConfig):
+    if isinstance(model, TransformerConfig):
         seen = min(max_length, model.attention_window + 1) if model.attention_window else max_length
         of_pieces = seen * model.decoder_layers * 2 * model.d_model * _FP32
         if keeps_all_pasts:
@@ -64,6 +64,10 @@ def least_weights(model: ModelConfig, source_vocab_size: int, target_vocab_size:
         gates = {"rnn": 1, "gru": 3, "lstm": 4}[model.cell]
         # Each direction of the encoder is half as wide. Each gate reads the layer below and the previous state.
         return embeddings + gates * (model.encoder_layers * 3 * d * d // 2 + model.decoder_layers * 2 * d * d)
+    if isinstance(model, ConvolutionalConfig):
+        layers = model.encoder_layers + model.decoder_layers
+        maps = 4 + 2 * model.decoder_layers
+        return embeddings + 2 * model.max_positions * d + layers * model.kernel_width * 2 * d * d + maps * d * d
     feed_forward = (3 if model.activation == "swiglu" else 2) * d * model.ffn_dim
     encoder, decoder = 4 * d * d + feed_forward, 8 * d * d + feed_forward
     positions = model.max_positions * d  # a table, learned or not

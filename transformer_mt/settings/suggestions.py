@@ -6,9 +6,13 @@ from pydantic import BaseModel
 
 from transformer_mt.settings import synonyms
 from transformer_mt.settings.experiment import Config, CorpusConfig, FilePair
-from transformer_mt.settings.model import RnnConfig, Section, TransformerConfig, keys_of
+from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, Section, TransformerConfig, keys_of
 
-MODELS: dict[str, type[Section]] = {"transformer": TransformerConfig, "rnn": RnnConfig}
+MODELS: dict[str, type[Section]] = {
+    "transformer": TransformerConfig,
+    "rnn": RnnConfig,
+    "convolutional": ConvolutionalConfig,
+}
 _FEW_KEYS = 8
 
 

@@ -1,0 +1,228 @@
+"""The convolutional encoder-decoder (Gehring et al. 2017, arXiv 1705.03122).
+
+Weight normalisation, which the paper has, is left out: it was for training without Adam.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
+R rows, B times W  P positions of the past that a convolution sees  L decoder layers
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.errors import AttentionError, TooLongError
+from transformer_mt.kernels.dropout import Dropout
+from transformer_mt.kernels.linear import Linear
+from transformer_mt.models.attention import attention, padding_mask
+from transformer_mt.models.embeddings import embeddings
+from transformer_mt.models.interface import DecoderState, Seq2Seq
+from transformer_mt.models.layout import Sentences
+from transformer_mt.models.positions import LearnedPositions
+from transformer_mt.models.scores import Dot
+from transformer_mt.settings.model import ConvolutionalConfig
+
+EMBEDDED = 0.1
+"""The standard deviation of embeddings and positions at first. Larger ones would make scores so large that each word
+sees a single word of the source from the beginning (sec. 3.5)."""
+
+HALF_POWER = math.sqrt(0.5)
+"""By which a sum of two is multiplied, so that its variance is theirs (sec. 3.2)."""
+
+
+class GatedConvolution(nn.Module):
+    """v([A B]) = A * sigmoid(B), where A and B are convolutions of the input (sec. 3.2; Dauphin et al. 2017)."""
+
+    def __init__(self, width: int, kernel_width: int, dropout: float) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(width, 2 * width, kernel_width)
+        # So that the output has the variance of the input (sec. 3.5).
+        nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel_width * width)))
+        assert self.convolution.bias is not None
+        nn.init.zeros_(self.convolution.bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_RTD: Tensor) -> Tensor:
+        """Of each window of as many positions as the kernel is wide; so many positions less one are lost."""
+        both_RIT = self.convolution(self.dropout(x_RTD).transpose(1, 2))
+        return F.glu(both_RIT, dim=1).transpose(1, 2)
+
+
+class DecoderLayer(nn.Module):
+    """A convolution of the words so far, and attention from each (sec. 3.3)."""
+
+    def __init__(self, config: ConvolutionalConfig) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(config.d_model, config.kernel_width, config.dropout)
+        self.query = _linear(config.d_model)
+        self.out_projection = _linear(config.d_model)
+        self.score = Dot()
+
+    def forward(
+        self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: "Memory", record: list[Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """The output BWTD, and the past of the next words. The weights BWTS are appended to `record`, if there is one.
+
+        The query is that of the layer's convolution and of the word, (W h + b + g); what is read is a weighted sum,
+        times the root of the number of source words, for a mean of them has so much less variance (sec. 3.5).
+        """
+        W, T = x_BWTD.shape[1:3]
+        seen_BWID = torch.cat([past_BWPD, x_BWTD], dim=2)
+        state_BWTD = self.convolution(seen_BWID.flatten(0, 1)).unflatten(0, (-1, W))
+        query_BWTD = (self.query(state_BWTD) + embedded_BWTD) * HALF_POWER
+        query_B1QD = query_BWTD.flatten(1, 2)[:, None]
+        read_B1QD, weights_B1QS = attention(
+            query_B1QD, memory.key_B1SD, memory.value_B1SD, memory.mask_B11S, self.score
+        )
+        if record is not None:
+            record.append(weights_B1QS.view(len(x_BWTD), W, T, -1))
+        root_B111 = memory.mask_B11S.sum(dim=-1, keepdim=True).to(read_B1QD.dtype).sqrt()
+        read_BWTD = self.out_projection((read_B1QD * root_B111).view_as(x_BWTD))
+        output_BWTD = ((state_BWTD + read_BWTD) * HALF_POWER + x_BWTD) * HALF_POWER
+        return output_BWTD, seen_BWID[:, :, T:]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The source as every decoder layer reads it; one head."""
+
+    key_B1SD: Tensor
+    """The encoder's output."""
+    value_B1SD: Tensor
+    """The same and the embeddings, which say which word it is, besides its surroundings (sec. 3.3)."""
+    mask_B11S: Tensor
+
+    def keep(self, sentences: Tensor) -> "Memory":
+        """That of some of the sentences."""
+        return Memory(*(part.index_select(0, sentences) for part in (self.key_B1SD, self.value_B1SD, self.mask_B11S)))
+
+
+@dataclass(frozen=True)
+class ConvolutionalState(DecoderState):
+    """What each hypothesis goes on from; the hypotheses of a sentence share its memory."""
+
+    past_LBWPD: Tensor
+    """The last inputs of each layer; 0 before the first word."""
+    memory: Memory
+    position: int
+
+    def follow(self, parent_BW: Tensor) -> "ConvolutionalState":
+        _, _, _, P, D = self.past_LBWPD.shape
+        parent_LBWPD = parent_BW[None, ..., None, None].expand(len(self.past_LBWPD), -1, -1, P, D)
+        return replace(self, past_LBWPD=self.past_LBWPD.gather(2, parent_LBWPD))
+
+    def keep(self, sentences: Tensor) -> "ConvolutionalState":
+        past_LBWPD = self.past_LBWPD.index_select(1, sentences)
+        return replace(self, past_LBWPD=past_LBWPD, memory=self.memory.keep(sentences))
+
+
+class Convolutional(Seq2Seq):
+    """Encoder and decoder of gated convolutions, with attention in every layer of the decoder."""
+
+    def __init__(self, config: ConvolutionalConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__()
+        self.d_model, self.kernel_width = config.d_model, config.kernel_width
+        self.encoder = nn.ModuleList(
+            GatedConvolution(config.d_model, config.kernel_width, config.dropout) for _ in range(config.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder_input, self.encoder_output, self.decoder_input, self.decoder_output = (
+            _linear(config.d_model) for _ in range(4)
+        )
+        self.source_positions, self.target_positions = _positions(config), _positions(config)
+        self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
+            config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
+        assert isinstance(source, Tensor), "a convolution goes through rows"
+        assert isinstance(decoder_input, Tensor), "a convolution goes through rows"
+        return self._forced(source, decoder_input)
+
+    @property
+    def output_VD(self) -> Tensor:
+        return self.output_embedding.weight
+
+    def start(self, source_BS: Tensor, width: int) -> ConvolutionalState:
+        memory = self._encode(source_BS)
+        size = (len(self.decoder), len(source_BS), width, self.kernel_width - 1, self.d_model)
+        return ConvolutionalState(memory.key_B1SD.new_zeros(size), memory, position=0)
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, ConvolutionalState]:
+        assert isinstance(state, ConvolutionalState)
+        said_BW1D, state = self._go_on(token_BW[..., None], state)
+        return self.project(said_BW1D[:, :, 0]), state
+
+    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
+        """Raises AttentionError if there is no such layer."""
+        num_layers = len(self.decoder)
+        if not 0 <= layer <= num_layers:
+            raise AttentionError(
+                f"layer {layer}: the attention to the source has layers 1 to {num_layers}; name one of them, or 0 for "
+                "the last but one"
+            )
+        record: list[Tensor] = []
+        self._forced(source_BS, decoder_input_BT, record)
+        return record[layer - 1 if layer else max(0, num_layers - 2)][:, 0]
+
+    def _encode(self, source_BS: Tensor) -> Memory:
+        mask_B11S = padding_mask(source_BS)
+        real_BS1 = mask_B11S[:, 0, 0, :, None]
+        embedded_BSD = self._embed(self.source_embedding, source_BS, self.source_positions, 0)
+        x_BSD = self.encoder_input(embedded_BSD)
+        side = (self.kernel_width - 1) // 2
+        for convolution in self.encoder:
+            # Beyond the ends of a sentence there is nothing, whether it has padding there or not.
+            inside_BSD = F.pad(x_BSD.masked_fill(~real_BS1, 0.0), (0, 0, side, side))
+            x_BSD = (convolution(inside_BSD) + x_BSD) * HALF_POWER
+        x_BSD = self.encoder_output(x_BSD)
+        return Memory(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
+
+    def _forced(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        """Teacher forcing: one hypothesis of T words, BTD."""
+        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return said_B1TD[:, 0]
+
+    def _go_on(
+        self, token_BWT: Tensor, state: ConvolutionalState, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, ConvolutionalState]:
+        """What is said after each of T words more, BWTD, and the state that has seen them."""
+        embedded_BWTD = self._embed(self.target_embedding, token_BWT, self.target_positions, state.position)
+        x_BWTD, past = self.decoder_input(embedded_BWTD), []
+        for layer, past_BWPD in zip(self.decoder, state.past_LBWPD, strict=True):
+            x_BWTD, past_BWPD = layer(x_BWTD, past_BWPD.to(x_BWTD.dtype), embedded_BWTD, state.memory, record)
+            past.append(past_BWPD)
+        said_BWTD = self.dropout(self.decoder_output(x_BWTD))
+        return said_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
+        """Scaled embeddings, and the encodings of their positions (sec. 3.1), from that of number `first`.
+
+        Raises TooLongError if fewer have been learned.
+        """
+        length, most = first + tokens.shape[-1], len(positions.table_TD)
+        if length > most:
+            raise TooLongError(
+                f"a sentence of {length} positions, and the model knows model.max_positions={most}: shorten it, or "
+                "train a model of more positions"
+            )
+        scale = EMBEDDED * math.sqrt(self.d_model)
+        embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.table_TD[first:length])
+        return embedded
+
+
+def _positions(config: ConvolutionalConfig) -> LearnedPositions:
+    positions = LearnedPositions(config.max_positions, config.d_model)
+    nn.init.normal_(positions.table_TD, std=EMBEDDED)
+    return positions
+
+
+def _linear(width: int) -> Linear:
+    """A map that keeps the variance (sec. 3.5)."""
+    linear = Linear(width, width)
+    nn.init.normal_(linear.weight, std=math.sqrt(1 / width))
+    nn.init.zeros_(linear.bias)
+    return linear
