@@ -217,7 +217,7 @@ def _write_summary(  # last of all: where it is, the stage is finished
     overlaps: dict[str, Overlap],
     tokenizer: Tokenizer,
 ) -> None:
-    read_the_hub = ["datasets"] if "datasets" in sys.modules else []  # else it may not be installed
+    read_the_hub = ["datasets"] if sys.modules.get("datasets") else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
         "corpus": config.corpus.model_dump(),
