@@ -6,8 +6,9 @@ from torch.nn import functional as F
 
 from transformer_mt.data.batching import Batch
 from transformer_mt.device import choose_device
+from transformer_mt.kernels.fast_attention import fast_attention
 from transformer_mt.kernels.row_attention import Rows, attention_over_rows
-from transformer_mt.models.attention import attention, causal_mask, padding_mask, window_mask
+from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.packed import unpadded
 from transformer_mt.training.update import batch_loss
 from transformer_mt.vocabulary import PAD
@@ -65,13 +66,14 @@ def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, window, 
     here = Rows.of(tokens_BT)
     assert here.padding_BT.any()
     words = unpadded(tokens_BT)
-    ours_NHK = attention_over_rows(*inputs, words.backwards(window) if causal else words.everywhere(window))
+    mask = words.backwards(window) if causal else words.everywhere(window)
+    ours_NHK = fast_attention(*(x_NHK.transpose(0, 1) for x_NHK in inputs), mask).transpose(0, 1)
 
-    def mask(length, _):
+    def visible(length, _):
         after_TT = torch.arange(length) - torch.arange(length)[:, None]
         return (after_TT.abs() <= (window or length)) & (after_TT <= (0 if causal else length))
 
-    theirs_NHK = plain(inputs, tokens_BT, tokens_BT, mask)
+    theirs_NHK = plain(inputs, tokens_BT, tokens_BT, visible)
     torch.testing.assert_close(ours_NHK, theirs_NHK)
     upstream_NHK = randn(*ours_NHK.shape, seed=5)
     ours, theirs = (torch.autograd.grad(mixed, inputs, upstream_NHK) for mixed in (ours_NHK, theirs_NHK))
@@ -147,8 +149,9 @@ def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
     words = unpadded(tokens_BT)
     assert torch.equal(words.everywhere().bias == 0, padding_mask(tokens_BT)[:, 0])
     assert torch.equal(words.backwards().bias == 0, causal_mask(7, tokens_BT.device))
-    assert torch.equal(words.everywhere(2).bias == 0, window_mask(padding_mask(tokens_BT), 2)[:, 0])
-    assert torch.equal(words.backwards(2).bias == 0, causal_mask(7, tokens_BT.device, window=2))
+    for near, causal in ((words.everywhere(2), False), (words.backwards(2), True)):
+        assert (near.near.window, near.near.causal) == (2, causal)
+        assert torch.equal(near.near.real_BT, tokens_BT != PAD)
 
 
 @pytest.mark.parametrize(

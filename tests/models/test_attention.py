@@ -6,7 +6,7 @@ from helpers.formulas import SCORES, attention_by_loops, new_score, randn, rando
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.models.attention import attention, causal_mask, padding_mask, window_mask
+from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.scores import Additive, Dot, FixedLengthAttention, Scaled, ScaledDot, build_score
 from transformer_mt.settings.model import SCALED_DOT, ScoreChoice, TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
@@ -180,20 +180,3 @@ def test_padding_mask_is_true_at_everything_but_padding():
 def test_causal_mask_is_true_where_the_key_is_not_after_the_query():
     mask_TT = causal_mask(6, torch.device("cpu"))
     assert mask_TT.tolist() == [[key <= query for key in range(6)] for query in range(6)]
-
-
-@pytest.mark.parametrize("window", [1, 2, 5, 6, 100])
-def test_with_a_window_nor_further_before_it(window):
-    mask_TT = causal_mask(6, torch.device("cpu"), window)
-    assert mask_TT.tolist() == [[query - window <= key <= query for key in range(6)] for query in range(6)]
-
-
-@pytest.mark.parametrize("window", [1, 2, 5, 6, 100])
-def test_window_mask_is_true_at_what_is_near_and_no_padding_and_at_the_query_itself(window):
-    lengths = [6, 1, 3]
-    tokens_BT = torch.tensor([[9] * length + [PAD] * (6 - length) for length in lengths])
-    expected = [
-        [[key == query or (key < length and abs(key - query) <= window) for key in range(6)] for query in range(6)]
-        for length in lengths
-    ]
-    assert window_mask(padding_mask(tokens_BT), window)[:, 0].tolist() == expected

@@ -41,19 +41,6 @@ def padding_mask(tokens_BS: Tensor) -> Tensor:
     return (tokens_BS != PAD)[:, None, None, :]
 
 
-def causal_mask(length: int, device: torch.device, window: int = 0) -> Tensor:
-    """True where the key is not after the query, and at most `window` positions before it if that is not 0; TT."""
-    mask_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
-    return mask_TT.triu(-window) if window else mask_TT
-
-
-def window_mask(real_B11T: Tensor, window: int) -> Tensor:
-    """True at real tokens at most `window` positions before or after the query, and at the query itself; B1TT.
-
-    A query sees itself so that padding far from any token sees something: the softmax of nothing is not a number,
-    and its gradient would make all other gradients NaN.
-    """
-    length = real_B11T.shape[-1]
-    everything_TT = torch.ones(length, length, dtype=torch.bool, device=real_B11T.device)
-    near_TT, itself_TT = everything_TT.tril(window).triu(-window), everything_TT.tril().triu()
-    return real_B11T & near_TT | itself_TT
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """True where the key is not after the query; TT."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from transformer_mt.kernels.fast_attention import Mask
-from transformer_mt.models.attention import causal_mask, padding_mask, window_mask
+from transformer_mt.kernels.near_attention import Near
+from transformer_mt.models.attention import causal_mask, padding_mask
 from transformer_mt.models.positions import Positions
+from transformer_mt.vocabulary import PAD
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,14 @@ class Sentences:
         return positions.first(self.tokens.shape[1])
 
     def everywhere(self, window: int = 0) -> Mask:
-        """Each word may see its whole sentence, B11T; or only `window` positions on each side, B1TT."""
-        mask_B11T = padding_mask(self.tokens)
-        return window_mask(mask_B11T, window) if window else mask_B11T
+        """Each word may see its whole sentence, B11T; or only `window` positions on each side."""
+        return Near(self.tokens != PAD, window, causal=False) if window else padding_mask(self.tokens)
 
     def backwards(self, window: int = 0) -> Mask:
-        """Each word may see itself and the words before it, or only `window` of them; TT. No word stands after PAD."""
-        return causal_mask(self.tokens.shape[1], self.tokens.device, window)
+        """Each word may see itself and the words before it, TT, or only `window` of them. No word stands after PAD."""
+        if window:
+            return Near(self.tokens != PAD, window, causal=True)
+        return causal_mask(self.tokens.shape[1], self.tokens.device)
 
     def across(self, source: "Sentences") -> Mask:
         """Each word may see the whole source sentence; B11S. Both sides have to lie in the same way."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.fast_attention import Mask, fast_attention
+from transformer_mt.kernels.fast_attention import Mask, fast_attention, shown
 from transformer_mt.kernels.linear import Linear, linear, linear_maps
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import attention
@@ -66,12 +66,14 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """What each query reads, heads joined and mapped back to the model width; BTD, or packed ND.
 
-        The weights BHTS are appended to `record`, if there is one; for that the mask has to be a tensor.
+        The weights BHTS are appended to `record`, if there is one; for that rows have to be padded.
         """
         has_kernel = query_BHTK.is_cuda or not isinstance(mask, Tensor)
         if not has_kernel or not isinstance(self.score, ScaledDot) or record is not None:
-            assert isinstance(mask, Tensor), "other scores, and recorded weights, need padded rows"
-            mixed_BHTK, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask, self.score, self.dropout)
+            # Other scores, and recorded weights, need a mask of booleans.
+            mixed_BHTK, weights_BHTS = attention(
+                query_BHTK, key_BHSK, value_BHSK, shown(mask), self.score, self.dropout
+            )
             if record is not None:
                 record.append(weights_BHTS)
         else:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from transformer_mt.kernels.fast_attention import Mask
+from transformer_mt.kernels.near_attention import Near, NearRows
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.row_attention import RowMask, Rows
-from transformer_mt.models.attention import causal_mask, window_mask
+from transformer_mt.models.attention import causal_mask
 from transformer_mt.models.layout import Sentences
 from transformer_mt.models.positions import Positions
 from transformer_mt.vocabulary import PAD
@@ -59,15 +61,17 @@ class Unpadded(Sentences):
         length = self.rows.padding_BT.shape[1]
         return positions.first(length)[self.rows.place_N % length]
 
-    def everywhere(self, window: int = 0) -> RowMask:
-        if not window:
-            return self.across(self)
-        mask_B1TT = window_mask(~self.rows.padding_BT[:, None, None], window)
-        return RowMask.of(self.rows, self.rows, mask_B1TT[:, 0])
+    def everywhere(self, window: int = 0) -> Mask:
+        return self._near(window, causal=False) if window else self.across(self)
 
-    def backwards(self, window: int = 0) -> RowMask:
+    def backwards(self, window: int = 0) -> Mask:
+        if window:
+            return self._near(window, causal=True)
         length, device = self.rows.padding_BT.shape[1], self.rows.padding_BT.device
-        return RowMask.of(self.rows, self.rows, causal_mask(length, device, window))
+        return RowMask.of(self.rows, self.rows, causal_mask(length, device))
+
+    def _near(self, window: int, causal: bool) -> NearRows:
+        return NearRows(self.rows, Near(~self.rows.padding_BT, window, causal))
 
     def across(self, source: Sentences) -> RowMask:
         assert isinstance(source, Unpadded), "source and target lie in one way"

@@ -1,0 +1,101 @@
+"""Attention to near words, block by block, is attention with a mask of all queries by all keys, at a lower cost."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_mt.kernels.fast_attention import fast_attention, shown
+from transformer_mt.kernels.near_attention import BLOCK, Near, NearRows, near_attention_of_rows
+from transformer_mt.kernels.row_attention import Rows
+from transformer_mt.vocabulary import PAD
+
+both_ways = pytest.mark.parametrize("causal", [False, True])
+
+
+def inputs(length, lengths, seed=1):
+    """Queries, keys and values BHTK of rows of these lengths, which require gradients; and the ids BT."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = torch.randn(3, len(lengths), length, 2, 4, dtype=torch.float64, generator=generator)
+    tokens_BT = torch.tensor([[9] * real + [PAD] * (length - real) for real in lengths])
+    return [part.transpose(1, 2).requires_grad_() for part in parts], tokens_BT
+
+
+@both_ways
+@pytest.mark.parametrize("window", [1, 2, 5, 31, 33, 200])
+@pytest.mark.parametrize("length", [1, BLOCK - 1, BLOCK, BLOCK + 1, 100])
+def test_it_is_attention_with_the_whole_mask_and_so_are_its_gradients(length, window, causal):
+    """Of real words, whatever the padding; of a row of a single word, too."""
+    lengths = [length, 1, max(1, length // 2)]
+    arguments, tokens_BT = inputs(length, lengths)
+    near = Near(tokens_BT != PAD, window, causal)
+    ours_BHTK = fast_attention(*arguments, near)
+    theirs_BHTK = F.scaled_dot_product_attention(*arguments, attn_mask=near.whole())
+    real_BHTK = (tokens_BT != PAD)[:, None, :, None].expand_as(ours_BHTK)
+    torch.testing.assert_close(ours_BHTK[real_BHTK], theirs_BHTK[real_BHTK])
+    weights = torch.randn(int(real_BHTK.sum()), dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    ours, theirs = (
+        torch.autograd.grad((mixed_BHTK[real_BHTK] * weights).sum(), arguments)
+        for mixed_BHTK in (ours_BHTK, theirs_BHTK)
+    )
+    torch.testing.assert_close(ours, theirs)
+
+    rows = Rows.of(tokens_BT)
+    end_to_end = [rows.gather(part.transpose(0, 1)) for part in arguments]
+    mixed_NHK = near_attention_of_rows(*end_to_end, NearRows(rows, near))
+    expected_NHK = rows.gather(theirs_BHTK.transpose(0, 1))
+    torch.testing.assert_close(mixed_NHK, expected_NHK)
+
+
+@both_ways
+def test_padding_far_from_any_word_is_finite_and_so_are_gradients(causal):
+    arguments, tokens_BT = inputs(200, [3, 200])
+    mixed_BHTK = fast_attention(*arguments, Near(tokens_BT != PAD, 2, causal))
+    assert mixed_BHTK.isfinite().all()
+    for gradient in torch.autograd.grad(mixed_BHTK.sum(), arguments):
+        assert gradient.isfinite().all()
+
+
+@both_ways
+@pytest.mark.parametrize("window", [1, 2, 5, 6, 100])
+def test_the_whole_mask_is_true_at_what_is_near_and_no_padding_and_at_the_query_itself(window, causal):
+    lengths = [6, 1, 3]
+    tokens_BT = torch.tensor([[9] * length + [PAD] * (6 - length) for length in lengths])
+    furthest = 0 if causal else window
+    expected = [
+        [
+            [key == query or (key < length and -window <= key - query <= furthest) for key in range(6)]
+            for query in range(6)
+        ]
+        for length in lengths
+    ]
+    mask = Near(tokens_BT != PAD, window, causal)
+    assert mask.whole()[:, 0].tolist() == expected
+    assert torch.equal(shown(mask), mask.whole())
+
+
+@both_ways
+def test_operations_grow_with_the_length_and_not_with_its_square(causal):
+    """r n d, with a block beside the window: 2 products of 2 n (block + window) d."""
+
+    def counted(length):
+        arguments, tokens_BT = inputs(length, [length])
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            fast_attention(*arguments, Near(tokens_BT != PAD, 8, causal))
+        return counter.get_total_flops()
+
+    width = 8  # of the two heads together
+    seen = BLOCK + (8 if causal else 16)
+    for length in (64, 256, 2048):
+        assert counted(length) == 2 * 2 * length * seen * width
+    assert counted(2048) < 2 * 2 * 2048**2 * width / 40, "a small part of what all pairs would be"
+
+
+def test_dropout_is_of_the_weights():
+    (query_BHTK, key_BHTK, _), tokens_BT = inputs(50, [50])
+    torch.manual_seed(1)
+    ones_BHTK = torch.ones_like(query_BHTK)
+    mixed_BHTK = fast_attention(query_BHTK, key_BHTK, ones_BHTK, Near(tokens_BT != PAD, 8, False), dropout=0.5)
+    assert mixed_BHTK.std() > 0.1 and 0.8 < mixed_BHTK.mean() < 1.2
+    whole_BHTK = fast_attention(query_BHTK, key_BHTK, ones_BHTK, Near(tokens_BT != PAD, 8, False))
+    torch.testing.assert_close(whole_BHTK, ones_BHTK)
