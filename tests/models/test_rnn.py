@@ -340,5 +340,7 @@ def test_bf16_is_fp32_to_two_digits(cell, decoder, attention):
         features_BTD.float().pow(2).sum().backward()
         found.append((features_BTD.detach().float(), model.bridge.weight.grad.clone()))
         model.zero_grad()
-    for exact, rounded in zip(*found, strict=True):
-        assert 0 < (exact - rounded).norm() < 0.05 * exact.norm()
+    # Without gates, a gradient goes back through the product of each word, and its rounding with it.
+    tolerances = 0.05, 0.05 if cell != "rnn" else 0.2
+    for exact, rounded, tolerance in zip(*found, tolerances, strict=True):
+        assert 0 < (exact - rounded).norm() < tolerance * exact.norm()
