@@ -5,7 +5,8 @@ import torch
 from helpers.formulas import randn
 from helpers.packing import pack
 
-from transformer_mt.kernels.fast_attention import fast_attention
+from transformer_mt.kernels.fast_attention import fast_attention, shown
+from transformer_mt.kernels.near_attention import Near
 from transformer_mt.models.attention import attention
 from transformer_mt.models.layout import Sentences
 from transformer_mt.models.packed import unpadded
@@ -26,8 +27,8 @@ def test_it_is_the_plain_formula_with_a_mask_of_booleans(lie, window, sources):
         (here.backwards(window), plainly.backwards(window)),
         (here.across(here), plainly.across(plainly)),
     ):
-        expected_BHTK, _ = attention(*inputs, plain_mask)
-        if isinstance(mask, torch.Tensor):
+        expected_BHTK, _ = attention(*inputs, shown(plain_mask))
+        if isinstance(mask, torch.Tensor | Near):
             mixed_BTHK = fast_attention(*inputs, mask).transpose(1, 2)
             torch.testing.assert_close(mixed_BTHK[real_BT], expected_BHTK.transpose(1, 2)[real_BT])
             continue
@@ -43,3 +44,7 @@ def test_weights_are_not_dropped_out_where_padding_is_left_out(sources):
     query_HNK = randn(H, len(words.tokens), K)
     with pytest.raises(AssertionError, match="padded rows"):
         fast_attention(query_HNK, query_HNK, query_HNK, words.everywhere(), dropout=0.1)
+    with pytest.raises(AssertionError, match="padded rows"):
+        fast_attention(query_HNK, query_HNK, query_HNK, words.everywhere(2), dropout=0.1)
+    with pytest.raises(AssertionError, match="padded rows"):
+        shown(words.everywhere(2))
