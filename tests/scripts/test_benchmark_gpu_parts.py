@@ -137,6 +137,9 @@ def test_a_trial_of_all_parts_on_a_cpu(tmp_path):
     both = reports["numerics"]["measurements"]["search here and on the CPU"]
     assert both["beam 1"]["equal"] == both["beam 4"]["equal"] == both["sentences"]
     assert reports["profile"]["measurements"]["updates"]["without_the_profiler"]["tokens_per_second"] > 0
+    for kind in ("encoder", "decoder", "across"):
+        plain = reports["profile"]["measurements"]["attention"][kind]["plain"]
+        assert 0 < plain["forward"] < plain["forward and backward"]
     assert all(row["first_loss_is_ours"] for row in reports["train"]["summary"]["tiny"].values())
     learnt = reports["learn"]["measurements"]["two minutes"]
     assert learnt["loss"] < math.log(500), "which is that of all pieces being equally likely"
