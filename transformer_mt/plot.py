@@ -1,4 +1,7 @@
-"""Draws the attention of a model: which piece of a translation looked at which piece of the sentence."""
+"""Draws the attention of a model: which piece of a translation looked at which piece of the sentence.
+
+And by the name of a picture what else books draw: see plot_figures.
+"""
 
 import argparse
 import sys
@@ -8,6 +11,7 @@ from typing import assert_never
 
 from torch import Tensor
 
+from transformer_mt import plot_figures
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.loading import load_model
@@ -20,6 +24,13 @@ from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS
+
+_FIGURES = {
+    "positions": plot_figures.positions,
+    "masks": plot_figures.masks,
+    "schedule": plot_figures.schedule,
+    "curves": plot_figures.curves,
+}
 
 _DESCRIPTION = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while
@@ -34,12 +45,22 @@ chosen by alignment_layer=N. Only a Transformer has these options:
   --attention decoder    draw how target pieces attended to those before them; <s> is the first
 
 A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning. The same input
-gives exactly the same file. Needs matplotlib: the extra transformer-mt[plot]."""
+gives exactly the same file. Needs matplotlib: the extra transformer-mt[plot].
+
+Other pictures have a name of their own, and their own --help:
+  plot positions         encodings of positions, sinusoids or learned ones
+  plot masks             who may see whom in self-attention
+  plot schedule          the learning rate of configurations
+  plot curves            loss, likelihood, BLEU and learning rate of runs
+  plot attention         this one; the word can be left out"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw one picture."""
-    arguments = _parser().parse_intermixed_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in _FIGURES:
+        return _FIGURES[words[0]](words[1:])
+    arguments = _parser().parse_intermixed_args(words[1:] if words[:1] == ["attention"] else words)
     heat_map.check(arguments.output)
     model = load_model(arguments.model, arguments.device, "torch", "fp32", "none", workers=1)
     assert isinstance(model.engine, TorchEngine)

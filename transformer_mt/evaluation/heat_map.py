@@ -4,7 +4,7 @@ H heads, with one map each  T rows  S columns
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,14 @@ def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
 
     White is 0, and the darkest blue is 1. Raises PictureError like `check`, or UserError if it cannot be written.
     """
+    write(path, lambda: figure_of(weights_HTS, rows, columns), "".join(rows.pieces + columns.pieces))
+
+
+def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
+    """Write the picture that is made, in which that text stands. The same picture always gives the same bytes.
+
+    Raises PictureError like `check`, or UserError if it cannot be written.
+    """
     picture_format = check(path)
     import matplotlib
 
@@ -78,10 +86,9 @@ def draw(weights_HTS: Tensor, rows: Side, columns: Side, path: Path) -> None:
     nothing = dict.fromkeys(undated[picture_format])
     with matplotlib.rc_context(), replacing(path) as file:
         matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
-        matplotlib.rcParams["font.family"] = [_FONT, *_more_fonts("".join(rows.pieces + columns.pieces))]
+        matplotlib.rcParams["font.family"] = [_FONT, *_more_fonts(text)]
         matplotlib.rcParams["svg.hashsalt"] = "the same names in the same picture"
-        figure = figure_of(weights_HTS, rows, columns)
-        figure.savefig(file, format=picture_format, dpi=120, bbox_inches="tight", metadata=nothing)
+        make().savefig(file, format=picture_format, dpi=120, bbox_inches="tight", metadata=nothing)
 
 
 def without_font(text: str) -> list[str]:

@@ -1,0 +1,142 @@
+"""Pictures of positions, masks, schedules and curves: what they show, and what is refused."""
+
+import json
+
+import pytest
+import torch
+from helpers.tiny import ROOT, status_and_error
+from helpers.untrained import write_untrained
+from safetensors.torch import load_file
+
+from transformer_mt import plot, plot_figures
+from transformer_mt.evaluation import figures
+from transformer_mt.models.positions import sinusoidal
+from transformer_mt.settings.reading import load_config
+from transformer_mt.training.optimization import learning_rate
+
+pytest.importorskip("matplotlib")
+
+CONFIG = ROOT / "configs" / "demo_en_de.yaml"
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path, capsys):
+    """A function that runs `plot`: what the figure was made of, and what was printed. Twice gives the same bytes."""
+
+    def run(*words, ending="png"):
+        output, got = tmp_path / f"picture.{ending}", []
+        for name in ("of_positions", "of_masks", "of_lines"):
+            real = getattr(figures, name)
+            monkeypatch.setattr(figures, name, lambda *given, real=real: (got.append(given), real(*given))[1])
+        written = []
+        for _ in range(2):
+            assert plot.main([*map(str, words), "--output", str(output)]) == 0
+            written.append(output.read_bytes())
+        assert written[0] == written[1] and len(written[0]) > 1000
+        return got[0], capsys.readouterr().out.splitlines()[0]
+
+    return run
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_sinusoids_in_both_orders(shown, ending):
+    (table_TD, _), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)
+    assert torch.equal(table_TD, sinusoidal(30, 16))
+    assert said.endswith("30 positions of 16 dimensions, sines and cosines in turn")
+    (halves_TD, title), _ = shown("positions", "--positions", 30, "--width", 16, "--halves", ending=ending)
+    assert title == "sines, then cosines"
+    assert torch.equal(halves_TD[:, :8], table_TD[:, ::2]) and torch.equal(halves_TD[:, 8:], table_TD[:, 1::2])
+
+
+def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokenizer, capsys):
+    model = write_untrained(tmp_path / "learned", joint_tokenizer, positions="learned")
+    (table_TD, title), _ = shown("positions", model, "--positions", 7)
+    assert title == "learned" and len(table_TD) == 7
+    (expected_TD,) = (x for name, x in load_file(model / "model.safetensors").items() if "positions" in name)
+    assert torch.equal(table_TD, expected_TD[:7])
+    other = write_untrained(tmp_path / "other", joint_tokenizer)
+    status, error = status_and_error(plot.main, "positions", other, "--output", tmp_path / "x.png", capsys=capsys)
+    assert status == 2 and "the model has learned no positions" in error
+
+
+def test_masks_are_those_of_the_models(shown):
+    (masks,), said = shown("masks", "--length", 5, "--padding", 1, "--window", 1)
+    sees = {
+        "padding": lambda t, s: s < 4,
+        "causal": lambda t, s: s <= t,
+        "padding and causal": lambda t, s: s < 4 and s <= t,
+        "window of 1": lambda t, s: t == s or (s < 4 and abs(t - s) <= 1),
+        "causal, window of 1": lambda t, s: t == s or (s < 4 and 0 <= t - s <= 1),
+    }
+    assert list(masks) == list(sees) and said.endswith(", ".join(sees))
+    for name, mask_TT in masks.items():
+        assert mask_TT.tolist() == [[sees[name](t, s) for s in range(5)] for t in range(5)], name
+
+
+def test_schedules_are_those_of_training(shown):
+    other = ROOT / "configs" / "wmt14_en_de_base.yaml"
+    (panels,), _ = shown("schedule", CONFIG, other, "training.max_steps=5000")
+    (lines,) = panels.values()
+    assert list(lines) == [str(CONFIG), str(other)]
+    for path, (steps, rates) in zip((CONFIG, other), lines.values(), strict=True):
+        settings = load_config(path, ["training.max_steps=5000"]).training
+        assert steps[0] == 1 and 4990 < steps[-1] <= 5000 and len(steps) <= 2000
+        assert rates == [learning_rate(step, settings) for step in steps]
+
+
+def write_log(run, *records, end="\n"):
+    run.mkdir()
+    (run / "log.jsonl").write_text("\n".join(map(json.dumps, records)) + end)
+    return run
+
+
+def test_curves_are_the_numbers_of_the_log(shown, tmp_path):
+    """Of a run that is just writing its last line, too."""
+    records = [{"step": step, "loss": 9 - step, "nll": 8 - step, "learning_rate": 0.1} for step in (1, 2, 3)]
+    one = write_log(tmp_path / "one", *records, {"step": 3, "valid_nll": 4.0, "valid_bleu": 5.5}, {"step": 4}, end="")
+    other = write_log(tmp_path / "two", *records[:2])
+    (panels,), said = shown("curves", one, other)
+    assert panels["loss"] == {str(one): ((1, 2, 3), (8, 7, 6)), str(other): ((1, 2), (8, 7))}
+    assert panels["BLEU on the validation set"] == {str(one): ((3,), (5.5,))}
+    assert list(panels) == list(plot_figures.CURVES) and said.endswith(", ".join(plot_figures.CURVES))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "No such file or directory; name the directory of a run"),
+        ("", "has no update yet"),
+        ('{"step": 1}\n{]\n', "log.jsonl, line 2: "),
+        ("[]\n", "line 1: says nothing of a step"),
+    ],
+)
+def test_logs_that_are_none_are_named(text, message, tmp_path, capsys):
+    if text is not None:
+        (tmp_path / "log.jsonl").write_text(text)
+    status, error = status_and_error(plot.main, "curves", tmp_path, "--output", tmp_path / "x.png", capsys=capsys)
+    assert status == 2 and message in error and not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["positions", "--width", "7"],
+        ["positions", "--positions", "0"],
+        ["masks", "--padding", "8"],
+        ["masks", "--window", "0"],
+        ["schedule", "training.max_steps=3"],
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(words, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        plot.main([*words, "--output", str(tmp_path / "x.png")])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_the_word_attention_can_be_left_out(tmp_path, capsys):
+    for words in ([], ["attention"]):
+        status, error = status_and_error(
+            plot.main, *words, tmp_path / "none", "--source", "x", "--output", tmp_path / "x.png", capsys=capsys
+        )
+        assert status == 2 and str(tmp_path / "none") in error

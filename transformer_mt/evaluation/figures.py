@@ -1,0 +1,66 @@
+"""Pictures of what books draw: positions, masks, schedules of the learning rate, and curves of training.
+
+T positions  D model width
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Line = tuple[Sequence[float], Sequence[float]]
+"""The numbers along both axes."""
+
+
+def of_positions(table_TD: Tensor, title: str) -> "Figure":
+    """The encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
+    from matplotlib.figure import Figure
+
+    length, width = table_TD.shape
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    image, curves, products = figure.subplots(1, 3)
+    largest = table_TD.abs().max().item()
+    shown = image.imshow(table_TD.numpy(), cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
+    image.set(xlabel="dimension", ylabel="position", title=title)
+    figure.colorbar(shown, ax=image)
+    for dimension in sorted({min(width - 1, width * part // 16) for part in (1, 2, 4, 6)}):
+        curves.plot(range(length), table_TD[:, dimension].tolist(), label=f"dimension {dimension}")
+    curves.set(xlabel="position", title="four dimensions")
+    curves.legend(fontsize="small", loc="upper right")
+    shown = products.imshow((table_TD @ table_TD.T).numpy(), cmap="viridis")
+    products.set(xlabel="position", ylabel="position", title="dot products of two positions")
+    figure.colorbar(shown, ax=products)
+    return figure
+
+
+def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
+    """Each mask TT: dark where the row's position may see the column's."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.6 * len(masks), 3), layout="constrained")
+    for axes, (name, mask_TT) in zip(figure.subplots(1, len(masks), squeeze=False)[0], masks.items(), strict=True):
+        axes.imshow(mask_TT.float().numpy(), cmap="Blues", vmin=0.0, vmax=1.0)
+        axes.set_xticks(range(mask_TT.shape[1]))
+        axes.set_yticks(range(mask_TT.shape[0]))
+        axes.tick_params(length=0, labelsize=7)
+        axes.set(xlabel="sees position", ylabel="position", title=name)
+    return figure
+
+
+def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
+    """A panel for each quantity, with a line over the updates for each of those that have it; the first has all."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5 * len(panels), 3.5), layout="constrained")
+    for axes, (name, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for label, (steps, values) in lines.items():
+            axes.plot(steps, values, label=label, marker="o" if len(steps) < 20 else "")
+        axes.set(xlabel="update", title=name)
+        axes.grid(alpha=0.3)
+    # parse_math=False, since a name may have a dollar sign.
+    for text in figure.axes[0].legend(fontsize="small").get_texts():
+        text.set_parse_math(False)
+    return figure
