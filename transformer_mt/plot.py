@@ -30,6 +30,7 @@ _FIGURES = {
     "masks": plot_figures.masks,
     "schedule": plot_figures.schedule,
     "curves": plot_figures.curves,
+    "lengths": plot_figures.lengths,
 }
 
 _DESCRIPTION = """\
@@ -52,6 +53,7 @@ Other pictures have a name of their own, and their own --help:
   plot masks             who may see whom in self-attention
   plot schedule          the learning rate of configurations
   plot curves            loss, likelihood, BLEU and learning rate of runs
+  plot lengths           how long the training sentences are
   plot attention         this one; the word can be left out"""
 
 

@@ -1,13 +1,15 @@
-"""Commands of `plot` that need no sentence: positions, masks, schedule, curves."""
+"""Commands of `plot` that need no sentence: positions, masks, schedule, curves, lengths."""
 
 import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.decoding.loading import load_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import PictureError
@@ -141,6 +143,27 @@ def curves(argv: Sequence[str]) -> int:
                 panels.setdefault(title, {})[run] = tuple(zip(*points, strict=True))  # type: ignore[assignment]
     heat_map.write(arguments.output, lambda: figures.of_lines(panels), "".join(records))
     print(f"{cli.shown(arguments.output)}: {', '.join(panels)}")
+    return 0
+
+
+def lengths(argv: Sequence[str]) -> int:
+    """Draw how long the sentences of a prepared corpus are."""
+    parser = _parser(
+        "lengths",
+        "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
+        "sentence: of each side by itself, and of both sides of a pair.",
+        "lengths configs/demo_en_de.yaml --output lengths.png",
+    )
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
+    arguments = parser.parse_args(argv)
+    heat_map.check(arguments.output)
+    config = load_config(arguments.config, arguments.overrides)
+    corpus = EncodedCorpus.load(Path(config.data_dir) / "train")
+    sides = {"source": np.diff(corpus.source.offsets), "target": np.diff(corpus.target.offsets)}
+    heat_map.write(arguments.output, lambda: figures.of_lengths(sides))
+    means = ", ".join(f"{side.mean():.1f} {name} pieces" for name, side in sides.items())
+    print(f"{cli.shown(arguments.output)}: {len(corpus):,} pairs, in the mean {means}")
     return 0
 
 

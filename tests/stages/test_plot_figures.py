@@ -9,6 +9,7 @@ from helpers.untrained import write_untrained
 from safetensors.torch import load_file
 
 from transformer_mt import plot, plot_figures
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.evaluation import figures
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.reading import load_config
@@ -25,7 +26,7 @@ def shown(monkeypatch, tmp_path, capsys):
 
     def run(*words, ending="png"):
         output, got = tmp_path / f"picture.{ending}", []
-        for name in ("of_positions", "of_masks", "of_lines"):
+        for name in ("of_positions", "of_masks", "of_lines", "of_lengths"):
             real = getattr(figures, name)
             monkeypatch.setattr(figures, name, lambda *given, real=real: (got.append(given), real(*given))[1])
         written = []
@@ -82,6 +83,15 @@ def test_schedules_are_those_of_training(shown):
         settings = load_config(path, ["training.max_steps=5000"]).training
         assert steps[0] == 1 and 4990 < steps[-1] <= 5000 and len(steps) <= 2000
         assert rates == [learning_rate(step, settings) for step in steps]
+
+
+def test_lengths_are_those_of_the_prepared_pairs(shown, experiment):
+    (sides,), said = shown("lengths", experiment)
+    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
+    for name, text in (("source", corpus.source), ("target", corpus.target)):
+        expected = [text.offsets[pair + 1] - text.offsets[pair] for pair in range(len(corpus))]
+        assert sides[name].tolist() == expected
+    assert f"{len(corpus)} pairs, in the mean {len(corpus.source.ids) / len(corpus):.1f} source pieces" in said
 
 
 def write_log(run, *records, end="\n"):

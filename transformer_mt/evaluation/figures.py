@@ -1,4 +1,4 @@
-"""Pictures of what books draw: positions, masks, schedules of the learning rate, and curves of training.
+"""Pictures of what books draw: positions, masks, schedules of the learning rate, curves of training, and lengths.
 
 T positions  D model width
 """
@@ -6,6 +6,8 @@ T positions  D model width
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -47,6 +49,26 @@ def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
         axes.set_yticks(range(mask_TT.shape[0]))
         axes.tick_params(length=0, labelsize=7)
         axes.set(xlabel="sees position", ylabel="position", title=name)
+    return figure
+
+
+def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
+    """How many sentences of each side have which length; and how many pairs have which two, darker for more."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    counts, both = figure.subplots(1, 2)
+    longest = max(int(side.max()) for side in lengths.values())
+    edges = np.linspace(0.5, longest + 0.5, min(longest, 100) + 1)
+    for name, side in lengths.items():
+        counts.hist(side, bins=edges, histtype="step", label=name)
+    counts.set(xlabel="pieces of a sentence", ylabel="sentences")
+    counts.legend(fontsize="small")
+    (source_name, source), (target_name, target) = lengths.items()
+    *_, image = both.hist2d(source, target, bins=[edges, edges], norm=LogNorm(), cmap="Blues")
+    both.set(xlabel=f"pieces of the {source_name}", ylabel=f"pieces of the {target_name}")
+    figure.colorbar(image, ax=both, label="pairs")
     return figure
 
 
