@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
 from helpers.untrained import write_untrained
 from safetensors.torch import load_file
@@ -39,7 +40,7 @@ def shown(monkeypatch, tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", *thorough("svg", "pdf")])
 def test_sinusoids_in_both_orders(shown, ending):
     (table_TD, _), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)
     assert torch.equal(table_TD, sinusoidal(30, 16))
