@@ -5,6 +5,8 @@ import json
 import pytest
 from benchmarks.layer_cost import PAPER, Cost, main, table
 
+pytest.importorskip("matplotlib")
+
 D, R, K = 16, 4, 3
 
 
