@@ -18,7 +18,6 @@ from safetensors import safe_open
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation import heat_map
-from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -108,10 +107,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
-    heat_map.check(path)
-    with replacing(path) as file:
-        # Without the version of matplotlib, so that the same results give the same file.
-        figure_of(rows).savefig(file, format="png", dpi=100, metadata={"Software": None})
+    heat_map.write(path, lambda: figure_of(rows))
 
 
 def figure_of(rows: Sequence[Row]) -> "Figure":

@@ -35,8 +35,9 @@ _FIGURES = {
 
 _DESCRIPTION = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while
-it wrote each piece of the translation (rows). Each row sums to 1; white is 0, the darkest blue is 1. Without
---target the model first translates the sentence, as `translate` does with the same key=value.
+it wrote each piece of the translation (rows). Each row sums to 1, or with
+model.local_attention=predictive to less; white is 0, the darkest blue is 1. Without --target the model first
+translates the sentence, as `translate` does with the same key=value.
 
 This works for every model with attention. For a Transformer it shows the mean of the heads of one layer, which is
 chosen by alignment_layer=N. Only a Transformer has these options:

@@ -38,16 +38,19 @@ def positions(argv: Sequence[str]) -> int:
     )
     parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw what this model has learned")
     parser.add_argument("--positions", metavar="T", type=int, default=100, help="how many (default: 100)")
-    parser.add_argument("--width", metavar="D", type=int, default=128, help="of sinusoids (default: 128)")
+    parser.add_argument("--width", metavar="D", type=int, help="of sinusoids (default: 128)")
     parser.add_argument("--halves", action="store_true", help="all sines before all cosines")
     arguments = parser.parse_args(argv)
-    if arguments.positions < 1 or arguments.width < 2 or arguments.width % 2:
+    if arguments.model is not None and (arguments.width or arguments.halves):
+        parser.error("--width and --halves are for sinusoids, and a model has a width and an order of its own")
+    width = 128 if arguments.width is None else arguments.width
+    if arguments.positions < 1 or width < 2 or width % 2:
         parser.error("--positions is at least 1, and --width is an even number, at least 2")
     heat_map.check(arguments.output)
     if arguments.model is not None:
         table_TD, title = _learned(arguments.model)[: arguments.positions], "learned"
     else:
-        table_TD, title = sinusoidal(arguments.positions, arguments.width), "sines and cosines in turn"
+        table_TD, title = sinusoidal(arguments.positions, width), "sines and cosines in turn"
         if arguments.halves:
             table_TD, title = torch.cat([table_TD[:, 0::2], table_TD[:, 1::2]], dim=1), "sines, then cosines"
     heat_map.write(arguments.output, lambda: figures.of_positions(table_TD, title))
@@ -177,7 +180,7 @@ def _records(run: Path) -> list[dict[str, float]]:
         raise PictureError(f"{path}: {reason}; name the directory of a run, which `train` writes") from None
     whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]  # the last may be half written
     records = [_record(line, f"{path}, line {number}") for number, line in enumerate(whole, start=1)]
-    if not records:
+    if not any(key in record for record in records for key in CURVES.values()):
         raise PictureError(f"{path}: has no update yet; wait until training.log_every updates are done")
     return records
 

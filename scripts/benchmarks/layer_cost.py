@@ -28,7 +28,6 @@ from transformer_mt.kernels.near_attention import Near
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.recurrence import Recurrence
-from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -138,10 +137,7 @@ def table(costs: Sequence[Cost]) -> str:
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
-    heat_map.check(path)
-    with replacing(path) as file:
-        # Without the version of matplotlib, so that the same results give the same file.
-        figure_of(costs).savefig(file, format="png", dpi=100, metadata={"Software": None})
+    heat_map.write(path, lambda: figure_of(costs))
 
 
 def figure_of(costs: Sequence[Cost]) -> "Figure":

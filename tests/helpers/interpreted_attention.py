@@ -22,13 +22,14 @@ def patch_language(tensor, scope):
 patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_language
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
+from transformer_mt.kernels.packed_attention import Segments  # noqa: E402
 from transformer_mt.kernels.short_attention import short_attention  # noqa: E402
 
 
 def computed(query_NHK, key_MHK, value_MHK, *others):
     *segments, gradient_NHK = others
     inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
-    mixed_NHK = short_attention(*inputs, *segments)
+    mixed_NHK = short_attention(*inputs, Segments(*segments))
     return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
 
 

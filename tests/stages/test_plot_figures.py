@@ -117,6 +117,7 @@ def test_curves_are_the_numbers_of_the_log(shown, tmp_path):
     [
         (None, "No such file or directory; name the directory of a run"),
         ("", "has no update yet"),
+        ('{"step": 1}\n', "has no update yet"),
         ('{"step": 1}\n{]\n', "log.jsonl, line 2: "),
         ("[]\n", "line 1: says nothing of a step"),
     ],
@@ -133,6 +134,8 @@ def test_logs_that_are_none_are_named(text, message, tmp_path, capsys):
     [
         ["positions", "--width", "7"],
         ["positions", "--positions", "0"],
+        ["positions", "model", "--width", "8"],
+        ["positions", "model", "--halves"],
         ["masks", "--padding", "8"],
         ["masks", "--window", "0"],
         ["schedule", "training.max_steps=3"],

@@ -160,7 +160,7 @@ def _continued(
 
 
 def _ranked(log_probs_AWV: Tensor, is_nan_AW: Tensor, beam: _Beam, width: int) -> tuple[Candidates, tuple[Tensor, ...]]:
-    """The best candidates that do not end; and for the host, which waits here alone, all candidates and the rest."""
+    """The best candidates that do not end; and for the host, which waits only here, all candidates and the rest."""
     candidates = best_continuations(log_probs_AWV, beam.score_AW, 2 * width)
     score_AC = candidates.score_AC.masked_fill(candidates.token_AC == EOS, -math.inf)
     score_AW, rank_AW = score_AC.topk(min(width, score_AC.shape[1]))

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-HAS_TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it where it exists, which Windows is not
+HAS_TRITON = find_spec("triton") is not None  # it comes with PyTorch for CUDA, except on Windows
 SHORT = 512  # the longest segment for which tiles of 32 words are taken
 SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 
@@ -46,8 +46,11 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
     FlashAttention, for fp16 and bf16 only. Elsewhere it is the plain formula.
     """
     if query_NHK.is_cuda:
-        kernel = _short if are_short(segments, query_NHK.shape[-1]) else _flash_attention
-        return kernel(query_NHK, key_MHK, value_MHK, segments)
+        if not are_short(segments, query_NHK.shape[-1]):
+            return _flash_attention(query_NHK, key_MHK, value_MHK, segments)
+        from transformer_mt.kernels.short_attention import short_attention
+
+        return short_attention(query_NHK, key_MHK, value_MHK, segments)
     mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
     scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)
     weights_HNM = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1)
@@ -59,24 +62,8 @@ def are_short(segments: Segments, width: int) -> bool:
     return HAS_TRITON and max(segments.max_queries, segments.max_keys) <= SHORT and width in SHORT_WIDTHS
 
 
-def _short(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    from transformer_mt.kernels.short_attention import short_attention
-
-    return short_attention(
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        segments.query_offsets,
-        segments.key_offsets,
-        segments.max_queries,
-        segments.max_keys,
-        segments.causal,
-        segments.window,
-    )
-
-
 def _flash_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """Of tiles of 128 queries by 128 keys (Dao 2023, arXiv 2307.08691)."""
+    """The same, in tiles of 128 queries by 128 keys (Dao 2023, arXiv 2307.08691); NHK."""
     from torch.nn.attention.varlen import varlen_attn
 
     window = segments.window or -1

@@ -19,6 +19,7 @@ import triton
 from torch import Tensor, float32
 from torch.library import triton_op, wrap_triton
 
+from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel
 
 TILE = 32
@@ -27,24 +28,11 @@ TILE = 32
 PART = 128
 
 
-def short_attention(
-    query_NHK: Tensor,
-    key_MHK: Tensor,
-    value_MHK: Tensor,
-    query_offsets: Tensor,
-    key_offsets: Tensor,
-    max_queries: int,
-    max_keys: int,
-    causal: bool,
-    window: int,
-) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment on its own; NHK.
-
-    For the offsets and what follows see `packed_attention.Segments`. Sums are made in fp32.
-    """
-    mixed_NHK: Tensor = _forward(
-        query_NHK, key_MHK, value_MHK, query_offsets, key_offsets, max_queries, max_keys, causal, window
-    )[0]
+def short_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment on its own; NHK. Sums are in fp32."""
+    offsets = segments.query_offsets, segments.key_offsets
+    sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
+    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
     return mixed_NHK
 
 

@@ -71,8 +71,9 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        """Teacher forcing: how much each target position looked at each source position; BTS, rows sum to one.
+        """Teacher forcing: how much each target position looked at each source position; BTS.
 
+        Rows sum to one; those of predictive local attention to less.
         In a decoder layer: 1 is the lowest, 0 the last but one (Garg et al. 2019), or the only one.
         """
 
