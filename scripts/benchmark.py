@@ -2,6 +2,7 @@
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N] [--device cpu] [--precision fp32 …]
+    python scripts/benchmark.py prepare --text SOURCE TARGET [--rounds 3] [--json FILE]
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
         [--beam 4 …] [--peer NAME=PYTHON …] [--device cpu] [--precision fp32 …] [--json FILE]
 
@@ -13,6 +14,8 @@ thresholds of glibc's malloc. A speed is what the contender's own log says, in r
 Ours, nn.Transformer and Hugging Face's Marian train on the same batches; the last two in a hand-written loop, with
 our initial weights, and their first loss has to equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
 and are started by their own commands. Peers run with PyTorch's default settings.
+
+prepare: the stage beside sentencepiece alone, on the text of --text; see benchmarks/prepare_race.py for what is timed.
 
 decode: the peer is nn.Transformer with our weights, greedy and without a cache. It runs in one process with ours, with
 the settings of `choose_device`, and in fp32 it has to find the same words.
@@ -60,10 +63,11 @@ from typing import Any
 import torch
 from benchmarks.decoding_race import GREEDY, measure_decoding
 from benchmarks.environment import processor
+from benchmarks.prepare_race import measure_prepare
 from benchmarks.random_weights import Works, random_decoding
 from benchmarks.shapes import SHAPES
 from benchmarks.training_process import Race
-from benchmarks.training_race import PEERS, measure_training
+from benchmarks.training_race import PEERS, measure_training, named_python
 from benchmarks.training_text import random_rows
 
 from transformer_mt.data.batching import collate, epoch_batches
@@ -151,6 +155,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 both = ["fp32", "bf16"] if best.dtype == torch.bfloat16 else ["fp32"]
                 precisions, pythons = arguments.precision or both, dict(arguments.peer)
                 report[name] = measure_training(race, arguments.text, precisions, pythons, arguments.rounds)
+            elif name == "prepare":
+                report[name] = measure_prepare(arguments.text, Path(directory) / "prepare", arguments.rounds)
             elif name == "data":
                 works = benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
                 report[name] = raced(works, arguments.rounds, on_gpu)
@@ -166,8 +172,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def raced(works: Works, rounds: int, on_gpu: bool) -> Results:
-    results = compete(works, rounds, on_gpu)
-    print_results(results)
+    print_results(results := compete(works, rounds, on_gpu))
     return results
 
 
@@ -206,24 +211,15 @@ def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str
     )
 
 
-def named_python(text: str) -> tuple[str, str]:
-    """NAME=PYTHON as a pair, with an absolute path.
-
-    Links are not followed: the Python of a virtual environment is a link, and finds its packages by where it lies.
-    """
-    name, _, python = text.partition("=")
-    if name not in PEERS or not Path(python).is_file():
-        raise argparse.ArgumentTypeError(f"{text}: give NAME=PYTHON, NAME of {', '.join(PEERS)}, PYTHON a file")
-    return name, str(Path(python).absolute())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", metavar="data|train|decode", nargs="*", help="all if none is named")
+    parser.add_argument(
+        "names", metavar="data|train|decode|prepare", nargs="*", help="the first three if none is named"
+    )
     add_subjects(parser)
     add_conditions(parser)
     parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="also write the results here, with those of each round"
+        "--json", metavar="FILE", type=Path, help="also write the results here, those of each round too"
     )
     arguments = parser.parse_args(argv)
     check(parser, arguments)
@@ -282,10 +278,12 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Refuse what does not go together."""
     numbers = arguments.threads, arguments.warm_up, arguments.updates
-    if not {*arguments.names} <= {"data", "train", "decode"} or arguments.rounds < 1 or min(numbers) < 0:
-        parser.error("name data, train or decode; --rounds is at least 1, the other numbers at least 0")
+    if not {*arguments.names} <= {"data", "train", "decode", "prepare"} or arguments.rounds < 1 or min(numbers) < 0:
+        parser.error("name data, train, decode or prepare; --rounds is at least 1, the other numbers at least 0")
     if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
         parser.error("--model is only for decode and needs --text SOURCE REFERENCE; a --beam is at least 1")
+    if "prepare" in arguments.names and not arguments.text:
+        parser.error("prepare needs --text SOURCE TARGET")
     trains = not arguments.names or "train" in arguments.names
     if "int8" in arguments.precision and not arguments.model:
         parser.error("--precision int8 is only for --model")

@@ -10,6 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+# What some corpora need. Whoever has others can do without, and is told when one is needed.
+ONLY_FOR = {
+    "datasets": "corpora from the Hugging Face hub",
+    "lxml": "translation memories (TMX)",
+    "pyarrow": "Parquet and files packed as .zst",
+}
 
 
 def unmet(requirements: list[str]) -> list[str]:
@@ -35,11 +41,10 @@ def _numbers(text: str) -> list[int]:
 def main() -> int:
     """Check what running needs. The tools of `make check` report themselves if they are missing."""
     problems = unmet(tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
-    for problem in [problem for problem in problems if problem.startswith("datasets>=")]:
+    for problem in [problem for problem in problems if problem.partition(">=")[0] in ONLY_FOR]:
         problems.remove(problem)
-        print(
-            f"note: {sys.executable} lacks {problem}. Only corpora from the Hugging Face hub need it", file=sys.stderr
-        )
+        use = ONLY_FOR[problem.partition(">=")[0]]
+        print(f"note: {sys.executable} lacks {problem}. Only {use} need it", file=sys.stderr)
     if not problems:
         return 0
     names = " ".join(f'"{problem.split(" ")[0]}"' for problem in problems)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import safe_open
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation import heat_map
+from transformer_mt.pictures import picture_file
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
-    heat_map.write(path, lambda: figure_of(rows))
+    picture_file.write(path, lambda: figure_of(rows))
 
 
 def figure_of(rows: Sequence[Row]) -> "Figure":

@@ -1,6 +1,7 @@
 """What the documentation names is there, its links lead somewhere, and its commands are commands."""
 
 import ast
+import doctest
 import importlib
 import re
 import shlex
@@ -11,6 +12,7 @@ import pytest
 from helpers.tiny import ROOT
 
 from transformer_mt import plot
+from transformer_mt.pictures import attention, self_attention
 from transformer_mt.settings.reading import load_config
 
 PACKAGE = ROOT / "transformer_mt"
@@ -153,8 +155,12 @@ def test_every_training_of_the_attention_family_is_a_configuration_of_a_run_of_i
 
 
 def test_every_picture_of_the_attention_family_is_of_a_run_that_was_trained():
-    others = [arguments for arguments in commands("plot") if arguments[0] in plot._FIGURES]
-    pictures = [plot._parser().parse_intermixed_args(each) for each in commands("plot") if each not in others]
+    sentences = {"attention": attention.parser(), "self-attention": self_attention.parser()}
+    others = [arguments for arguments in commands("plot") if arguments[0] in plot.PICTURES.keys() - sentences.keys()]
+    pictures = []
+    for arguments in (arguments for arguments in commands("plot") if arguments not in others):
+        name = arguments.pop(0) if arguments[0] in sentences else "attention"
+        pictures.append(sentences[name].parse_intermixed_args(arguments))
     assert len(pictures) > 10
     trained = {f"{load_config(ROOT / config, overrides).run_dir}/model" for config, *overrides in commands("train")}
     assert {str(picture.model) for picture in pictures} <= trained
@@ -177,3 +183,22 @@ def test_what_python_examples_import_is_there(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
                 module = importlib.import_module(node.module)
                 assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+def python_sessions(path: Path) -> str:
+    """A document's, as one; on their own lines, so that a failure names these."""
+    lines, inside = [], False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        inside = line == "```pycon" or (inside and line != "```")
+        lines.append(line if inside and line != "```pycon" else "")
+    return "\n".join(lines)
+
+
+@each_document
+def test_python_sessions_say_what_they_are_said_to_say(path):
+    session = doctest.DocTestParser().get_doctest(python_sessions(path), {}, path.name, str(path), 0)
+    prompts = re.findall(r"^>>> ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(session.examples) == len(prompts) > (40 if path.name == "attention.md" else -1)
+    said: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(session, out=said.append)
+    assert not failed, "".join(said)

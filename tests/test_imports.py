@@ -11,7 +11,7 @@ from helpers.processes import python_path
 
 import transformer_mt
 from transformer_mt.decoding import scorer, translator
-from transformer_mt.settings import experiment
+from transformer_mt.settings import corpus, experiment
 from transformer_mt.settings.model import Section
 
 ROOT = Path(__file__).parent.parent
@@ -28,25 +28,39 @@ BELOW = {
     "demo_corpus": {"storage"},
     "kernels": set(),
     "device": {"kernels"},
-    "data": {"settings", "storage"},
+    "corpora": {"settings", "storage"},
+    "data": {"settings", "storage", "corpora"},
     "models": {"settings", "kernels"},
     "inference": {"settings", "storage", "kernels", "models"},
-    "decoding": {"settings", "storage", "device", "data", "kernels", "models", "inference"},
-    "evaluation": {"settings", "storage", "device", "data", "models", "decoding"},
+    "decoding": {"settings", "storage", "device", "corpora", "data", "kernels", "models", "inference"},
+    "evaluation": {"settings", "storage", "device", "corpora", "data", "models", "decoding"},
     "exporting": {"settings", "storage", "data", "kernels", "models", "inference", "decoding"},
-    "terminal": {"settings", "storage", "data", "decoding"},
-    "training": {"settings", "storage", "device", "data", "kernels", "models", "inference", "decoding", "evaluation"},
+    "terminal": {"settings", "storage", "corpora", "data", "decoding", "evaluation"},
+    "pictures": {"settings", "storage", "corpora", "data", "kernels", "models", "decoding", "training", "terminal"},
+    "training": {
+        "settings",
+        "storage",
+        "device",
+        "corpora",
+        "data",
+        "kernels",
+        "models",
+        "inference",
+        "decoding",
+        "evaluation",
+    },
 }
 ROOMS = {path.parent.name for path in FILES} - {"transformer_mt"}
 # Sections of the configuration, and what is made of any section.
 SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
     name
-    for name, value in vars(experiment).items()
+    for name, value in (vars(experiment) | vars(corpus)).items()
     if isinstance(value, type) and issubclass(value, Section) and value is not experiment.Config
 }
-# What takes a whole configuration: the room's door to model directories, which hold one, and what is made of these.
+# What takes a whole configuration: the room's door to model directories, which hold one, what is made of these, and
+# the commands of pictures.
 WHOLE = {f"{PACKAGE.name}.settings{module}" for module in ("", ".experiment", ".reading")}
-READS_WHOLE = ("settings/", "exporting/", "decoding/loading.py")
+READS_WHOLE = ("settings/", "exporting/", "pictures/", "decoding/loading.py", "evaluation/compared_runs.py")
 
 
 def imports(source: str) -> list[tuple[str, str]]:
@@ -129,7 +143,7 @@ def test_the_law_finds_what_breaks_it(file, source):
         ("training/x.py", "from transformer_mt.evaluation.metrics import bleu\nimport torch"),
         (
             "training/x.py",
-            "from transformer_mt import __version__\nfrom transformer_mt.settings.experiment import Split",
+            "from transformer_mt import __version__\nfrom transformer_mt.settings.corpus import Split",
         ),
         (
             "decoding/loading.py",

@@ -15,7 +15,7 @@ STAGES = {
     "score": "pairs become log-probabilities",
     "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
-    "plot": "attention becomes a picture",
+    "plot": "attention, and what else books draw, becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }
 # Commands whose module has another name than the command: the module, and what it does.

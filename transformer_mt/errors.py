@@ -17,6 +17,10 @@ class CorpusError(UserError):
     """Parallel text, or what `prepare` made of it, cannot be used."""
 
 
+class WorkerError(UserError):
+    """A process that shares the work was killed."""
+
+
 class TokenizerError(UserError):
     """A tokenizer cannot be trained or read."""
 

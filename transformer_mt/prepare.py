@@ -1,46 +1,47 @@
 """Stage 1: sentence pairs become a tokenizer and token ids on disk."""
 
-import json
-import platform
+import argparse
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from importlib.metadata import version
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from tqdm import tqdm
-
-from transformer_mt import __version__
-from transformer_mt.data.corpus import SentencePairs, open_pairs, split_digest
+from transformer_mt.corpora.corpus import BadPair, Corpus
+from transformer_mt.corpora.filters import TextFilters
+from transformer_mt.corpora.held_out import HeldOut
+from transformer_mt.corpora.opening import corpus_digest, open_corpus
+from transformer_mt.data.block_workers import num_cores
 from transformer_mt.data.data_directory import hold_data_dir
-from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, open_existing, remarks
-from transformer_mt.data.overlaps import Overlap, OverlapCounter
+from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.pair_counts import PairCounts
+from transformer_mt.data.pair_filter import PairFilter, held_out_of, kept_pairs
 from transformer_mt.data.prepared import (
     SUMMARY,
-    TRAINED_ON,
     Prepared,
     check_data,
     files_of_test_set,
+    is_training,
     read_prepared,
-    write_data_sums,
+    trained_on,
     write_sums_of_older,
 )
-from transformer_mt.data.split_files import Pair, write_test_set, write_training, write_validation
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.split_files import encoded
+from transformer_mt.data.tags import tag_warnings
+from transformer_mt.data.tokenizer import Tokenizer, taken
+from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
+from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.settings.experiment import Config, CorpusConfig, Split, TokenizerConfig
-from transformer_mt.settings.reading import differences, load_config
+from transformer_mt.fill_data_dir import Plan, fill_data_dir, splits_of
+from transformer_mt.look_at_data import add_look, look
+from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.experiment import Config, TokenizerConfig
+from transformer_mt.settings.filters import AS_BEFORE
+from transformer_mt.settings.reading import differences, fingerprint, load_config
 from transformer_mt.storage.checksums import has_sums
-from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
-from transformer_mt.wording import counted
 
-_BLOCK = 10_000  # pairs that are encoded together
 _LINES_LOOKED_AT = 500_000  # about half a million lines, evenly spaced, have their sentences counted
 
 
@@ -54,102 +55,113 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings in place of the file's")
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=_positive,
+        default=num_cores(),
+        help="processes that encode the training text; the files are the same for any number (default: %(default)s, "
+        "one for each processor)",
+    )
+    add_look(parser)
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
+    if arguments.look is not None:
+        look(config, arguments.look)
+        return 0
     if warning := config.training.schedule_warning():
         print(f"warning: {warning}", file=sys.stderr)
-    prepare(config)
+    try:
+        with cli.sigterm_raised():
+            prepare(config, arguments.workers)
+    except KeyboardInterrupt:
+        command = cli.command("prepare", arguments.config, *arguments.overrides)
+        print(f"What is finished stays. To go on: {shlex.join(command)}", file=sys.stderr)
+        raise
     return 0
 
 
-def prepare(config: Config) -> None:
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of processes: give 1 or more")
+    return int(text)
+
+
+def prepare(config: Config, num_workers: int = 1) -> None:
     """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
-    check_tokeniser(config.corpus.target_language)  # `train` and `evaluate` need it: better said now than hours later
+    for split in (config.corpus.valid, *config.corpus.test.values()):
+        # `train` and `evaluate` need it: better said now than hours later.
+        check_tokeniser(config.corpus.languages_of(split)[1])
     directory = Path(config.data_dir)
-    splits = _splits(config.corpus)
-    digests = {name: split_digest(config.corpus, split) for name, split in splits.items()}
-    if _is_done(directory, config, digests):
-        return
-    pairs = {name: open_pairs(config.corpus, split) for name, split in splits.items()}
+    splits = splits_of(config.corpus)
+    if (directory / SUMMARY).exists():
+        digests = {name: corpus_digest(split) for name, split in splits.items()}
+        if _is_done(directory, config, digests):
+            return
+    pairs = {name: open_corpus(split) for name, split in splits.items()}
+    digests = {name: corpus.digest() for name, corpus in pairs.items()}
+    for warning in tag_warnings(config.corpus):
+        print(f"warning: {warning}", file=sys.stderr)
     existing = None
     if config.tokenizer.from_ is not None:
-        existing = _existing_tokenizer(config.tokenizer.from_, config.tokenizer, config.training.subword_sampling)
-    with hold_data_dir(directory, config.corpus, splits.values()):
-        if not _is_done(directory, config, digests):  # by a process that has just ended
-            _fill(directory, config, digests, pairs, existing)
+        existing = _existing_tokenizer(config.tokenizer.from_, config)
+    held_out = held_out_of({name: corpus for name, corpus in pairs.items() if not is_training(name)})
+    texts = TextFilters.of(config.filters, config.corpus, held_out)
+    with hold_data_dir(directory, splits.values()):
+        if _is_done(directory, config, digests):  # by a process that has just ended
+            return
+        if (prepared := read_prepared(directory)) is not None:
+            _begin_to_add(prepared, config, digests)
+        if existing is not None:
+            existing.save(directory)
+            (directory / ORIGIN).unlink(missing_ok=True)
+        tokenizer = existing or _tokenizer(directory, config, digests, pairs)
+        fill_data_dir(Plan(directory, config, digests, pairs, held_out, texts, tokenizer), num_workers)
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
-    """Whether the directory is prepared already, which is said. Raises CorpusError if it was from something else."""
+    """Whether the directory is prepared already, which is said. Raises CorpusError if it was from something else.
+
+    If it was from the same, but from fewer corpora, it is not.
+    """
     if not (directory / SUMMARY).exists():
         return False
     tests = list(config.corpus.test)
     if has_sums(directory):
-        check_data(directory, (*TRAINED_ON, *(file for name in tests for file in files_of_test_set(name))))
-    _check_same(directory, config, digests)
+        check_data(directory, (*trained_on(directory), *(file for name in tests for file in files_of_test_set(name))))
+    if _added_corpora(_check_same(directory, config, digests), digests):
+        return False
     if TrainingLines.load(directory) is None:
         _count_lines(directory, config)
     if not has_sums(directory):
         write_sums_of_older(directory, tests)
     print(f"already prepared: {directory}")
+    if (prepared := read_prepared(directory)) is not None and (note := prepared.held_out_note(config.filters)):
+        print(note)
     return True
 
 
-def _fill(
-    directory: Path,
-    config: Config,
-    digests: dict[str, str],
-    pairs: dict[str, SentencePairs],
-    tokenizer: Tokenizer | None,
-) -> None:
-    """Write all files, with this tokenizer or a new one."""
-    if tokenizer is None:
-        print(f"training the tokenizer on {config.corpus.train}", flush=True)
-        tokenizer = _train_tokenizer(pairs["train"], config.tokenizer)
-    tokenizer.save(directory)
-    tests = [name for name in pairs if name.startswith("test/")]
-    for name in tests:
-        write_test_set(directory / name, _encoded(pairs[name], tokenizer, name), config.model.max_positions)
-    overlaps = OverlapCounter({name: pairs[name] for name in pairs if name != "train"})
-    counts = {"train": PairCounts(), "valid": PairCounts()}
-    lines = _lines_counter(config.corpus, pairs["train"])
-
-    def kept(name: str, max_ratio: float) -> Iterator[Pair]:
-        encoded = _encoded(pairs[name], tokenizer, name)
-        return _kept(encoded, counts[name], config.corpus.max_length, max_ratio)
-
-    write_training(directory, kept("train", config.corpus.max_ratio), counts["train"], tokenizer, lines, overlaps)
-    lines.result().save(directory)
-    # Whoever wrote the validation set meant its ratios, however odd.
-    write_validation(directory, kept("valid", float("inf")), tokenizer)
-    _write_summary(directory, config, digests, counts, overlaps.overlaps, tokenizer)
-    _report(counts, tokenizer, {name: len(pairs[name]) for name in tests}, overlaps.overlaps)
-    print(lines.result().description)
-    print(f"prepared: {directory}")
-
-
-def _lines_counter(corpus: CorpusConfig, pairs: SentencePairs) -> TrainingLinesCounter:
-    return TrainingLinesCounter(corpus.source_language, every=-(-len(pairs) // _LINES_LOOKED_AT))
+def _lines_counter(corpus: CorpusConfig, pairs: Corpus) -> TrainingLinesCounter:
+    return TrainingLinesCounter(corpus.source_language, every=-(-pairs.count() // _LINES_LOOKED_AT))
 
 
 def _count_lines(directory: Path, config: Config) -> None:
     """Write what an older version did not: how long the lines are of the data that it prepared."""
-    corpus, pairs, tokenizer = config.corpus, open_pairs(config.corpus, config.corpus.train), Tokenizer.load(directory)
-    lines, counts = _lines_counter(corpus, pairs), PairCounts()
-    for text, ids in _encoded(pairs, tokenizer, "train"):
-        if counts.keep(ids, corpus.max_length, corpus.max_ratio):
-            lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
+    corpus, tokenizer = config.corpus, Tokenizer.load(directory)
+    pairs = open_corpus(splits_of(corpus)["train"])
+    lines = _lines_counter(corpus, pairs)
+    filters = PairFilter.of(AS_BEFORE, corpus, HeldOut())
+    for text, ids in kept_pairs(encoded(pairs, tokenizer, "train"), filters, PairCounts()):
+        lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
     lines.result().save(directory)
 
 
-def _splits(corpus: CorpusConfig) -> dict[str, Split]:
-    """Each split by the name of what is written of it: train, valid, test/NAME."""
-    tests = {f"test/{name}": split for name, split in corpus.test.items()}
-    return {"train": corpus.train, "valid": corpus.valid, **tests}
+def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> Prepared:
+    """Return what the directory was prepared from.
 
-
-def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> None:
-    """Raises CorpusError, saying what differs, unless the directory is of this configuration and this text."""
+    Raises CorpusError, saying what differs, unless it is this configuration and this text; but corpora may have been
+    added.
+    """
     prepared = read_prepared(directory)
     changes = [f"{SUMMARY} cannot be read"] if prepared is None else _changes(prepared, config, digests)
     if prepared is None or changes:
@@ -158,99 +170,105 @@ def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> Non
             "delete this one"
         )
     prepared.load_tokenizer()  # finds out whether another one was put in its place
+    return prepared
 
 
 def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
-    same = prepared.same_tokenizer(config.tokenizer)
-    sections = {"corpus": prepared.corpus, "tokenizer": config.tokenizer if same else prepared.tokenizer}
-    changes = [*differences(config.model_copy(update=sections), config).values()]
+    same, added = prepared.same_tokenizer(config.tokenizer), _added_corpora(prepared, digests)
+    if added and isinstance(config.corpus.train, tuple):
+        before = tuple(text for text in config.corpus.train if f"train/{text.name}" not in added)
+        config = config.model_copy(update={"corpus": config.corpus.model_copy(update={"train": before})})
+    sections = {
+        "corpus": prepared.corpus.without_weights,
+        "filters": prepared.filters_for(config.filters),
+        "tokenizer": config.tokenizer if same else prepared.tokenizer,
+    }
+    now = config.model_copy(update={"corpus": config.corpus.without_weights})
+    changes = [*differences(config.model_copy(update=sections), now).values()]
     texts = [name for name, digest in digests.items() if digest != prepared.digests.get(name, digest)]
     changes += [f"the text of {name} has changed" for name in texts]
     return changes + prepared.tokenizer_changes(config.tokenizer) if same else changes
 
 
-def _existing_tokenizer(path: str, settings: TokenizerConfig, subword_sampling: float) -> Tokenizer:
+def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
+    """The corpora of a list that the data were prepared without, by the names of their splits."""
+    return [name for name in digests if name.startswith("train/") and name not in prepared.digests]
+
+
+def _tokenizer(directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus]) -> Tokenizer:
+    """The tokenizer that is in the directory, if it was made for the same; else a new one."""
+    settings, training = config.tokenizer, {name: digest for name, digest in digests.items() if is_training(name)}
+    if tokenizer := kept_tokenizer(directory, _tokenizer_settings(config), training):
+        print(f"the tokenizer in {directory} stays as it is", flush=True)
+        return tokenizer
+    print(
+        f"training the tokenizer on {', '.join(splits_of(config.corpus)[name].place for name in training)}", flush=True
+    )
+    skip_bad = config.filters.on_bad_line == "skip"
+    tokenizer = _train_tokenizer([pairs[name] for name in training], settings, _symbols(config), skip_bad)
+    tokenizer.save(directory)
+    origin = TokenizerOrigin(
+        settings=_tokenizer_settings(config),
+        trained_on=tuple(training),
+        used_for=training,
+        digest=tokenizer.digest,
+    )
+    origin.save(directory)
+    return tokenizer
+
+
+def _symbols(config: Config) -> list[str]:
+    """What the tokenizer keeps whole, each once: its own symbols, and the tags of all corpora."""
+    return list(dict.fromkeys([*config.tokenizer.user_symbols, *config.corpus.tags]))
+
+
+def _tokenizer_settings(config: Config) -> str:
+    """A hash of all settings that decide what tokenizer is trained on a text."""
+    return fingerprint(config.tokenizer, *_symbols(config))
+
+
+def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
+    """Let the tokenizer of a prepared directory be used for further corpora, too, and the data be unfinished again."""
+    directory, tokenizer = prepared.directory, prepared.load_tokenizer()
+    added = _added_corpora(prepared, digests)
+    for name in added:
+        check_tag(tokenizer, splits_of(config.corpus)[name])
+    print(f"adding to {directory}: {', '.join(name.removeprefix('train/') for name in added)}", flush=True)
+    origin = TokenizerOrigin.load(directory)
+    if origin is not None and config.tokenizer.from_ is None:
+        print(
+            "note: the tokenizer was trained without the text that is added, and stays as it is. For one that is "
+            "trained on all of it, choose another data_dir",
+            flush=True,
+        )
+        used_for = {name: digest for name, digest in digests.items() if is_training(name)}
+        origin.model_copy(update={"settings": _tokenizer_settings(config), "used_for": used_for}).save(directory)
+    (directory / SUMMARY).unlink()
+
+
+def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     """The tokenizer at this path, and lines about what it does otherwise than one that would be trained here."""
-    tokenizer = open_existing(Path(path))
+    tokenizer, settings = open_existing(Path(path)), config.tokenizer
     check_fits(tokenizer, settings)
-    check_sampling(tokenizer, settings, subword_sampling)
+    check_symbols(tokenizer, settings, config.corpus.tags)
+    check_sampling(tokenizer, settings, config.training.subword_sampling)
     print(f"using the tokenizer {path} as it is", flush=True)
     for remark in remarks(tokenizer, settings):
         print(remark, file=sys.stderr)
     return tokenizer
 
 
-def _train_tokenizer(pairs: SentencePairs, settings: TokenizerConfig) -> Tokenizer:
-    """On every k-th pair, so that no part of the corpus is left out."""
-    step = -(-len(pairs) // settings.sample_sentences)
-    sources = (source for source, _ in islice(pairs, 0, None, step))
-    targets = (target for _, target in islice(pairs, 0, None, step))
-    return Tokenizer.train(sources, targets, settings)
+def _train_tokenizer(
+    corpora: Sequence[Corpus], settings: TokenizerConfig, symbols: Sequence[str], skip_bad: bool
+) -> Tokenizer:
+    """On an even sample of all corpora, with these symbols as pieces. With `skip_bad`, bad lines are passed over."""
+    samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]
+    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes)
+    return Tokenizer.train(taken(sources), taken(targets), settings, symbols)
 
 
-def _kept(pairs: Iterable[Pair], counts: PairCounts, max_length: int, max_ratio: float) -> Iterator[Pair]:
-    """The pairs that stay; `counts` says what became of the others. Raises CorpusError if none stays."""
-    for text, ids in pairs:
-        if counts.keep(ids, max_length, max_ratio):
-            yield text, ids
-    if not counts.kept:
-        raise CorpusError(
-            f"none of {counts.read:,} pairs is left (left out: {counts.drops}); look at the text that "
-            "corpus.train and corpus.valid name, or raise corpus.max_length or corpus.max_ratio"
-        )
-
-
-def _encoded(pairs: SentencePairs, tokenizer: Tokenizer, name: str) -> Iterator[Pair]:
-    """Text and ids of each pair."""
-    remaining = iter(tqdm(pairs, desc=name, unit=" pairs", disable=None))
-    while block := list(islice(remaining, _BLOCK)):
-        sources = tokenizer.encode_source([source for source, _ in block])
-        targets = tokenizer.encode_target([target for _, target in block])
-        yield from zip(block, zip(sources, targets, strict=True), strict=True)
-
-
-def _write_summary(  # last of all: where it is, the stage is finished
-    directory: Path,
-    config: Config,
-    digests: dict[str, str],
-    counts: dict[str, PairCounts],
-    overlaps: dict[str, Overlap],
-    tokenizer: Tokenizer,
-) -> None:
-    read_the_hub = ["datasets"] if sys.modules.get("datasets") else []  # else it may not be installed
-    packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
-    content: dict[str, Any] = {
-        "corpus": config.corpus.model_dump(),
-        "tokenizer": config.tokenizer.model_dump(),
-        "digests": digests,
-        "counts": {name: asdict(count) for name, count in counts.items()},
-        "also_in_training": {name: overlap.counts for name, overlap in overlaps.items()},
-        "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
-        "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
-        "tokenizer_digest": tokenizer.digest,
-        "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
-    }
-    summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-    write_data_sums(directory, summary, config.corpus.test)
-    write_whole(directory / SUMMARY, summary)
-
-
-def _report(
-    counts: dict[str, PairCounts], tokenizer: Tokenizer, test_sizes: dict[str, int], overlaps: dict[str, Overlap]
-) -> None:
-    for name, count in counts.items():
-        means = count.mean_lengths
-        print(
-            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {count.drops}); "
-            f"mean length {means['source']} source and {means['target']} target pieces"
-        )
-    for name, size in test_sizes.items():
-        print(f"{name}: {counted(size, 'pair')}")
-    for name, overlap in overlaps.items():
-        if any(overlap.counts.values()):
-            print(overlap.description(name))
-    sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
-    print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
+def _good(corpus: Corpus) -> Iterator[tuple[str, str]]:
+    return (pair for block in corpus.blocks() for pair in block.pairs if not isinstance(pair, BadPair))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     model_arguments.add_arguments(parser)
     parser.add_argument(
-        "source", metavar="SOURCE", type=Path, nargs="?", help="a file of sentences, one per line; it may be a .gz"
+        "source",
+        metavar="SOURCE",
+        type=Path,
+        nargs="?",
+        help="a file of sentences, one per line; it may be a .gz, .zst or .xz",
     )
     parser.add_argument("target", metavar="TARGET", type=Path, nargs="?", help="a file of their translations")
     parser.add_argument("--pieces", action="store_true", help="the targets are subword pieces, separated by spaces")

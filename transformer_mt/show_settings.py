@@ -11,12 +11,14 @@ from pydantic import BaseModel
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings import synonyms
+from transformer_mt.settings.corpus import PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.suggestions import MODELS
 from transformer_mt.terminal import cli
 
 _BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+_A_TEXT = "corpus.train"
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,6 @@ class Part:
     title: str
     keys: dict[str, dict[str, Any]]
     """The JSON schema of each key."""
-    definitions: dict[str, dict[str, Any]]
-    """The definitions that these schemas refer to."""
 
     def full_key(self, key: str) -> str:
         """Return a key as it is written in an override, such as training.seed."""
@@ -56,20 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def settings_text(name: str = "") -> str:
     """Return the text about a section, a key, or all settings. Raises ConfigError for an unknown name."""
-    parts = list(_parts())
+    parts = [*_parts(), *([_keys_of_a_text()] if name.startswith(_A_TEXT) else [])]
     chosen = [part for part in parts if name in ("", part.name)]
-    if chosen:
-        return "\n\n".join("\n".join([part.title, "", *(_entry(part, key) for key in part.keys)]) for part in chosen)
     entries = [_entry(part, key, part.title) for part in parts for key in part.keys if part.full_key(key) == name]
-    if entries:
-        return "\n".join(entries)
-    raise ConfigError(f"{name}: no such section or key.{_suggestion(name, parts)}")
+    sections = ["\n".join([part.title, "", *(_entry(part, key) for key in part.keys)]) for part in chosen]
+    if not entries and not sections:
+        raise ConfigError(f"{name}: no such section or key.{_suggestion(name, [*_parts(), _keys_of_a_text()])}")
+    return "\n\n".join(["\n".join(entries), *sections] if entries else sections)
 
 
 def _parts() -> Iterator[Part]:
     top = Config.model_json_schema()
     keys = {key: schema for key, schema in top["properties"].items() if not _is_section(key)}
-    yield Part("", "At the top of the file:", keys, top["$defs"])
+    yield Part("", "At the top of the file:", keys)
     for name in filter(_is_section, top["properties"]):
         kinds = MODELS if name == "model" else {"": Config.model_fields[name].annotation}
         for kind, section in kinds.items():
@@ -77,7 +76,13 @@ def _parts() -> Iterator[Part]:
             schema = section.model_json_schema()
             of_kind = f", with model.kind={kind}" if kind else ""
             title = _filled(f"{name}{of_kind}: {schema['description']}")
-            yield Part(name, title, schema["properties"], schema.get("$defs", {}))
+            yield Part(name, title, schema["properties"])
+
+
+def _keys_of_a_text() -> Part:
+    """Return the keys that each of several corpora can have. They are many, so only who asks for them is shown them."""
+    schema = PairedText.model_json_schema()
+    return Part(_A_TEXT, _filled(f"Keys below {_A_TEXT}: {schema['description']}"), schema["properties"])
 
 
 def _is_section(key: str) -> bool:
@@ -92,26 +97,27 @@ def _entry(part: Part, key: str, title: str = "") -> str:
     """
     schema = part.keys[key]
     default = f"= {_shown(schema['default'])}" if "default" in schema else "(required)"
-    head = f"{part.full_key(key)} {default}   [{_allowed(schema, part.definitions)}]"
+    head = f"{part.full_key(key)} {default}   [{_allowed(schema)}]"
     meaning = schema.get("description", "")
     if title and part.name == "model":
         meaning = f"{title.partition(':')[0].partition(', ')[2].capitalize()}: {meaning}"
     return f"{_filled(head, indent=2, below=8)}\n{_filled(meaning, indent=6, below=6)}"
 
 
-def _allowed(schema: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> str:
+def _allowed(schema: dict[str, Any]) -> str:
     """Return the values that a JSON schema allows, in words."""
     if forms := schema.get("anyOf", schema.get("oneOf")):
-        return ", or ".join(_allowed(each, definitions) for each in forms)
+        return ", or ".join(_allowed(each) for each in forms)
     if "$ref" in schema:
-        properties = definitions[schema["$ref"].rpartition("/")[2]]["properties"]
-        return "{" + ", ".join(f"{key}: {_TYPES[each['type']]}" for key, each in properties.items()) + "}"
+        return "keys such as {source: FILE, target: FILE}"
+    if schema.get("type") == "array":
+        return "a list of them" if "$ref" in schema["items"] else "a list of texts"
     if "const" in schema or "enum" in schema:
         *values, last = [_shown(value) for value in schema.get("enum", [schema.get("const")])]
         return f"{', '.join(values)} or {last}" if values else last
     if schema["type"] == "object":
         [values_of] = [*schema.get("patternProperties", {}).values()] or [schema["additionalProperties"]]
-        return f"{{name: {_allowed(values_of, definitions)}}}"
+        return f"{{name: {_allowed(values_of)}}}"
     bounds = [f"{sign} {_shown(schema[bound])}" for bound, sign in _BOUNDS.items() if bound in schema]
     return " ".join([_TYPES[schema["type"]], ", ".join(bounds)]).strip()
 

@@ -13,7 +13,9 @@ import torch
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loader import BatchLayout, Loader
-from transformer_mt.data.prepared import TRAINED_ON, check_data, data_digests, read_prepared
+from transformer_mt.data.mixing import weights_of
+from transformer_mt.data.pair_places import places_of_pairs
+from transformer_mt.data.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
@@ -41,7 +43,7 @@ from transformer_mt.training.learner import check_layout, choose_layout, choose_
 from transformer_mt.training.loop import train
 from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress, is_trained
-from transformer_mt.training.run_data import copy_from_data, lines_of_pairs, on_data, say_of_data
+from transformer_mt.training.run_data import copy_from_data, on_data, say_of_data
 from transformer_mt.training.run_record import record_start
 from transformer_mt.training.update import Learner
 from transformer_mt.training.validation import ValidationSet, load_validation
@@ -139,8 +141,8 @@ def _train(
     if not progress.tokens_per_batch:
         budget = _budget(learner, loader, settings, ranks, say)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
-    lines_of = partial(lines_of_pairs, Path(config.data_dir))
-    progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, lines_of)
+    places_of = partial(places_of_pairs, Path(config.data_dir))
+    progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, places_of)
     say(f"{run_dir}: {_summary(progress, settings.metric)}")
     if not signum:
         say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
@@ -166,8 +168,9 @@ def _summary(progress: Progress, metric: str) -> str:
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
     settings, sampler = config.training, None
-    if settings.subword_sampling:
-        sampler = SubwordSampler(tokenizer, config.tokenizer.algorithm, settings.subword_sampling)
+    algorithm = config.tokenizer.algorithm
+    if settings.subword_sampling and algorithm != "character":  # which a configuration cannot have together
+        sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
     return Loader(
         corpus,
         progress.tokens_per_batch,
@@ -176,6 +179,7 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progres
         progress.layout,
         sampler,
         config.model.max_positions,
+        weights_of(config.corpus, corpus.sizes),
     )
 
 
@@ -211,8 +215,12 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
     if prepared is None:
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
     if ranks.is_first:  # one reads all of it, the others are told
-        check_data(data_dir, TRAINED_ON)
-    same = {"corpus": prepared.corpus == config.corpus, "tokenizer": prepared.same_tokenizer(config.tokenizer)}
+        check_data(data_dir, trained_on(data_dir))
+    same = {
+        "corpus": prepared.corpus.without_weights == config.corpus.without_weights,
+        "filters": prepared.filters_for(config.filters) == config.filters,
+        "tokenizer": prepared.same_tokenizer(config.tokenizer),
+    }
     for section in [section for section, is_same in same.items() if not is_same]:
         raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
     for change in prepared.tokenizer_changes(config.tokenizer):

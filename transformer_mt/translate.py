@@ -2,8 +2,8 @@
 
 import argparse
 import gzip
+import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import BinaryIO
 
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
-from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input, model_arguments
-from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.line_progress import LineProgress
-from transformer_mt.terminal.translation_output import OutputForm, output_lines
+from transformer_mt.terminal.translated_blocks import translated, with_prefixes
+from transformer_mt.terminal.translation_output import OutputForm
 from transformer_mt.terminal.translation_summary import TranslationSummary
+from transformer_mt.translate_file import is_file_to_file, translate_file
 
 _DESCRIPTION = """\
 Reads lines of text and writes one translation for each, in order. Lines from a pipe are translated as they
@@ -32,7 +32,8 @@ A line of output has columns separated by tabs:
                                    number, from 1, is LINE; only one for a blank line
   ...  ALIGNMENT                   with --alignment, in the last column: SOURCE_WORD-TARGET_WORD, numbered from 0
                                    (Pharaoh format), for each word of the translation. If a language has no
-                                   spaces, characters take the place of words; spaces are not counted.
+                                   spaces, characters take the place of words; spaces are not counted. A tag
+                                   is a word, too.
 With --json, there is one object for each line: line, translation, score, log_prob (in nats, with the end of the
 sentence), pieces (the subwords that the model wrote); if asked for, n_best (a list of such translations) and
 alignment; and seconds (the time for the block in which the line was translated, divided by its lines). Only where
@@ -44,6 +45,11 @@ translations are joined again (split_sentences=auto; always and never are the ot
 more pieces than model.max_positions is translated in parts, with a warning. At the end, a summary on standard
 error gives the number of lines, how many were split, and which translations should be looked at; --quiet leaves
 it out.
+
+From a file to a file, --input FILE --output FILE, the translations are kept in parts, in the directory FILE.parts,
+until all are there. If the command is stopped or killed at any instant, the same command goes on from there. If
+torchrun starts it as several processes, they share the parts: one process on each GPU, on one machine or several.
+
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a whole line, and the file of --output is as it was before."""
 
@@ -51,15 +57,22 @@ signal, standard output ends with a whole line, and the file of --output is as i
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
+    _check_output(arguments.output, model_arguments.model_dirs(arguments))
+    if is_file_to_file(arguments):
+        with cli.sigterm_raised():
+            return translate_file(arguments)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise TranslationError(
+            "torchrun has started several processes, and they can share only the lines of a file: name --input FILE "
+            "and --output FILE"
+        )
     # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
-    blocks = _with_prefixes(lines, arguments.prefix)
-    models = model_arguments.model_dirs(arguments)
-    _check_output(arguments.output, models)
+    blocks = with_prefixes(lines, arguments.prefix, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
         output = stack.enter_context(_opened(arguments.output))
         translator = Translator.load(
-            models,
+            model_arguments.model_dirs(arguments),
             arguments.device,
             engine=arguments.engine,
             dtype=arguments.dtype,
@@ -67,8 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             workers=arguments.workers,
             compile=arguments.compile,
         )
+        translator.cutter.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
-        form = OutputForm(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
+        form = OutputForm.of(arguments, decoding)
         progress = None
         if lines.is_file and not arguments.quiet and (arguments.output or not sys.stdout.isatty()):
             progress = stack.enter_context(LineProgress(lines.num_lines))
@@ -79,43 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.quiet:
         print(summary.text(), file=sys.stderr)
     return 0
-
-
-def translated(
-    translator: Translator,
-    blocks: Iterator[tuple[list[str], list[str] | None]],
-    decoding: DecodingConfig,
-    form: OutputForm,
-    summary: TranslationSummary,
-    progress: LineProgress | None = None,
-) -> Iterator[str]:
-    """Translate blocks of lines with their prefixes; yields the output for each block. `summary` counts the lines."""
-    for lines, prefixes in blocks:
-        begun = time.perf_counter()
-        found = translator.translations(
-            lines,
-            decoding,
-            prefixes=prefixes,
-            alignment=form.alignment,
-            scores=form.scores or form.json or form.n_best,
-            first_line=summary.num_lines + 1,
-            progress=progress.more if progress else None,
-        )
-        seconds = time.perf_counter() - begun
-        written = ""
-        for number, translations in enumerate(found, start=summary.num_lines + 1):
-            written += output_lines(translations, number, seconds / len(lines), form)
-            summary.add(number, translations[0])
-        summary.seconds += seconds
-        yield written
-        if progress is not None:
-            progress.reached(summary.num_lines)  # counts exactly; before, blank lines were left out
-
-
-def _with_prefixes(lines: LineInput, path: Path | None) -> Iterator[tuple[list[str], list[str] | None]]:
-    if path is None:
-        return ((block, None) for block in lines.blocks)
-    return line_input.beside(lines, path)
 
 
 def _check_output(path: Path | None, models: Sequence[Path]) -> None:
@@ -139,7 +116,7 @@ def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
         if path.suffix != ".gz":
             yield file
             return
-        with gzip.GzipFile(path.stem, "wb", fileobj=file) as packed:
+        with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as packed:
             yield packed
 
 
@@ -153,9 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     model_arguments.add_arguments(parser)
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="a setting, such as beam_size=5")
     parser.add_argument(
-        "--input", metavar="FILE", type=Path, help="read this file instead of standard input; may be a .gz"
+        "--input", metavar="FILE", type=Path, help="read this file instead of standard input; may be a .gz, .zst or .xz"
     )
     parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output; compressed if a .gz")
+    parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument("--prefix", metavar="FILE", type=Path, help="line n is the beginning of translation n")
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")

@@ -22,7 +22,7 @@ from benchmarks.decoding_process import (
     seconds_to_import_torch,
 )
 from benchmarks.environment import PeerError
-from transformer_mt.data.corpus import read_lines
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import MetricScore, check_aligned, score_corpus
 from transformer_mt.settings.reading import load_config

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.evaluation import heat_map
 from transformer_mt.kernels.near_attention import Near
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.recurrence import Recurrence
+from transformer_mt.pictures import picture_file
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def table(costs: Sequence[Cost]) -> str:
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
     """Write the picture as PNG. Raises PictureError without matplotlib."""
-    heat_map.write(path, lambda: figure_of(costs))
+    picture_file.write(path, lambda: figure_of(costs))
 
 
 def figure_of(costs: Sequence[Cost]) -> "Figure":

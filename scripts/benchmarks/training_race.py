@@ -1,5 +1,6 @@
 """The training benchmark: ours and its peers take turns on the same text, each in a process of its own."""
 
+import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -119,3 +120,14 @@ def print_table(report: Report) -> None:
         loss = f"{row['first_loss']:.5f}" if row["first_loss"] else ""
         speed, memory = f"{row['tokens_per_second']:,.0f}", f"{row['megabytes']:,.0f}"
         print(f"  {title:26} {speed:>9}  {ratio:18} {memory:>8} {gpu:>8}  {seconds:16} {loss}".rstrip())
+
+
+def named_python(text: str) -> tuple[str, str]:
+    """NAME=PYTHON as a pair, with an absolute path.
+
+    Links are not followed: the Python of a virtual environment is a link, and finds its packages by where it lies.
+    """
+    name, _, python = text.partition("=")
+    if name not in PEERS or not Path(python).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: give NAME=PYTHON, NAME of {', '.join(PEERS)}, PYTHON a file")
+    return name, str(Path(python).absolute())

@@ -15,12 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_process import Race
+from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.data.batching import epoch_batches
-from transformer_mt.data.corpus import open_pairs
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import CorpusConfig, FilePair, TokenizerConfig
+from transformer_mt.settings.corpus import PairedText
+from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -49,9 +50,8 @@ def text_rows(source: Path, target: Path, vocab_size: int) -> tuple[Iterator[Row
 
     Blank and long pairs are left out. Raises CorpusError or TokenizerError.
     """
-    corpus = CorpusConfig(source_language="source", target_language="target", train="train", valid="valid", test={})
-    pairs = open_pairs(corpus, FilePair(source=str(source), target=str(target)))
-    sources, targets = map(list, zip(*pairs, strict=True))
+    corpus = open_corpus(PairedText(source=str(source), target=str(target)))
+    sources, targets = map(list, zip(*corpus.pairs(), strict=True))
     tokenizer = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=vocab_size))
     encoded = zip(tokenizer.encode_source(sources), tokenizer.encode_target(targets), strict=True)
     rows = ((s, t) for s, t in encoded if min(len(s), len(t)) > 1 and max(len(s), len(t)) <= LONGEST + 1)

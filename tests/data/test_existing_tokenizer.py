@@ -12,11 +12,12 @@ from sentencepiece import SentencePieceTrainer
 
 from transformer_mt import average, prepare, train
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
-from transformer_mt.data.existing_tokenizer import open_existing
+from transformer_mt.data.existing_tokenizer import check_symbols, open_existing
 from transformer_mt.data.prepared import Prepared
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.scorer import Scorer
+from transformer_mt.errors import TokenizerError
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.distributed import Ranks
@@ -69,7 +70,7 @@ def prepared(config: Path, data_dir: Path, path: Path, *overrides: str) -> dict[
 
 
 def tokenizer_files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.glob("tokenizer*")}
+    return {path.name: path.read_bytes() for path in directory.glob("tokenizer*.model")}
 
 
 @pytest.mark.parametrize("name", ["", *thorough("tokenizer.model", "data")])
@@ -114,7 +115,7 @@ def test_a_file_of_sentencepiece_serves_both_languages(other, tmp_path, capsys):
         ({}, ["note: tokenizer.algorithm=bpe is not used", "algorithm unigram"]),
         ({"byte_fallback": False, "vocab_size": 150}, ["warning: this tokenizer has no byte fallback"]),
         ({"normalization_rule_name": "nmt_nfkc"}, ["warning: this tokenizer normalises text by the rule nmt_nfkc"]),
-        ({"model_type": "char", "byte_fallback": False, "vocab_size": 60}, ["algorithm char"]),
+        ({"model_type": "char", "byte_fallback": False, "vocab_size": 60}, ["algorithm character"]),
     ],
 )
 def test_what_it_does_otherwise_is_said(other, tmp_path, capsys, flags, said):
@@ -268,3 +269,36 @@ def test_subword_sampling_leaves_pieces_alone_that_no_merge_makes(tmp_path):
     for step in range(20):
         found = sampler.sampled(corpus, np.array([0]), seed=1, step=step, batch=0, longest=99, total=99)
         assert tokenizer.decode_target(found.source.ids.tolist()) == "<2\u00f8> the old dog"
+
+
+TAGGED = "corpus.train=[{name: a, prefix: no/such/text, tag: <bt> <2de>}]"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kept", "missing"),
+    [
+        ([TAGGED], ["<bt>"], r"^<2de> \(a tag of the corpora\)"),
+        (["tokenizer.user_symbols=[<name>]"], ["<bt>"], r"^<name> \(in tokenizer\.user_symbols\)"),
+        ([TAGGED, "tokenizer.user_symbols=[<name>]"], ["<bt>", "<2de>", "<name>"], None),
+    ],
+)
+def test_tags_and_symbols_must_be_pieces_that_it_keeps_whole(other, tmp_path, overrides, kept, missing):
+    # <2de> is in its text, so it is among its pieces in one way or another; yet it is cut up in another word.
+    file = sentencepiece_file(tmp_path / "ours.model", model_type="bpe", user_defined_symbols=kept)
+    config = load_config(other, [f"tokenizer.from={file}", *overrides])
+    tokenizer = open_existing(file)
+    if missing is None:
+        check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
+        return
+    with pytest.raises(TokenizerError, match=f"{missing} is not a piece .*--user_defined_symbols="):
+        check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
+
+
+def test_prepare_refuses_tags_that_are_no_pieces_before_it_makes_anything(other, tmp_path, capsys):
+    file = sentencepiece_file(tmp_path / "ours.model", model_type="bpe")
+    prefix = other.parent / "train"
+    arguments = [f"data_dir={tmp_path / 'data'}", f"tokenizer.from={file}"]
+    train_on = f"corpus.train={{prefix: {prefix}, tag: <2de>}}"
+    status, error = status_and_error(prepare.main, other, *arguments, train_on, capsys=capsys)
+    assert status == 2 and error.splitlines()[-1].startswith("error: <2de> (a tag of the corpora) is not a piece")
+    assert not (tmp_path / "data").exists()

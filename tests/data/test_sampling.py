@@ -290,3 +290,23 @@ def test_with_all_merges_allowed_the_pieces_are_those_of_sentencepiece(tokenizer
         ids = tuple(tokenizer.encode_source([word])[0][:-1])
         if min(ids) >= 4 + 256:  # bytes are not merged
             assert bpe.merge(ids, ()) == ids
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_symbols_are_never_sampled(algorithm, tmp_path):
+    # All letters of the symbol are pieces, so nothing but its being a symbol keeps it whole.
+    symbol = "<2de>"
+    lines = [f"{symbol} The {symbol} dog{symbol} < 2 d e >" for _ in range(50)]
+    tokenizer = Tokenizer.train(
+        [*ENGLISH, *lines], GERMAN, settings(algorithm=algorithm, vocab_size=430, character_coverage=1.0), [symbol]
+    )
+    assert set(symbol) <= set(tokenizer.source_pieces(range(430)))
+    rows = zip(tokenizer.encode_source(lines), tokenizer.encode_target(lines), strict=True)
+    write_encoded(tmp_path / "train", rows, 430, 430)
+    corpus = EncodedCorpus.load(tmp_path / "train")
+    sampler = SubwordSampler(tokenizer, algorithm, 0.5)
+    found = sampler.sampled(corpus, np.arange(50), seed=1, step=1, batch=0, **UNLIMITED)
+    assert not np.array_equal(found.source.ids, corpus.source.ids)
+    the_symbol = int(tokenizer.source.piece_to_id(symbol))
+    for start, end in pairwise(found.source.offsets.tolist()):
+        assert found.source.ids[start:end].tolist().count(the_symbol) == 3

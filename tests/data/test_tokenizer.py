@@ -1,18 +1,22 @@
 """Text survives its pieces; ids of special symbols are never made of text."""
 
+import io
 import random
+import re
 import unicodedata
 from pathlib import Path
 
 import pytest
 from helpers.text import ENGLISH, GERMAN, ODD, settings
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from transformer_mt.data.sentencepiece_model import user_symbols
 from transformer_mt.data.tokenizer import Tokenizer, clean
 from transformer_mt.errors import TokenizerError
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
+@pytest.fixture(scope="module", params=["bpe", "unigram", "character"])
 def joint(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer.train(ENGLISH, GERMAN, settings(algorithm=request.param, character_coverage=1.0))
 
@@ -83,7 +87,10 @@ def test_any_id_can_be_decoded_to_one_line(joint: Tokenizer) -> None:
 
 def test_sizes_and_joint(joint: Tokenizer) -> None:
     assert joint.joint
-    assert joint.source_vocab_size == joint.target_vocab_size == 340
+    size = joint.target_vocab_size
+    assert joint.source_vocab_size == size == 340 or (
+        size < 340 and max(map(len, joint.target_pieces(range(size)))) == 6
+    )
     assert joint.encode_source(GERMAN) == joint.encode_target(GERMAN)
     # The letters of both languages are pieces; what is in neither text is spelled in bytes.
     for lines in (ENGLISH, GERMAN):
@@ -182,3 +189,70 @@ def test_errors_of_whoever_reads_the_lines_come_through() -> None:
 
     with pytest.raises(TokenizerError, match=r"^of the reader$"):
         Tokenizer.train((line for line in lines()), GERMAN, settings())
+
+
+def test_with_the_character_algorithm_each_character_is_a_piece() -> None:
+    tokenizer = Tokenizer.train(["我 喜欢猫。", "我喜欢狗。"], ["Ich mag Katzen."], settings(algorithm="character"))
+    (ids,) = tokenizer.encode_source(["我喜欢Katzen 犬"])
+    rare = [f"<0x{byte:02X}>" for byte in "犬".encode()]
+    assert tokenizer.source_pieces(ids[:-1]) == ["▁", *"我喜欢Katzen", "▁", *rare]
+    assert tokenizer.source_vocab_size == 4 + 256 + len(set("我喜欢猫狗。IchmagKatzen. "))
+
+
+def test_of_too_many_characters_the_rarest_are_spelled_in_bytes() -> None:
+    tokenizer = Tokenizer.train(["a a ab " * 9], ["aa ac"], settings(algorithm="character", vocab_size=263))
+    assert tokenizer.target_pieces(tokenizer.encode_target(["abc"])[0][:-1]) == ["▁", "a", "b", "<0x63>"]
+
+
+SYMBOLS = ("<2de>", "<a,b>", '<"q">', "\u3010名\u3011", "</s2>")
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram", "character"])
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_symbols_are_kept_whole_wherever_they_stand(tmp_path: Path, algorithm: str, is_joint: bool) -> None:
+    # The letters of a symbol are pieces, too, and it is frequent in the text: it would be learnt in other pieces.
+    text = [f"<2de> {line} <2de" for line in ENGLISH]
+    chosen = settings(algorithm=algorithm, joint=is_joint, vocab_size=345)
+    Tokenizer.train(text, GERMAN, chosen, SYMBOLS).save(tmp_path)
+    tokenizer = Tokenizer.load(tmp_path)
+    for processor in tokenizer.processors:
+        assert user_symbols(processor) == list(SYMBOLS)
+        assert processor.id_to_piece(list(range(4, 4 + len(SYMBOLS)))) == list(SYMBOLS)
+    for symbol in SYMBOLS:
+        for line in (f"{symbol} The dog", f"The{symbol}dog", f"dog {symbol}{symbol}.", symbol):
+            for encode, pieces in (
+                (tokenizer.encode_source, tokenizer.source_pieces),
+                (tokenizer.encode_target, tokenizer.target_pieces),
+            ):
+                assert pieces(encode([line])[0]).count(symbol) == line.count(symbol)
+            assert tokenizer.decode_target(tokenizer.encode_target([line])[0]) == line
+
+
+def test_without_symbols_the_pieces_are_what_they_were_before_there_were_any() -> None:
+    """The settings of version 0.1.0, given to sentencepiece as it gave them."""
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([line for line in [*ENGLISH, *GERMAN] if line]),
+        model_writer=model,
+        **{"model_type": "bpe", "vocab_size": 340, "character_coverage": 0.9999, "byte_fallback": True},
+        **{"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS, "normalization_rule_name": "identity"},
+        **{"max_sentence_length": 16000, "num_threads": 4, "minloglevel": 2},
+    )
+    before = SentencePieceProcessor(model_proto=model.getvalue())
+    now = Tokenizer.train(ENGLISH, GERMAN, settings())
+    assert now.target_pieces(range(340)) == before.id_to_piece(list(range(340)))
+    assert now.target.get_score(list(range(340))) == before.get_score(list(range(340)))
+
+
+def test_the_short_cut_of_clean_is_the_long_way_for_every_character():
+    """The short cut looks whether a line is printable: no white space but the space is, and no surrogate."""
+
+    def the_long_way(line):
+        line = re.sub("[\ud800-\udfff]", "\ufffd", unicodedata.normalize("NFC", line)).replace("\u2581", " ")
+        return " ".join(line.split())
+
+    for code in range(0x11_0000):
+        character = chr(code)
+        if code < 0x3100 or character.isspace() or 0xD800 <= code < 0xE000:
+            for line in (character, f"a{character}b", f"a {character}", f"{character} é", f"é {character} {character}"):
+                assert clean(line) == the_long_way(line), hex(code)

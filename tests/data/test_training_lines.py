@@ -54,7 +54,7 @@ def test_so_many_words_are_counted_and_no_more():
     counter = TrainingLinesCounter("en")
     for number in range(150_000):
         counter.add("The end" if number % 2 else f"W{number} ends", 2, 2)
-    assert len(counter.first_words) <= 100_000
+    assert len(counter.words.first_words) <= 100_000
     assert counter.result().openers == ("The",)
 
 
@@ -62,7 +62,7 @@ def test_of_a_large_corpus_every_so_many_th_line_is_looked_at():
     counter = TrainingLinesCounter("en", every=3)
     for number in range(300):
         counter.add("One. Two." if number % 3 == 0 else "One.", 10 + number, 10)
-    assert counter.sentences == {2: 100}
+    assert counter.words.sentences == {2: 100}
     assert (counter.result().pairs, counter.result().most_pieces) == (300, 309)
 
 

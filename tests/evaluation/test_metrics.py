@@ -4,9 +4,12 @@ import math
 
 import pytest
 import sacrebleu
-from sacrebleu.tokenizers import tokenizer_ja_mecab
+from sacrebleu.tokenizers import tokenizer_ja_mecab, tokenizer_spm
+from sentencepiece import SentencePieceTrainer
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation import metrics
+from transformer_mt.evaluation.guards import tokenised_warning
 from transformer_mt.evaluation.metrics import (
     bleu,
     bleu_by_length,
@@ -15,7 +18,6 @@ from transformer_mt.evaluation.metrics import (
     language_warning,
     score_corpus,
     ter_warning,
-    tokenised_warning,
 )
 from transformer_mt.languages import NAMES
 
@@ -115,12 +117,42 @@ def test_what_an_unready_model_says_is_scored_all_the_same():
         *[(language, "char") for language in ("th", "tha_Thai", "lo", "km", "my")],
     ],
 )
-def test_target_language_chooses_the_tokeniser(language, tokeniser):
+def test_target_language_chooses_the_tokeniser(language, tokeniser, flores):
     score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)[0]
     assert f"|tok:{tokeniser}|" in score.signature
     # 13a sees one word a sentence.
     assert (score.value > 20) == (tokeniser != "13a")
     assert bleu(["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
+
+
+@pytest.fixture
+def flores(monkeypatch, tmp_path):
+    """Where sacreBLEU would keep the model of flores200."""
+    monkeypatch.setattr(metrics, "SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models" / "flores200sacrebleuspm"
+
+
+def test_where_the_model_of_flores200_is_languages_without_a_tokeniser_use_it(flores):
+    assert "|tok:char|" in score_corpus(["ก"], [["ก"]], "th")[0].signature
+    told = language_warning("reference", [TEXTS["th"]], "th")
+    assert "BLEU, which is computed on characters here" in told and "BLEU(tokenize='flores200')\" downloads it" in told
+    lines = iter([TEXTS["th"]] * 20)
+    with flores.open("wb") as file:
+        SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, vocab_size=18, minloglevel=2)
+    for language in ("th", "lo", "khm_Khmr", "my"):
+        assert "|tok:flores200|" in score_corpus([TEXTS["th"]], [[TEXTS["th"]]], language)[0].signature
+    for language, tokeniser in (("zh", "zh"), ("de", "13a")):
+        assert f"|tok:{tokeniser}|" in score_corpus(["a"], [["a"]], language)[0].signature
+    told = language_warning("reference", [TEXTS["th"]], "th")
+    assert told.endswith("BLEU, which is computed on subword pieces here (flores200)")
+
+
+def test_a_damaged_model_of_flores200_is_named(flores):
+    flores.write_bytes(b"half a download")
+    with pytest.raises(EvaluationError, match=r"flores200sacrebleuspm: .* cannot read its model .*; delete the file"):
+        score_corpus(["a"], [["a"]], "th")
 
 
 @pytest.mark.parametrize("language", ["zh", "zho_Hant", "th"])

@@ -77,6 +77,16 @@ def test_logits_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer,
     assert_same_logits(load_model(tmp_path / "exported"), model_dir)
 
 
+@pytest.mark.parametrize("ties", ["all", *thorough("target", "none")])
+def test_logits_are_ours_with_an_output_bias(ties, joint_tokenizer, tmp_path):
+    """After transformers has saved the model, too."""
+    model_dir = write_untrained(tmp_path / "model", joint_tokenizer, tied_embeddings=ties, output_bias=True)
+    export.export(model_dir, tmp_path / "exported", "huggingface")
+    assert_same_logits(load_model(tmp_path / "exported"), model_dir)
+    load_model(tmp_path / "exported").save_pretrained(tmp_path / "again")
+    assert_same_logits(load_model(tmp_path / "again"), model_dir)
+
+
 @pytest.mark.parametrize("settings", [{"activation": "gelu"}, {"num_heads": 4}, {"d_model": 32, "ffn_dim": 8}])
 def test_logits_are_ours_whatever_the_layers(settings, joint_tokenizer, tmp_path):
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)

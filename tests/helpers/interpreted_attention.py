@@ -1,7 +1,8 @@
 """Computes `short_attention` and its gradients without a GPU, by Triton's interpreter; a process of its own.
 
 usage: interpreted_attention.py CASES RESULTS. Both files are PyTorch's: a list of arguments in order, the gradient of
-the output behind them; and a list of the output and the gradients of queries, keys and values.
+the output behind them; and a list of the output and the gradients of queries, keys and values. Where those come from
+the same words, `short_self_attention`'s follow.
 """
 
 import os
@@ -23,14 +24,21 @@ patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
 from transformer_mt.kernels.packed_attention import Segments  # noqa: E402
-from transformer_mt.kernels.short_attention import short_attention  # noqa: E402
+from transformer_mt.kernels.short_attention import short_attention, short_self_attention  # noqa: E402
 
 
 def computed(query_NHK, key_MHK, value_MHK, *others):
     *segments, gradient_NHK = others
     inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
     mixed_NHK = short_attention(*inputs, Segments(*segments))
-    return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
+    results = [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
+    query_offsets, key_offsets, *_ = segments
+    if query_offsets.equal(key_offsets):
+        rows_N3HK = torch.stack(inputs, dim=1).detach().requires_grad_()
+        mixed_NHK = short_self_attention(rows_N3HK, Segments(*segments))
+        (gradient_N3HK,) = torch.autograd.grad(mixed_NHK, rows_N3HK, gradient_NHK)
+        results += [mixed_NHK.detach(), *gradient_N3HK.unbind(1)]
+    return results
 
 
 cases, results = sys.argv[1:]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from helpers.tiny import ROOT
 
 PATIENCE = 240.0  # seconds after which something hangs: it takes a few, and more where a machine has other work
@@ -90,15 +91,14 @@ def rank_environments(num_ranks: int) -> list[dict[str, str]]:
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num_ranks)]
 
 
-def run_forked_ranks(num_ranks: int, work: Callable[[], None]) -> None:
-    """Do the work on each of as many ranks. They are forked, and so have no seconds of imports to wait for."""
-    context = multiprocessing.get_context("fork")
+def work_of_ranks(num_ranks: int, work: Callable[[], None]) -> None:
+    """Do the work on each of as many ranks, none of which sees a GPU.
 
-    def rank(own: dict[str, str]) -> None:
-        os.environ.update(own)
-        work()
-
-    ranks = [context.Process(target=rank, args=(own,)) for own in rank_environments(num_ranks)]
+    They are forked, and so have no seconds of imports to wait for, and have what a test has patched. Where there is a
+    GPU they cannot be: a process that has counted GPUs, or made a backward pass beside one, has no children that train.
+    """
+    context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
+    ranks = [context.Process(target=_do_work, args=(work, own)) for own in rank_environments(num_ranks)]
     for process in ranks:
         process.start()
     until = time.monotonic() + PATIENCE
@@ -106,6 +106,11 @@ def run_forked_ranks(num_ranks: int, work: Callable[[], None]) -> None:
         process.join(max(0.0, until - time.monotonic()))
         process.kill()
     assert [process.exitcode for process in ranks] == [0] * num_ranks
+
+
+def _do_work(work: Callable[[], None], environment: dict[str, str]) -> None:
+    os.environ.update(environment | {"CUDA_VISIBLE_DEVICES": ""})
+    work()
 
 
 def start_torchrun(num_ranks: int, directory: Path, *arguments: object) -> Running:

@@ -16,7 +16,7 @@ from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
@@ -94,9 +94,13 @@ def status_and_error(
 
 
 def renew_sums(directory: Path) -> None:
-    """Write the checksums of the files as they are now: of those that were named, as far as they are there."""
-    names = [name for name in read_sums(directory) if (directory / name).exists()]
-    write_sums(directory, sums_of(directory, names))
+    """Write the checksums of the files as they are now: of those that were named, as far as they are there.
+
+    Those of shards below the directory come first, because their checksums are named in it.
+    """
+    for place in [*sorted(path.parent for path in directory.glob(f"train/*/*/{SUMS}")), directory]:
+        names = [name for name in read_sums(place) if (place / name).exists()]
+        write_sums(place, sums_of(place, names))
 
 
 def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:

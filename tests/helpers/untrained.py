@@ -20,7 +20,7 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
     Fresh biases are 0 and fresh norms 1, which would hide that one is exported in place of another.
     """
     sizes: dict[str, object] = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 16}
-    if settings.get("kind") != "rnn":
+    if settings.get("kind", "transformer") == "transformer":
         sizes |= {"ffn_dim": 24, "num_heads": 2}
     values = {
         "data_dir": "data",

@@ -38,7 +38,7 @@ HAS_INT8 = torch.__version__ >= "2.13" and platform.machine() in X86
 FP32, INT8 = Matmul(), Matmul(quantization="int8")
 SEVERAL = 3  # hypotheses
 SEARCHES = (True, 1), (True, SEVERAL), (False, SEVERAL)  # that are compiled: of a sentence alone or not, so wide
-KINDS = [{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu"}]
+KINDS = [{"norm": "post", "activation": "relu"}, {"norm": "pre", "activation": "swiglu", "output_bias": True}]
 LENGTHS = (1, 7, 16, 33, MOST_POSITIONS, MOST_POSITIONS + 1)
 
 

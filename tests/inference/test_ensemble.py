@@ -33,7 +33,7 @@ def models(tiny_model, tiny_rnn):
     return [
         tiny_model(VOCAB_SIZE, 1),
         tiny_model(VOCAB_SIZE, 2, norm="pre", d_model=24, num_heads=3, decoder_layers=1),
-        tiny_rnn(VOCAB_SIZE, 3, tied_embeddings="none"),
+        tiny_rnn(VOCAB_SIZE, 3, tied_embeddings="none", output_bias=True),
     ]
 
 

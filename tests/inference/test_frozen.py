@@ -102,6 +102,19 @@ def test_also_for_one_sentence(norm, length, tiny_model, sources):
         assert_steps_alike(model, F.pad(source_1S, (0, padding), value=PAD), WIDER_AND_NARROWER, leaving=(7,))
 
 
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("matmul", [Matmul(), Matmul(torch.bfloat16), Matmul(quantization="int8")])
+def test_an_output_bias_is_added_in_each_precision(matmul, count, tiny_model, sources):
+    """To the logits that are there without it."""
+    model, source_BS = tiny_model(output_bias=True).float(), sources(count, 7)
+    biased = logits_along(frozen(model, matmul), source_BS, WIDER_AND_NARROWER)
+    bias_V = model.output_bias_V.clone()
+    model.output_bias_V.zero_()
+    plain = logits_along(frozen(model, matmul), source_BS, WIDER_AND_NARROWER)
+    for biased_BWV, plain_BWV in zip(biased, plain, strict=True):
+        torch.testing.assert_close(biased_BWV.float(), plain_BWV.float() + bias_V, rtol=1e-2, atol=1e-2)
+
+
 def test_sentences_alone_have_few_lengths(tiny_model, sources):
     """And none that was not learned."""
     model = frozen(tiny_model(positions="learned", max_positions=20), Matmul())

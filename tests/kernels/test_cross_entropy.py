@@ -58,6 +58,23 @@ def test_the_loss_and_its_gradients_are_those_of_the_plain_formula(chunks, input
 
 
 @smoothings
+def test_so_they_are_with_a_bias(chunks, inputs, smoothing):
+    """Whose gradient is not that of PAD."""
+    features_ND, output_VD, labels_N = inputs
+    bias_V = torch.randn(V, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    ours = label_smoothed(*inputs, smoothing, bias_V)
+    theirs = plain_label_smoothed(*inputs, smoothing, bias_V)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    in_one_call = F.cross_entropy(
+        F.linear(features_ND, output_VD, bias_V), labels_N, label_smoothing=smoothing, reduction="sum", ignore_index=PAD
+    )
+    torch.testing.assert_close(theirs.smoothed, in_one_call, rtol=1e-5, atol=1e-5)
+    trained = features_ND, output_VD, bias_V
+    gradients = [torch.autograd.grad(sums.smoothed, trained) for sums in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+@smoothings
 def test_nll_is_not_smoothed_and_has_no_gradient(chunks, inputs, smoothing):
     nll = label_smoothed(*inputs, smoothing).nll
     torch.testing.assert_close(nll, plain(*inputs, smoothing=0.0).detach(), rtol=1e-5, atol=1e-5)

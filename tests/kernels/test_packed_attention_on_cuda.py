@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_mt.data.batching import collate
 from transformer_mt.data.packing import PackedShape, collate_packed
-from transformer_mt.kernels.packed_attention import variable_length_attention
+from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
 from transformer_mt.models.packed import Packed
 from transformer_mt.training.update import real_features
 from transformer_mt.vocabulary import PAD
@@ -161,3 +161,24 @@ def test_attention_and_its_gradients_are_those_of_each_sentence(gpu, width, kind
     for name, ours, theirs, right in zip(("output", "dQ", "dK", "dV"), found, plain, exact, strict=True):
         assert_as_near(ours, theirs, right, name)
         assert_rows_as_near(ours.flatten(1), theirs.flatten(1), right.flatten(1))
+
+
+@widths
+@pytest.mark.parametrize("kind", ["everywhere", "backwards", "window", "backwards with a window"])
+def test_queries_keys_and_values_in_one_tensor_have_the_same_attention_and_gradients(gpu, width, kind):
+    """To a rounding: the kernels differ only in where they write."""
+    segments = segments_of(kind, *[packed_of(SOURCES, gpu.torch_device)] * 2)
+    generator = torch.Generator().manual_seed(1)
+    rows_N4HK = torch.randn(sum(SOURCES), 4, HEADS, width, generator=generator).bfloat16().to(gpu.torch_device)
+    *inputs, sent_back_NHK = (x_NHK.contiguous().requires_grad_() for x_NHK in rows_N4HK.unbind(1))
+    mixed_NHK = variable_length_attention(*inputs, segments)
+    apart = [mixed_NHK, *torch.autograd.grad(mixed_NHK, inputs, sent_back_NHK)]
+
+    together_N3HK = rows_N4HK[:, :3].contiguous().requires_grad_()
+    poison(gpu.torch_device)
+    mixed_NHK = packed_self_attention(together_N3HK, segments)
+    poison(gpu.torch_device)
+    (gradient_N3HK,) = torch.autograd.grad(mixed_NHK, together_N3HK, sent_back_NHK)
+    assert gradient_N3HK.is_contiguous()
+    for ours, theirs in zip((mixed_NHK, *gradient_N3HK.unbind(1)), apart, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2**-7, atol=2**-9)

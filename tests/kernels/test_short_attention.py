@@ -65,7 +65,8 @@ def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
     assert ended(interpreter) == [0], said(interpreter)
     results = torch.load(tmp_path / "results.pt", weights_only=True)
     for (name, case), ours in zip(cases.items(), results, strict=True):
-        for found, expected in zip(ours, plain(*case), strict=True):
+        of_the_same_words = CASES[name][1] is None
+        for found, expected in zip(ours, plain(*case) * (2 if of_the_same_words else 1), strict=True):
             torch.testing.assert_close(
                 found.double(), expected, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
             )

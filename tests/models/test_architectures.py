@@ -56,7 +56,7 @@ def transformers():
     ):
         choices = {"attention_score": score, "norm": norm, "attention_window": window, "positions": positions}
         choices |= {"attention_scale": score != "scaled_dot" and i % 3 == 0}
-        choices |= {"additive_bias": score == "additive" and i % 2 == 0}
+        choices |= {"additive_bias": score == "additive" and i % 2 == 0, "output_bias": i % 3 == 1}
         yield choices | {"activation": ACTIVATIONS[i % 3], "tied_embeddings": TIES[(i + i // 3) % 3]}
 
 
@@ -68,13 +68,13 @@ def recurrent():
         if attention != "none" and i % 4:
             choices |= {"local_attention": ("none", "monotonic", "predictive")[i % 4 - 1]}
             choices |= {"attention_window": 0 if i % 4 == 1 else 2}
-        yield choices | {"tied_embeddings": TIES[(i + i // 3) % 3]}
+        yield choices | {"tied_embeddings": TIES[(i + i // 3) % 3], "output_bias": i % 3 == 1}
 
 
 def convolutional():
     for i, (width, encoder_layers, decoder_layers) in enumerate(product([3, 5], [1, 2], [1, 2])):
         choices = {"kind": "convolutional", "kernel_width": width, "tied_embeddings": TIES[i % 3]}
-        yield choices | {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
+        yield choices | {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers, "output_bias": i % 3 == 1}
 
 
 def name(settings):
@@ -239,6 +239,38 @@ def test_half_precision_is_near(settings, sources, decoder_inputs):
         assert (found_NV - expected_NV).norm() < 0.05 * expected_NV.norm()
 
 
+EVERY_KIND = ["transformer", "rnn", "convolutional"]
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("kind", EVERY_KIND)
+@torch.no_grad()
+def test_an_output_bias_is_added_to_the_logits(kind, ties, new_model, sources, decoder_inputs):
+    """In teacher forcing and in the steps of the form for search."""
+    model = new_model({"kind": kind, "tied_embeddings": ties, "output_bias": True})
+    source_BS, decoder_input_BT, bias_V = sources(4, 6), decoder_inputs(4, 7), model.output_bias_V.clone()
+    forced_BTV, (stepped_BWV, *_) = model(source_BS, decoder_input_BT), stepped(model, source_BS)
+    model.output_bias_V.zero_()
+    assert bias_V.abs().min() > 1e-4
+    assert_close(forced_BTV, model(source_BS, decoder_input_BT) + bias_V)
+    assert_close(stepped_BWV, stepped(model, source_BS)[0] + bias_V)
+
+
+def stepped(model, source_BS):
+    searched = frozen(model, Matmul())
+    return searched.step(torch.full((len(source_BS), 2), BOS), searched.start(source_BS, width=2))
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_an_output_bias_is_zero_at_first_and_there_only_if_it_is_asked_for(kind):
+    settings = {} if kind == "transformer" else {"kind": kind}
+    models = [fresh_model(settings | {"output_bias": asked}) for asked in (False, True)]
+    without, biased = (model.state_dict() for model in models)
+    assert biased.keys() - without.keys() == {"output_bias_V"}
+    assert torch.equal(biased.pop("output_bias_V"), torch.zeros(11))
+    assert_same_weights(without, biased)
+
+
 # Search
 
 
@@ -328,9 +360,30 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
         torch.testing.assert_close(moved, together[key], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_the_loss_of_a_model_is_that_of_its_logits(kind, r_drop, new_model, sources, decoder_inputs):
+    """With its output bias, whose gradient is that of the formula; without dropout both passes of R-Drop agree."""
+    model, source_BS, decoder_input_BT = (
+        new_model({"kind": kind, "output_bias": True}),
+        sources(4, 6),
+        decoder_inputs(4, 7),
+    )
+    labels_BT = decoder_input_BT.roll(-1, dims=1).masked_fill(decoder_input_BT == PAD, PAD)
+    labels_BT[labels_BT == BOS] = EOS
+    batch = Batch(source_BS, decoder_input_BT, labels_BT, torch.arange(4), int((labels_BT != PAD).sum()))
+    ours = BatchLoss(model.float(), TrainingConfig(label_smoothing=0.1, r_drop=r_drop), FP32)(batch).smoothed
+    logits_NV = model(source_BS, decoder_input_BT).flatten(0, 1)
+    plain = {"label_smoothing": 0.1, "reduction": "sum", "ignore_index": PAD}
+    theirs = F.cross_entropy(logits_NV, labels_BT.flatten(), **plain)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(loss, [*model.parameters()]) for loss in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
 RESUMED = [
     {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
-    {"kind": "convolutional", "kernel_width": 3},
+    {"kind": "convolutional", "kernel_width": 3, "output_bias": "true"},
     *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
     *thorough({"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"}),
 ]

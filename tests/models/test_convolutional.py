@@ -78,7 +78,7 @@ def test_it_is_its_formulas_by_hand(kernel_width, tiny_convolutional, sources, d
     for layer, expected in ((1, 0), (2, 1), (3, 2), (0, 1)):
         looked_BTS = model.attention_to_source(source_1S, decoder_input_1T, layer)
         assert_close(looked_BTS[0], weights_LTS[expected])
-    with pytest.raises(AttentionError, match="layer 4: the attention to the source has layers 1 to 3"):
+    with pytest.raises(AttentionError, match="layer 4: the cross attention has layers 1 to 3"):
         model.attention_to_source(source_1S, decoder_input_1T, 4)
 
 

@@ -45,7 +45,7 @@ def fresh(num_heads=NUM_HEADS, score="scaled_dot"):
 def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
     x_BTD, causal_TT = randn(3, 6, D_MODEL), causal_mask(6, torch.device("cpu"))
     weights = []
-    ours_BTD = multi_head.attend(*multi_head.project(x_BTD), causal_TT, weights)
+    ours_BTD = multi_head.self_attention(x_BTD, causal_TT, weights)
     theirs_BTD, their_weights_BHTS = pytorch_attention(
         x_BTD, x_BTD, x_BTD, attn_mask=~causal_TT, average_attn_weights=False
     )
@@ -118,9 +118,24 @@ def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
 
 def test_packed_sentences_have_scaled_dot_products_alone():
     multi_head = fresh(score="dot")
-    offsets = torch.tensor([0, 4], dtype=torch.int32)
+    offsets, x_ND = torch.tensor([0, 4], dtype=torch.int32), randn(4, D_MODEL)
+    segments = Segments(offsets, offsets, 4, 4, causal=False)
     with pytest.raises(AssertionError, match="padded rows"):
-        multi_head.attend(*multi_head.project(randn(4, D_MODEL)), Segments(offsets, offsets, 4, 4, causal=False))
+        multi_head.attend(*multi_head.project(x_ND), segments)
+    with pytest.raises(AssertionError, match="padded rows"):
+        multi_head.self_attention(x_ND, segments)
+    with pytest.raises(AssertionError, match="padded rows"):
+        fresh().self_attention(x_ND, segments, [])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_self_attention_of_packed_sentences_is_that_of_each_one(multi_head, causal):
+    x_ND, lengths = randn(9, D_MODEL), [4, 1, 4]
+    offsets = torch.tensor([0, 4, 5, 9], dtype=torch.int32)
+    ours_ND = multi_head.self_attention(x_ND, Segments(offsets, offsets, 4, 4, causal))
+    for ours_TD, x_TD in zip(ours_ND.split(lengths), x_ND.split(lengths), strict=True):
+        mask_TT = causal_mask(len(x_TD), x_TD.device) if causal else torch.tensor(True)
+        torch.testing.assert_close(ours_TD, multi_head.self_attention(x_TD[None], mask_TT)[0])
 
 
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):

@@ -213,12 +213,13 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
 def test_mistakes_are_named(capsys, arguments):
     with pytest.raises(SystemExit):
         benchmark.main(arguments)
-    assert "name data, train or decode; --rounds is at least 1" in capsys.readouterr().err
+    assert "name data, train, decode or prepare; --rounds is at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["prepare"], "prepare needs --text SOURCE TARGET"),
         (["train", "--precision", "fp16"], "--precision fp16 is only for decode"),
         (["--precision", "fp16"], "--precision fp16 is only for decode"),
         (["decode", "--precision", "int8"], "--precision int8 is only for --model"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from benchmarks.decoding_process import Outcome
-from benchmarks.gpu_parts import command, curve, decoding, text
+from benchmarks.gpu_parts import command, curve, decoding, profiling, text
 from benchmarks.gpu_parts.curve import running_means
 from benchmarks.gpu_parts.profiling import Event, busy, times
 from benchmarks.gpu_parts.training import summary
@@ -54,6 +54,22 @@ def test_the_gpu_is_idle_where_no_kernel_runs():
         "milliseconds_an_update": 0.0125,
         "share": 25 / 65,
     }
+
+
+def test_tuning_is_measured_on_gpus_alone_and_beside_updates_without_it(tmp_path):
+    words = ["profile", "--out", str(tmp_path), "--device", "cpu", "--shape", "tiny"]
+    cpu = command.settings_of(command.parse(words), tmp_path)
+    of_cpu, of_gpu = (
+        [one.name for one in profiling.part(settings).measurements]
+        for settings in (cpu, cpu.model_copy(update={"device": "cuda"}))
+    )
+    assert of_cpu == ["updates", "attention"]
+    assert of_gpu == ["updates", "attention", "updates, max-autotune"]
+    plain, _, tuned = of_gpu
+    found = {plain: {"without_the_profiler": {"tokens_per_second": 2.0}}}
+    assert profiling.summary(found) == {}
+    found[tuned] = {"without_the_profiler": {"tokens_per_second": 3.0}}
+    assert profiling.summary(found) == {"tuned_is_times_as_fast": 1.5}
 
 
 def test_curves_are_compared_by_their_running_means():

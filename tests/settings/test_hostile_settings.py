@@ -16,8 +16,8 @@ from transformer_mt.terminal.translation_output import OutputForm, output_lines
 
 BASE = (ROOT / "configs/demo_en_de.yaml").read_text(encoding="utf-8")
 LINES = ["The child is sleeping.", "", "A dog sees the old house. The child is sleeping."]
-SMALL = {"beam_size": 9, "n_best": 9, "max_extra_length": 15, "min_length": 15}
-LARGE = {"beam_size": 1000, "n_best": 1000, "max_extra_length": 60, "min_length": 60}
+SMALL = {"mbr_candidates": 8, "beam_size": 9, "n_best": 9, "max_extra_length": 15, "min_length": 15}
+LARGE = {"mbr_candidates": 60, "beam_size": 1000, "n_best": 1000, "max_extra_length": 60, "min_length": 60}
 JSON = OutputForm(n_best=True, scores=True, alignment=False, json=True)
 
 

@@ -11,7 +11,8 @@ import yaml
 from helpers.hostile import time_limit
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings.experiment import Config, FilePair, TrainingConfig
+from transformer_mt.settings.corpus import PairedText
+from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.model import RnnConfig, TransformerConfig
 from transformer_mt.settings.reading import differences, dump_config, fingerprint, json_schema, load_config
 from transformer_mt.training.optimization import learning_rate
@@ -105,6 +106,7 @@ class TestValues:
         "override",
         [
             "corpus={source_language: fr, target_language: en, train: a, valid: b, test: {}}",
+            "filters={identical: true}",
             "tokenizer={vocab_size: 700}",
             "model={kind: rnn, d_model: 32}",
             "training={max_steps: 7}",
@@ -128,7 +130,34 @@ class TestValues:
 
     def test_two_files_make_a_split(self, load):
         config = load("corpus.train={source: a.en, target: b.de}")
-        assert config.corpus.train == FilePair(source="a.en", target="b.de")
+        assert config.corpus.train == PairedText(source="a.en", target="b.de")
+
+    def test_several_corpora_have_names(self, load):
+        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv"
+        config = load("corpus.train.b.weight=2", "corpus.train.b.tsv=c.tsv", change=("text/train", both))
+        a, b = config.corpus.training_corpora
+        assert (a, b) == (PairedText(name="a", tmx="a.tmx"), PairedText(name="b", tsv="c.tsv", weight=2.0))
+        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "c.tsv")
+        one_more = load("corpus.train=[{name: b, tsv: b.tsv}, {name: c, prefix: d/c}]").corpus.training_corpora
+        assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
+
+    @pytest.mark.parametrize(
+        "train",
+        [
+            "a",
+            "{source: a.en, target: a.de}",
+            "{tsv: a.tsv, source: 3, target: 1}",
+            "{tsv: a.tsv, source: English, target: German}",
+            "{csv: a.csv, source: '1', target: '2'}",
+            "{hub: a/b, split: train, subset: de-en, streaming: true, source: translation.en}",
+            "[{name: a, tmx: a.tmx, tag: <2de>}, {name: b, zip: b.zip, weight: 0.5}]",
+        ],
+    )
+    def test_every_form_of_a_corpus_survives_being_written(self, load, train, tmp_path):
+        config = load(f"corpus.train={train}")
+        (tmp_path / "again.yaml").write_text(dump_config(config))
+        assert load_config(tmp_path / "again.yaml") == config
+        assert Config.model_validate(json.loads(json.dumps(config.model_dump()))) == config
 
     def test_settings_cannot_be_changed_afterwards(self, load):
         with pytest.raises(ValueError, match="frozen"):
@@ -201,7 +230,7 @@ class TestMistakes:
             ("tokenizer.from=3", r"^override tokenizer\.from=3: tokenizer\.from is 3; .*valid string"),
             ("tokenizer.from_=x", r"tokenizer\.from_: no such key\. Did you mean 'from'\?"),
             ("training.from=x", r"training\.from: no such key\. Did you mean 'tokenizer\.from'\?"),
-            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. The keys there are: from, algorithm"),
+            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. .*settings tokenizer` lists the keys"),
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
             (
@@ -215,7 +244,7 @@ class TestMistakes:
             ("corpus.revision=1234567", r"corpus\.revision is 1234567; .*reads it as a number: put it in quotes"),
             (
                 "corpus.train={source: a, targt: b}",
-                r"train\.target: is missing.*\n.*train\.targt: no such key.*'target'",
+                r"corpus\.train\.targt: no such key.*'target'",
             ),
             ("training.peak_lr=.inf", r"training\.peak_lr is inf; .*finite"),
             ("tokenizer.vocab_size=5", r"tokenizer\.vocab_size is 5; .*greater than 260"),
@@ -238,6 +267,47 @@ class TestMistakes:
         with pytest.raises(ConfigError, match=message) as raised:
             load(override)
         assert "valid string" not in str(raised.value) or "quotes" in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("train", "message"),
+        [
+            ("[a, b]", r"corpus\.train\[1\] is 'a'; it must be a section.*\n.*corpus\.train\[2\] is 'b'"),
+            ("[]", r"train is an empty list"),
+            ("[{name: a, tmx: b}, {tmx: c}]", r"train\[2\] has no name; .*\{name: europarl, tmx: FILE\}"),
+            ("[{name: a, tmx: b}, {name: a, tmx: c}]", r"two corpora of train have the name a"),
+            ("[{name: a/b, tmx: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
+            ("{name: a, tmx: b}", r"train: name and weight are only for a list"),
+            ("{tmx: a, tsv: b}", r"tsv and tmx are given, .*keep one"),
+            ("{source: a}", r"give both files, source and target; or one of the keys prefix, tsv"),
+            ("{tmx: a, split: train}", r"split: only for a data set of the hub"),
+            ("{hub: a}", r"hub needs a split"),
+            ("{tsv: a, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
+            ("{tsv: a, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
+            ("{tsv: a, source: 2}", r"tsv: give source and target both"),
+            ("{tsv: a, source: 2, target: de}", r"tsv: give source and target both"),
+            ("{tsv: a, source: 2, target: 2}", r"source and target are both 2"),
+            ("{csv: a, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
+            ("{source: 1, target: 2}", r"source is the number 1, but here it must be a file; .*quotes"),
+        ],
+    )
+    def test_explain_what_is_wrong_with_a_corpus(self, load, train, message):
+        with pytest.raises(ConfigError, match=message) as raised:
+            load(f"corpus.train={train}")
+        assert str(raised.value).startswith(f"override corpus.train={train}: corpus")
+
+    def test_name_the_line_of_a_corpus_in_a_list(self, load):
+        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv\n      sorce: 1"
+        with pytest.raises(ConfigError, match=r"x\.yaml:10: corpus\.train\[2\]\.sorce: no such key.*'source'"):
+            load(change=("text/train", both))
+        both = both.replace("sorce: 1", "source: 1")
+        with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
+            load(change=("text/train", both))
+        with pytest.raises(ConfigError, match=r"corpus\.train has no corpus with the name c, but: a, b"):
+            load("corpus.train.c.tsv=x", change=("text/train", both))
+        with pytest.raises(
+            ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
+        ):
+            load("corpus.valid=[a]")
 
     def test_the_keys_of_another_kind_of_model_are_named_with_the_way_to_replace_them_all(self, load):
         change = ("d_model: 64", "d_model: 64\n  ffn_dim: 8\n  num_heads: 2")
@@ -390,7 +460,7 @@ class TestHostileFiles:
     def test_aliases_as_people_use_them_are_read(self, load):
         test = "test:\n    news: text/news\n"
         both = "test:\n    news: &pair {source: a, target: b}\n    talks: *pair\n"
-        assert load(change=(test, both)).corpus.test["talks"] == FilePair(source="a", target="b")
+        assert load(change=(test, both)).corpus.test["talks"] == PairedText(source="a", target="b")
 
     def test_a_long_file_is_not_read(self, load):
         with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: has more than 250,000 characters"):
@@ -442,6 +512,15 @@ class TestComparison:
             "training.max_steps": "training.max_steps: 100000, now 7",
         }
         assert differences(old, load()) == {}
+
+    def test_differences_are_of_each_corpus_by_its_name(self, load):
+        old = load("corpus.train=[{name: a, tmx: a.tmx}]")
+        new = load("corpus.train=[{name: b, tsv: b.tsv}, {name: a, tmx: b.tmx}]")
+        assert differences(old, new) == {
+            "corpus.train.a.tmx": "corpus.train.a.tmx: a.tmx, now b.tmx",
+            "corpus.train.b.name": "corpus.train.b.name: None, now b",
+            "corpus.train.b.tsv": "corpus.train.b.tsv: None, now b.tsv",
+        }
 
     def test_a_key_that_is_a_word_of_python_survives_being_written(self, load, tmp_path):
         config = load("tokenizer.from=runs/x/model")

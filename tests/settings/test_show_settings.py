@@ -7,7 +7,8 @@ import yaml
 
 from transformer_mt import show_settings
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings.experiment import Config, CorpusConfig
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import MODELS, dump_config
 from transformer_mt.show_settings import settings_text
 
@@ -18,7 +19,7 @@ def entries(text):
     """Key -> (default, allowed, meaning) of each entry."""
     found = {}
     for entry in re.split(r"\n(?=  \S)", text):
-        if match := re.match(r"  (\S+) (\S.*?)\s+\[(.*?)\]\n      (\S.*)", entry, re.DOTALL):
+        if match := re.match(r"  (\S+) (\S.*?)\s+\[([^\]]*)\]\n      (\S.*)", entry, re.DOTALL):
             key, default, allowed, meaning = (" ".join(part.split()) for part in match.groups())
             found[key] = (default, allowed, meaning)
     return found
@@ -36,7 +37,9 @@ def flat(values, prefix=""):
 def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
     model = MODELS[kind](kind=kind)
     config = Config(data_dir="d", run_dir="r", corpus=CorpusConfig(**CORPUS), model=model)
-    shown = entries("\n".join(settings_text(name) for name in ["corpus", "tokenizer", "training", "averaging"]))
+    shown = entries(
+        "\n".join(settings_text(name) for name in ["corpus", "filters", "tokenizer", "training", "averaging"])
+    )
     shown |= entries(settings_text("decoding")) | entries(settings_text().partition("\n\n")[2])
     of_kind = entries(settings_text("model").split("\n\nmodel, with ")[list(MODELS).index(kind)])
     shown = {key: entry for key, entry in shown.items() if not key.startswith("model.")} | of_kind
@@ -79,8 +82,9 @@ def test_every_meaning_is_in_plain_words():
         ("training.num_threads", "= 0", "integer >= 0, <= 1024"),
         ("training.metric", "= bleu", "bleu, chrf or nll"),
         ("tokenizer.character_coverage", "= 0.9999", "number > 0.9, <= 1"),
-        ("corpus.train", "(required)", "text, or {source: text, target: text}"),
-        ("corpus.test", "(required)", "{name: text, or {source: text, target: text}}"),
+        ("corpus.test", "(required)", "{name: text, or keys such as {source: FILE, target: FILE}}"),
+        ("corpus.train.tmx", "= null", "text, or null"),
+        ("corpus.train.source", "= null", "text, or integer >= 1, <= 100000, or null"),
         ("data_dir", "(required)", "text"),
     ],
 )
@@ -88,6 +92,16 @@ def test_one_key_is_shown_alone_with_what_is_allowed(key, default, allowed):
     shown = entries(settings_text(key))
     assert shown.keys() == {key}
     assert shown[key][:2] == (default, allowed)
+
+
+def test_a_key_with_many_forms_is_shown_with_the_keys_below_it():
+    shown = entries(settings_text("corpus.train"))
+    forms = "text, or keys such as {source: FILE, target: FILE}, or a list of them"
+    assert shown["corpus.train"][:2] == ("(required)", forms)
+    below = [f"corpus.train.{key}" for key in PairedText.model_fields]
+    assert list(shown) == ["corpus.train", *below]
+    assert all(len(meaning) > 20 and meaning.endswith(".") for *_, meaning in shown.values())
+    assert max(map(len, settings_text("corpus.train").splitlines())) <= 100
 
 
 def test_a_key_of_all_models_is_shown_for_each():
@@ -107,6 +121,8 @@ def test_a_key_of_all_models_is_shown_for_each():
         ("warmup", "training.warmup_steps"),
         ("lr", "training.peak_lr"),
         ("beam", "decoding.beam_size"),
+        ("tmx", "corpus.train.tmx"),
+        ("corpus.valid.jsonl", "corpus.train.jsonl"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
@@ -115,7 +131,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
 
 
 def test_without_any_near_name_the_sections_are_listed():
-    with pytest.raises(ConfigError, match=r"^zzzz: .* Sections: corpus, tokenizer, model, training, "):
+    with pytest.raises(ConfigError, match=r"^zzzz: .* Sections: corpus, filters, tokenizer, model, training, "):
         settings_text("zzzz")
 
 

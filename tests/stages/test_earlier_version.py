@@ -5,15 +5,18 @@ earlier_version.zip holds what its stages made of 300 pairs of the demo corpus: 
 for 20 pairs.
 """
 
+import json
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from helpers.tiny import weights_at
+from helpers.tiny import renew_sums, weights_at
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, score, train
+from transformer_mt.errors import CorpusError
+from transformer_mt.storage.checksums import has_sums
 
 WHAT_IT_WROTE = Path(__file__).parent / "earlier_version.zip"
 
@@ -38,6 +41,38 @@ def test_a_run_goes_on_to_the_weights_it_would_have_had(earlier, capsys):
     assert ours.keys() == expected.keys()
     for name, weight in ours.items():
         torch.testing.assert_close(weight, expected[name], rtol=1e-3, atol=1e-4)
+
+
+def as_if_there_were_overlaps(directory):
+    summary = json.loads((directory / "data" / "prepare.json").read_text())
+    assert "filters" not in summary
+    summary["also_in_training"] = {
+        "valid": {"sources": 2, "targets": 1, "pairs": 1},
+        "test/tiny": {"sources": 0, "targets": 0, "pairs": 0},
+    }
+    (directory / "data" / "prepare.json").write_text(json.dumps(summary))
+    if has_sums(directory / "data"):
+        renew_sums(directory / "data")
+
+
+def test_data_that_were_prepared_without_filters_are_used_and_what_is_held_out_is_said(earlier, capsys):
+    assert prepare.main(["tiny.yaml"]) == 0
+    assert "filters.held_out" not in capsys.readouterr().out, "nothing of the sets is in the training text"
+    as_if_there_were_overlaps(earlier)
+    for overrides, is_said in (([], True), (["filters.held_out=false"], False), (["filters.on_bad_line=skip"], True)):
+        assert prepare.main(["tiny.yaml", *overrides]) == 0
+        output = capsys.readouterr().out
+        assert "already prepared" in output
+        note = "sentences of the validation and test sets in its training pairs (valid: 2 sources and 1 target). They"
+        assert (note in output) == is_said
+    assert train.main(["tiny.yaml"]) == 0
+
+
+def test_data_that_were_prepared_without_filters_are_not_taken_for_filtered_ones(earlier):
+    with pytest.raises(CorpusError, match=r"cannot be used .*: filters\.identical: False, now True\. Choose another"):
+        prepare.main(["tiny.yaml", "filters.identical=true"])
+    with pytest.raises(CorpusError, match=r"data was prepared with another filters: choose another data_dir"):
+        train.main(["tiny.yaml", "run_dir=other", "filters.identical=true"])
 
 
 @pytest.mark.parametrize("model", ["run", "rnn"])

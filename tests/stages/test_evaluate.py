@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import sacrebleu
 from helpers.directories import place, tree
 from helpers.processes import python_path
 from helpers.tiny import renew_sums
+from safetensors.numpy import save_file
 
 from transformer_mt import evaluate
 from transformer_mt.data.prepared import files_of_test_set
@@ -155,7 +157,7 @@ class TestMistakes:
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
             (
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"],
-                "--by-length needs source sentences",
+                "--by-length and --analyse need the source sentences: give --source",
             ),
             (["{run}", "--by-length", "0"], "it must be 1 word or more"),
             (["{run}"], "{run} holds no config.yaml: name the directory of a model"),
@@ -193,6 +195,7 @@ class Dictionary:
 
     def __init__(self, models: list[Path], device: str) -> None:
         self.models, self.device = [model.absolute() for model in models], device
+        self.tokenizer = None
 
     @classmethod
     def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
@@ -328,6 +331,38 @@ class TestModel:
         result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
         assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
 
+    def test_settings_are_chosen_on_the_validation_set_and_both_are_written_down(
+        self, trained, tmp_path, capsys, monkeypatch
+    ):
+        write(tmp_path / "data/valid.source.txt", ["dog", "house"])
+        write(tmp_path / "data/valid.target.txt", HYPOTHESES[:2])
+        names = [*files_of_test_set("news"), *files_of_test_set("talks"), "valid.source.txt", "valid.target.txt"]
+        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        good = Dictionary.translations
+
+        def bad_unless_9(self, lines, decoding, scores):
+            found = good(self, lines, decoding, scores)
+            return found if decoding.beam_size == 9 else [[Translation("x", -1.0, -1.0)] for _ in lines]
+
+        monkeypatch.setattr(Dictionary, "translations", bad_unless_9)
+        assert main([str(trained), "--tune", "beam_size=8,9", "length_penalty=1", "--test", "news"]) == 0
+        said = capsys.readouterr().out
+        assert "bleu 100.00  beam_size=9 length_penalty=1\nbest on the 2 sentences" in said
+        scores = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        assert (scores["decoding"]["beam_size"], scores["decoding"]["length_penalty"]) == (9, 1.0)
+        assert scores["tuning"]["chosen"] == ["beam_size=9", "length_penalty=1"]
+        assert [trial["settings"][0] for trial in scores["tuning"]["trials"]] == ["beam_size=8", "beam_size=9"]
+        assert [call[2] for call in Dictionary.calls] == [8, 9, 9]  # the test set only once, with the best
+        for wrong in ("beam_size=0,4", "training.seed=1,2", "nothing=1"):
+            assert cli.run(main, [str(trained), "--tune", wrong]) == 2
+
+    def test_weaknesses_are_told_where_asked_for(self, trained, capsys):
+        assert main([str(trained), "--analyse", "--test", "news"]) == 0
+        said = capsys.readouterr().out
+        assert "news: weaknesses" in said and "words of the source" in said and "the worst lines" in said
+        found = json.loads((trained / "evaluation/scores.json").read_text())["news"]["analysis"]
+        assert found["by_length"][0]["num_lines"] == 3 and found["worst"][0]["source"] in ("dog", "house", "he")
+
     def test_lengths_are_in_characters_where_the_source_has_no_spaces(self, trained, capsys):
         for config in (trained / "config.yaml", trained / "model/config.yaml"):
             text = config.read_text(encoding="utf-8")
@@ -388,3 +423,79 @@ def test_help_says_what_it_reads_and_writes():
     assert found.returncode == 0
     for said in ("Reads", "writes evaluation/", "example:", "--hypothesis"):
         assert said in found.stdout
+
+
+class TestCompare:
+    @pytest.fixture
+    def two(self, trained):
+        """Two runs that differ in their seed, evaluated; the second writes other words."""
+        other = trained.parent / "y"
+        shutil.copytree(trained, other)
+        for directory in (other, other / "model"):
+            config = load_config(directory / "config.yaml", ["training.seed=2", "run_dir=runs/y"])
+            (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        for run_dir in (trained, other):
+            save_file({}, run_dir / "model" / "model.safetensors", {"made_of": "mean of checkpoints 1 to 3"})
+            assert main([str(run_dir)]) == 0
+        write(other / "evaluation/news.hypotheses.txt", REFERENCES)
+        return ["runs/x", "runs/y"]
+
+    def test_runs_are_compared_on_every_test_set(self, two, tmp_path, capsys):
+        capsys.readouterr()
+        assert main(["--compare", *two, "--json", str(tmp_path / "found.json"), "--metrics", "bleu", "chrf++"]) == 0
+        said = capsys.readouterr().out
+        assert "news: 3 sentences, 1 reference; baseline: runs/x" in said and "talks: 3 sentences" in said
+        assert re.search(r"same text +same text$", said, flags=re.MULTILINE)
+        assert "runs/y writes the same text as runs/x" in said
+        assert "runs that differ only in training.seed" in said and "chrF2++" in said and "TER" not in said
+        assert re.search(
+            r"^  source +dog$", said, flags=re.MULTILINE
+        )  # the sentences that differ most, with their sources
+        news, talks = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+        assert (news["test"], talks["test"], news["baseline"]) == ("news", "talks", "runs/x")
+        assert news["metrics"][0]["systems"][1]["value"] == pytest.approx(100)
+        assert {each["line"] for each in news["most_different"]["runs/y"]} == {1, 2}
+        assert talks["most_different"]["runs/y"] == []
+
+    def test_files_are_compared_with_their_references(self, tmp_path, files, capsys):
+        other = write(tmp_path / "other.txt", REFERENCES)
+        assert main(["--compare", files[0], other, "--reference", files[1]]) == 0
+        said = capsys.readouterr().out
+        assert f"files: 3 sentences, 1 reference; baseline: {files[0]}" in said and "line 1\n  reference" in said
+
+    def test_settings_of_decoding_and_old_translations_are_told(self, two, trained, capsys):
+        assert main(["runs/y", "beam_size=7"]) == 0
+        save_file({}, trained / "model" / "model.safetensors", {"made_of": "mean of checkpoints 4 to 6"})
+        capsys.readouterr()
+        assert main(["--compare", *two, "--test", "news"]) == 0
+        said = capsys.readouterr().err
+        assert "note: runs/y was decoded with other settings than runs/x: decoding.beam_size: 4 in runs/x, 7" in said
+        assert "warning: runs/x: the translations are of an earlier model (mean of checkpoints 1 to 3)" in said
+
+    def test_mistakes_are_named(self, two, tmp_path, files, capsys):
+        (tmp_path / "mine.json").write_text('["mine"]')
+        for arguments, message in [
+            (["runs/x"], "two or more"),
+            (["runs/x", "nowhere"], "nowhere: is neither a run"),
+            ([*two, "--test", "none"], "no such test set"),
+            ([*two, "--reference", files[1]], "are for files"),
+            ([files[0], files[0]], "needs --reference"),
+            ([*two, "--by-length", "3"], "cannot be combined"),
+            ([*two, "--json", str(tmp_path / "mine.json")], "holds something else than a comparison"),
+        ]:
+            assert cli.run(main, ["--compare", *arguments]) == 2
+            assert message in capsys.readouterr().err
+        assert (tmp_path / "mine.json").read_text() == '["mine"]'
+
+    def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
+        shutil.copytree(tmp_path / "data", tmp_path / "others")
+        write(tmp_path / "others/test/news.target.txt", [*REFERENCES[:2], "Er kommt."])
+        write_sums(tmp_path / "others", sums_of(tmp_path / "others", files_of_test_set("news")))
+        config = tmp_path / "runs/y/model/config.yaml"
+        config.write_text(config.read_text().replace("data_dir: data", "data_dir: others"))
+        assert cli.run(main, ["--compare", *two, "--test", "news"]) == 2
+        assert "different references for the test set news (line 3 differs)" in capsys.readouterr().err
+        config.write_text(config.read_text().replace("data_dir: others", "data_dir: data"))
+        (trained / "evaluation/news.hypotheses.txt").unlink()
+        assert cli.run(main, ["--compare", *two]) == 2
+        assert "python -m transformer_mt.evaluate runs/x --test news" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from helpers.thorough import thorough_rows
 from helpers.tiny import status_and_error
 
 from transformer_mt import evaluate, export, translate
-from transformer_mt.data.corpus import read_lines
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.build import build_model

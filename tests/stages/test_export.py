@@ -64,6 +64,12 @@ def test_scores_are_ours_whatever_the_vocabularies(joint, ties, joint_tokenizer,
     assert_same_scores(write_untrained(tmp_path / "model", tokenizer, tied_embeddings=ties), tmp_path / "exported")
 
 
+@pytest.mark.parametrize("ties", ["all", *thorough("target", "none")])
+def test_scores_are_ours_with_an_output_bias(ties, joint_tokenizer, tmp_path):
+    model_dir = write_untrained(tmp_path / "model", joint_tokenizer, tied_embeddings=ties, output_bias=True)
+    assert_same_scores(model_dir, tmp_path / "exported")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_scores_are_ours_with_learned_positions(norm, joint_tokenizer, tmp_path):

@@ -12,8 +12,10 @@ import yaml
 from helpers.tiny import renew_sums
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
-from transformer_mt.data.prepared import TRAINED_ON
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_text import Text
+from transformer_mt.data.pair_places import places_of_pairs
+from transformer_mt.data.prepared import trained_on
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
 from transformer_mt.prepare import main
@@ -31,7 +33,8 @@ def sentence(number: int) -> str:
 
 
 TRAIN = [(sentence(i), sentence(i).upper()) for i in range(400)]
-VALID = [(sentence(i), sentence(i).upper()) for i in range(500, 540)]
+VALID = [(f"{sentence(i)} .", f"{sentence(i).upper()} .") for i in range(500, 540)]
+SHARD = "train/train/00000"
 TEST = [("A dog .", "EIN HUND ."), ("", "nothing"), ("two\u2028lines", " spaces  kept ")]
 
 
@@ -80,9 +83,9 @@ class Experiment:
         return list(zip(sources, tokenizer.encode_target([target for _, target in pairs]), strict=True))
 
 
-def sentences(text: EncodedText) -> list[list[int]]:
-    bounds = zip(text.offsets[:-1], text.offsets[1:], strict=True)
-    return [text.ids[start:end].tolist() for start, end in bounds]
+def sentences(text: Text) -> list[list[int]]:
+    ids, lengths = text.gather(np.arange(len(text)))
+    return [sentence.tolist() for sentence in np.split(ids, lengths.cumsum()[:-1])]
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -159,7 +162,7 @@ def test_of_each_training_pair_its_line_in_the_text_is_known(experiment: Experim
     odd = [("", "blank"), *TRAIN[:200], (long, long), (" ", ""), *TRAIN[200:], ("blank", "")]
     experiment.write("train", odd)
     assert experiment.prepare("corpus.max_length=60") == 0
-    lines = np.fromfile(experiment.data_dir / "train.lines", "<i8").tolist()
+    lines = np.fromfile(experiment.data_dir / SHARD / "lines", "<i8").tolist()
     text = (experiment.directory / "train.en").read_text().splitlines()
     assert [text[line - 1] for line in lines] == [source for source, _ in TRAIN]
     assert lines == [*range(2, 202), *range(204, 404)]
@@ -220,10 +223,10 @@ def test_data_of_an_older_version_are_used_where_their_checksums_cannot_be_writt
     assert files(experiment.data_dir) == before
     in_the_way.rmdir()
     assert experiment.prepare() == 0
-    assert fault(experiment.data_dir, TRAINED_ON) is None
+    assert fault(experiment.data_dir, trained_on(experiment.data_dir)) is None
 
 
-@pytest.mark.parametrize("name", ["train/source.ids", "valid/target.offsets", "valid/sizes.json"])
+@pytest.mark.parametrize("name", [f"{SHARD}/source.ids", "valid/target.offsets", "valid/sizes.json"])
 def test_damaged_data_of_an_older_version_are_given_no_checksums(experiment: Experiment, name: str) -> None:
     experiment.prepare()
     (experiment.data_dir / SUMS).unlink()
@@ -252,6 +255,41 @@ def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     (experiment.data_dir / "prepare.json").write_bytes(before["prepare.json"])
     renew_sums(experiment.data_dir)
     assert files(experiment.data_dir) == before
+
+
+def test_other_filters_are_refused_unless_they_make_no_difference(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.prepare()
+    with pytest.raises(CorpusError, match=r"filters\.held_out: True, now False\. Choose another data_dir"):
+        experiment.prepare("filters.held_out=false")
+    capsys.readouterr()
+    # Where no bad line stopped it, there was none to skip; but what was skipped once would stop it now.
+    assert experiment.prepare("filters.on_bad_line=skip") == 0
+    assert "already prepared" in capsys.readouterr().out
+    skipped = f"data_dir={experiment.directory / 'skipped'}"
+    experiment.prepare(skipped, "filters.on_bad_line=skip")
+    with pytest.raises(CorpusError, match=r"filters\.on_bad_line: skip, now stop"):
+        experiment.prepare(skipped)
+
+
+def test_validation_on_the_training_text_says_which_filter_is_in_the_way(experiment: Experiment) -> None:
+    experiment.write("valid", TRAIN)
+    with pytest.raises(CorpusError, match=r"left out: 400 also in validation or test\); .*filters\.held_out=false$"):
+        experiment.prepare()
+    assert experiment.prepare("filters.held_out=false") == 0
+    assert experiment.ids("train") == experiment.encoded(TRAIN)
+
+
+def test_the_first_of_duplicates_stays(experiment: Experiment) -> None:
+    again = [TRAIN[7], ("new", "neu"), (f" {TRAIN[8][0]}  ", TRAIN[8][1]), (TRAIN[9][0], "other"), ("new", "neu")]
+    experiment.write("train", [*TRAIN[:10], *again, *TRAIN[40:]])
+    different = dict.fromkeys([*TRAIN[:10], again[1], again[3], *TRAIN[40:]])
+    assert experiment.prepare("filters.duplicates=true") == 0
+    assert experiment.ids("train") == experiment.encoded(list(different))
+    assert experiment.summary()["counts"]["train"]["duplicate"] == 10 + 5 + 360 - len(different)
+    places = places_of_pairs(experiment.data_dir, np.arange(12))
+    assert [line for _, line in places] == [*range(1, 11), 12, 14]
 
 
 def test_killed_at_any_instant_a_rerun_ends_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,8 +349,9 @@ def test_names_of_test_sets_are_file_names(experiment: Experiment, name: str) ->
         experiment.prepare()
 
 
+@pytest.mark.parametrize("held_out", [True, False])
 def test_what_stands_in_training_too_is_told_of_validation_and_test_sets(
-    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, held_out: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A pair of the test set, then its source and its target alone, spelled with other spaces; the same of validation,
     # whose second pair is there twice. What is left out of training, such as the blank one, does not count.
@@ -320,15 +359,22 @@ def test_what_stands_in_training_too_is_told_of_validation_and_test_sets(
     both = [TEST[0], ("A  dog .", "again"), ("A cat .", f" {TEST[0][1]}"), TEST[1]]
     experiment.write("train", [*TRAIN, *both, ("e\u0301", "new"), same, same])
     experiment.write("valid", [("\u00e9", "old"), same, ("never", "nie"), ("never again", same[1])])
-    assert experiment.prepare() == 0
+    assert experiment.prepare(f"filters.held_out={str(held_out).lower()}") == 0
     assert experiment.summary()["also_in_training"] == {
         "valid": {"sources": 2, "targets": 2, "pairs": 1},
         "test/small": {"sources": 1, "targets": 1, "pairs": 1},
     }
     printed = capsys.readouterr().out
-    assert "valid: of 4 pairs, these are also in the training text, and stay there: 2 sources, 2 targets, 1" in printed
-    assert "by their pair: line 2 is line 406 of the training text\n" in printed
-    assert "by their pair: line 1 is line 401 of the training text\n" in printed
+    fate = "; the training pairs with them are left out" if held_out else ", and stay there"
+    assert f"valid: of 4 pairs, these are also in the training text{fate}: 2 sources, 2 targets, 1" in printed
+    text = experiment.directory / "train.en"
+    assert f"by their pair: line 2 is {text}:406\n" in printed
+    assert f"by their pair: line 1 is {text}:401\n" in printed
+    kept = TRAIN if held_out else [*TRAIN, *both[:3], ("e\u0301", "new"), same, same]
+    assert experiment.ids("train") == experiment.encoded(kept)
+    assert experiment.summary()["counts"]["train"]["held_out"] == (6 if held_out else 0)
+    found = {"blank": 1, "held_out": 6} if held_out else {"blank": 1}
+    assert experiment.summary()["corpora"] == {"train": {"kept": len(kept), **found}}
 
 
 def test_of_what_stands_in_training_too_three_lines_are_shown(
@@ -338,17 +384,17 @@ def test_of_what_stands_in_training_too_three_lines_are_shown(
     experiment.write("valid", [(source, "another") for source, _ in VALID[:5]])
     assert experiment.prepare() == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: valid: ")]
-    assert "5 sources, 0 targets, 0 whole pairs. The first by their source: line 1 is line " in line
-    assert line.count("of the training text") == 3
+    assert "5 sources, 0 targets, 0 whole pairs. The first by their source: line 1 is /" in line
+    assert line.count("train.en:") == 3
 
 
 def test_the_tokenizer_sees_all_parts_of_the_corpus(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     train = Tokenizer.train
 
-    def listening(sources: Any, targets: Any, settings: Any) -> Tokenizer:
+    def listening(sources: Any, targets: Any, *more: Any) -> Tokenizer:
         seen.extend([list(sources), list(targets)])
-        return train(seen[0], seen[1], settings)
+        return train(seen[0], seen[1], *more)
 
     monkeypatch.setattr(Tokenizer, "train", listening)
     experiment.prepare("tokenizer.sample_sentences=150")

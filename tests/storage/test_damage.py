@@ -14,10 +14,11 @@ from helpers.tiny import renew_sums, status_and_error, train_tiny
 from helpers.untrained import write_untrained
 from safetensors.torch import load_file, save_file
 
-from transformer_mt import average, evaluate, export, prepare, train
+from transformer_mt import average, export, prepare, train
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CorpusError, TokenizerError, UserError
+from transformer_mt.evaluation.test_sets import read_test_sets
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import SUMS
 from transformer_mt.storage.own_directory import LOCK
@@ -78,7 +79,7 @@ def use(kind: str, directory: Path, file: str, experiment: Path, run: Path) -> N
         case "export":
             Translator.load(directory, "cpu", engine="ctranslate2", workers=1)
         case "data" if file.startswith("test/"):
-            evaluate._read_test_sets(directory, ["tiny"])
+            read_test_sets(directory, ["tiny"])
         case "data":
             train.main([str(experiment), f"data_dir={directory}", f"run_dir={run}"])
         case _:
@@ -296,7 +297,7 @@ def test_a_pipe_in_place_of_a_file_without_checksums_holds_nobody_up(experiment,
     assert status == 2 and str(data) in error
 
 
-@pytest.mark.parametrize("file", ["test/tiny.source.txt", "train/source.ids", "tokenizer.model"])
+@pytest.mark.parametrize("file", ["test/tiny.source.txt", "train/train/00000/source.ids", "tokenizer.model"])
 def test_data_that_are_damaged_are_not_taken_for_prepared(experiment, tmp_path, file, capsys):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     content = bytearray((data / file).read_bytes())
@@ -306,4 +307,4 @@ def test_data_that_are_damaged_are_not_taken_for_prepared(experiment, tmp_path, 
     assert status == 2 and f"{data / file} is not as it was written" in error
     if file.startswith("test/"):
         with pytest.raises(CorpusError, match=f"{data / file} is not as it was written"):
-            evaluate._read_test_sets(data, ["tiny"])
+            read_test_sets(data, ["tiny"])

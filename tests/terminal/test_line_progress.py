@@ -7,8 +7,8 @@ import pytest
 from transformer_mt.terminal.line_progress import LineProgress
 
 
-@pytest.mark.parametrize(("num_lines", "of"), [(1200, r" of 1,200"), (None, "")])
-def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, capsys):
+@pytest.mark.parametrize(("num_lines", "of", "left"), [(1200, r" of 1,200", r", \d+ s left"), (None, "", "")])
+def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, left, capsys):
     with LineProgress(num_lines, every=0.0) as progress:
         progress.more(3)
         progress.more(997)
@@ -16,7 +16,27 @@ def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     for line, done in zip(lines, ["3", "1,000", "1,001"], strict=True):
-        assert re.fullmatch(rf"{done}{of} lines, [\d,]+\.\d a second", line)
+        assert re.fullmatch(rf"{done}{of} lines, [\d,]+\.\d a second{left}", line)
+
+
+@pytest.mark.parametrize(
+    ("done", "left"),
+    [
+        (300, "15 s"),
+        (200, "40 s"),
+        (110, "8 min"),
+        (101, "1 h 23 min"),
+        (100.1, "13 h 53 min"),
+        (100.01, "5 days 19 h"),
+    ],
+)
+def test_the_rate_and_the_time_left_are_of_the_lines_that_are_done_now(done, left, monkeypatch, capsys):
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr("transformer_mt.terminal.line_progress.time.monotonic", lambda: next(clock))
+    with LineProgress(600, every=1.0, done_before=100) as progress:
+        progress.reached(done)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(f" of 600 lines, {(done - 100) / 10:.1f} a second, {left} left")
 
 
 def test_a_short_translation_says_nothing_in_a_log(capsys):

@@ -1,5 +1,7 @@
 """What translate says when it has ended."""
 
+import json
+
 from transformer_mt import translate
 from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.terminal.translation_summary import TranslationSummary
@@ -20,6 +22,19 @@ def test_all_kinds_of_lines_are_counted_and_those_to_look_at_named():
     assert short.startswith("warning: the translation of 6 lines is much shorter")
     assert short.endswith(": look at lines 3, 5, 6, 7, 8, …")
     assert limit.startswith("warning: the translation of 1 line was") and limit.endswith(": look at line 4")
+
+
+def test_lines_of_earlier_commands_count_but_not_for_the_rate():
+    earlier, summary = TranslationSummary(seconds=9.0), TranslationSummary(seconds=2.0)
+    for line in range(1, 9):
+        earlier.add(line, translation(is_short=True))
+    summary.add_counts(json.loads(json.dumps(earlier.counts())))
+    assert summary.text(num_before=8).startswith("8 lines, 8 of them before; 0 blank; ")
+    summary.add(9, translation(at_limit=True, num_parts=2))
+    numbers, short, limit = summary.text(num_before=8).split("\n")
+    assert numbers.startswith("9 lines, 8 of them before; the others in 2.0 s, 0.5 a second; 0 blank; 1 split into 2 ")
+    assert short.startswith("warning: the translation of 8 lines is") and short.endswith("lines 1, 2, 3, 4, 5, …")
+    assert limit.endswith(": look at line 9")
 
 
 def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():

@@ -13,12 +13,12 @@ from helpers.processes import (
     ended,
     kill,
     records,
-    run_forked_ranks,
     said,
     start_ranks,
     start_torchrun,
     training,
     wait_until,
+    work_of_ranks,
 )
 from helpers.rank_results import Job, results, write_results
 from helpers.tiny import poisoned_checkpoint, train_tiny
@@ -36,7 +36,7 @@ EQUAL = ["model.dropout=0.0", "training.adam_epsilon=0.001"]
 JOBS = {
     "one micro-batch": Job([*EQUAL, "training.tokens_per_update=0"]),
     "three of them": Job([*EQUAL, "training.tokens_per_update=1300", "training.average_decay=0.9"]),
-    "clipped": Job([*EQUAL, "training.clip_norm=0.3"]),
+    "clipped": Job([*EQUAL, "training.clip_norm=0.3", "model.output_bias=true"]),
     "single pairs": Job([*EQUAL, "training.tokens_per_update=0"], pairs_per_batch=1),
     "dropout": Job(["model.dropout=0.3", EQUAL[1], "training.tokens_per_update=2600"], multiple=6),
     "packed": Job([*EQUAL, "training.layout=packed"]),
@@ -81,7 +81,7 @@ def validations(experiment, tmp_path_factory):
 def results_of_ranks(num_ranks, experiment, jobs, directory):
     """What `results` gives there, by job."""
     out = directory / "results.pt"
-    run_forked_ranks(num_ranks, partial(write_results, experiment, jobs, out))
+    work_of_ranks(num_ranks, partial(write_results, experiment, jobs, out))
     return torch.load(out)
 
 

@@ -62,6 +62,7 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
     [
         ("model.d_model=32", r"\(16.*\) in this file and \(32.*\)"),
         ("model.encoder_layers=3", r"none in this file and \(16.*\)"),
+        ("model.output_bias=true", r"none in this file and \(\d+,\)"),
     ],
 )
 def test_another_shape_is_explained(run, experiment, tmp_path, capsys, name, override, shapes):

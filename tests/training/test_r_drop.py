@@ -59,6 +59,17 @@ def test_the_loss_and_its_gradients_are_half_of_equation_4(chunks, inputs, smoot
     torch.testing.assert_close(*gradients)
 
 
+def test_a_bias_is_the_weight_of_a_feature_that_is_one(chunks, inputs):
+    *passes, output_VD, labels_N = inputs
+    bias_V = torch.randn(V, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    ours = r_drop(*inputs, 0.1, 5.0, bias_V).smoothed
+    wider = [torch.cat([one_ND, torch.ones(N, 1, dtype=torch.float64)], dim=1) for one_ND in passes]
+    theirs = r_drop(*wider, torch.cat([output_VD, bias_V[:, None]], dim=1), labels_N, 0.1, 5.0).smoothed
+    torch.testing.assert_close(ours, theirs)
+    gradients = [torch.autograd.grad(loss, (*passes, output_VD, bias_V)) for loss in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+
+
 def test_the_gradients_are_those_of_small_differences(chunks, inputs):
     *tensors, labels_N = inputs
     few = [tensor[:3].detach().requires_grad_() for tensor in tensors[:2]]

@@ -7,12 +7,13 @@ import pytest
 from helpers.tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
 
 from transformer_mt import average, prepare, train
-from transformer_mt.data.prepared import TRAINED_ON, data_digests
+from transformer_mt.data.prepared import data_digests, trained_on
 from transformer_mt.storage.checksums import fault
 from transformer_mt.storage.own_directory import LOCK
 from transformer_mt.training.checkpoint import checkpoint_path
 
 HALF = "training.max_steps=6"
+SHARD = "train/train/00000"
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def test_data_that_were_moved_or_prepared_again_are_the_same(experiment, trained
     assert "data" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["train/source.ids", "train/target.offsets", "valid/target.ids", "valid.target.txt"])
+@pytest.mark.parametrize(
+    "file", [f"{SHARD}/source.ids", f"{SHARD}/target.offsets", "valid/target.ids", "valid.target.txt"]
+)
 def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(experiment, tmp_path, file):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     before = data_digests(data)
@@ -81,7 +84,7 @@ def test_an_older_run_in_its_own_data_dir_keeps_the_checksums_of_the_data(experi
     shutil.copytree(experiment.parent / "data", both, dirs_exist_ok=True)
     (both / LOCK).write_bytes(b"")
     train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=8")
-    assert fault(both, TRAINED_ON) is None
+    assert fault(both, trained_on(both)) is None
     train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=10")
     assert average.main([str(both)]) == 0
 

@@ -30,6 +30,9 @@ OTHER_FILES = {
     "tokenizer.target.model",
     "checkpoints/best",
     "model/",
+    "train/NAME/",
+    "train/NAME/00000/keys",
+    "train/NAME/00000.kept",
     "evaluation/",
     "tensorboard/",
 }
@@ -163,7 +166,7 @@ def test_every_file_is_named(run_dir, experiment):
     found = [path.relative_to(top) for top in directories for path in top.rglob("*") if path.is_file()]
     names = {re.sub(r"step-\d+", "step-NNNNNNNN", path.as_posix()) for path in found if "best" not in path.parts}
     named = first_column(section("Directories")) + re.findall(r"`(tokenizer\.\w+\.model)`", DOC)
-    assert {re.sub(r"\btiny\b", "NAME", name) for name in names} == set(named) - OTHER_FILES
+    assert {re.sub(r"\btiny\b|(?<=^train/)train\b", "NAME", name) for name in names} == set(named) - OTHER_FILES
     assert set(named) >= OTHER_FILES
 
 
@@ -181,7 +184,7 @@ def test_every_field_is_named(run_dir, experiment, file):
         case "run.json":
             content = content[0]
         case "prepare.json":
-            content |= dict.fromkeys(("corpus", "tokenizer", "digests"))
+            content |= dict.fromkeys(("corpus", "filters", "tokenizer", "digests", "corpora"))
     named = first_column(section(f"Fields of `{file}`"))
     splits = {"counts.SPLIT", "also_in_training.SPLIT", "mean_lengths.SPLIT"}
     named = [name for name in named if name not in splits]

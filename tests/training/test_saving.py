@@ -8,7 +8,8 @@ import time
 from functools import partial
 
 import pytest
-from helpers.processes import run_forked_ranks
+import torch
+from helpers.processes import work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt.training import loop, saving
@@ -106,6 +107,7 @@ def test_a_validation_waits_to_learn_whether_the_best_so_far_was_saved(experimen
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its ranks have to be forked: say CUDA_VISIBLE_DEVICES=")
 @pytest.mark.parametrize("sharding", ["none", "full"])
 def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, tmp_path, slow_disk, sharding):
     def fails(step):
@@ -116,6 +118,6 @@ def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, 
     settings = (*own, "training.on_failed_save=go_on", "training.keep_last=9")
     run = tmp_path / "run"
     slow_disk({"save": fails})
-    run_forked_ranks(2, partial(train_tiny, experiment, run, *settings))
+    work_of_ranks(2, partial(train_tiny, experiment, run, *settings))
     assert saved_steps(run) == [2, 6, 10, 12]
     assert load_progress(checkpoint_path(run, 12)).best_steps == [12]

@@ -124,7 +124,7 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     assert f"The last one, update {limit}, was on" in error
     pairs = bad_updates(experiment, corpus, 3, load_config(experiment).training)[limit]
     lines = ", ".join(str(pair + 1 + BLANKS) for pair in sorted(pairs))
-    assert f"was on lines {lines} of the training text" in error
+    assert f"was on lines {lines} of {experiment.parent / 'train.en'}. None" in error
     for word in ("training.peak_lr", "training.warmup_steps", "training.clip_norm=1", "training.precision=fp32"):
         assert word in error
     assert all(step < limit for step in saved_steps(tmp_path))
@@ -154,7 +154,7 @@ def update(step, is_finite=True, splits=0, pairs=(0,)):
 
 class TestCounting:
     def skipped(self, limit=3):
-        return SkippedUpdates(limit, lambda pairs: [pair + 100 for pair in pairs.tolist()], Ranks())
+        return SkippedUpdates(limit, lambda pairs: [("a.en", pair + 100) for pair in pairs.tolist()], Ranks())
 
     def test_skipped_updates_and_split_micro_batches_are_counted(self):
         skipped, progress = self.skipped(), Progress()
@@ -170,7 +170,7 @@ class TestCounting:
         assert (progress.skipped, progress.skipped_in_a_row) == (10, 2)
 
     def test_a_row_goes_on_where_a_run_was_taken_up(self):
-        with pytest.raises(TrainingError, match=r"of 3 updates in a row .* update 8, was on lines 105, 107 of"):
+        with pytest.raises(TrainingError, match=r"of 3 updates in a row .* update 8, was on lines 105, 107 of a.en\."):
             self.skipped().count(Progress(step=7, skipped_in_a_row=2), update(8, False, pairs=(7, 5)))
 
     def test_it_names_the_one_that_was_one_too_many(self):
@@ -181,6 +181,6 @@ class TestCounting:
 
     @pytest.mark.parametrize("number", [20, 21, 300])
     def test_of_many_lines_the_first_are_shown(self, number):
-        shown = ", ".join(map(str, range(100, 120))) + (f" and {number - 20} more" if number > 20 else "")
-        with pytest.raises(TrainingError, match=f"was on lines {shown} of the training text"):
+        lines, more = ", ".join(map(str, range(100, 120))), f", and {number - 20} more" if number > 20 else ""
+        with pytest.raises(TrainingError, match=rf"was on lines {lines} of a\.en{more}\. None"):
             self.skipped(limit=1).count(Progress(), update(1, False, pairs=range(number)))

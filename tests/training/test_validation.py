@@ -10,7 +10,7 @@ from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
 from torch.nn import functional as F
 
-from transformer_mt.data.corpus import read_lines
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.torch_engine import TorchEngine

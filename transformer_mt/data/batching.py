@@ -3,15 +3,21 @@
 B sentences, S source positions, T target positions.
 """
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_text import Text
+from transformer_mt.data.mixing import PairNumbers, epoch_pairs
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -75,20 +81,49 @@ def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Ba
         yield collate(corpus, pairs)
 
 
-def epoch_batches(corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int) -> list[Pairs]:
-    """Return the pairs of each batch of an epoch, in order. Every pair is there once.
+@dataclass(frozen=True)
+class BatchOrder(Sequence[Pairs]):
+    """The pairs of each batch of an epoch, in order, in little memory: all of them in one array, end to end."""
+
+    pairs: PairNumbers
+    ends: NDArray[np.int64]
+    """Batch i of the array has the pairs from ends[i] to ends[i + 1]."""
+    batches: NDArray[np.int64]
+    """Which batch of the array comes first, and so on."""
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, index: int) -> Pairs: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pairs]: ...
+    def __getitem__(self, index: int | slice) -> Pairs | list[Pairs]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        batch = self.batches[index]
+        return self.pairs[self.ends[batch] : self.ends[batch + 1]].astype(np.int64)
+
+
+def epoch_batches(
+    corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int, weights: Sequence[Fraction] = ()
+) -> BatchOrder:
+    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
 
     The result is a pure function of the arguments. No batch has more than `tokens_per_batch` positions on its longer
     side, padding included. Raises ConfigError if a single pair has more.
     """
     random = epoch_random(seed, epoch)
-    shuffled = random.permutation(len(corpus))
-    longer_side = max(len(corpus.source.ids), len(corpus.target.ids))
+    shuffled = epoch_pairs(corpus.sizes, weights, seed, epoch, random)
+    longer_side = max(corpus.source.num_tokens, corpus.target.num_tokens)
     pool_size = max(1, _BATCHES_PER_POOL * tokens_per_batch * len(corpus) // longer_side)
-    batches: list[Pairs] = []
+    ends = array("q", [0])
     for start in range(0, len(shuffled), pool_size):
-        batches += _sorted_batches(corpus, shuffled[start : start + pool_size], tokens_per_batch)
-    return [batches[index] for index in random.permutation(len(batches))]
+        pool = shuffled[start : start + pool_size]
+        in_order = _sorted_batches(corpus, pool.astype(np.int64), tokens_per_batch)
+        pool[:] = np.concatenate(in_order)
+        ends.extend(accumulate(map(len, in_order[1:]), initial=ends[-1] + len(in_order[0])))
+    return BatchOrder(shuffled, np.array(ends), random.permutation(len(ends) - 1))
 
 
 def epoch_random(seed: int, epoch: int) -> np.random.Generator:
@@ -115,23 +150,18 @@ def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
     )
 
 
-def sentence_lengths(text: EncodedText, pairs: Pairs) -> NDArray[np.int64]:
-    """Return the number of tokens of each of these sentences, EOS included; int64."""
-    return text.offsets[pairs + 1] - text.offsets[pairs]
-
-
-def _padded(text: EncodedText, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _padded(text: Text, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the ids of these sentences with PAD on the right, and a mask that is True at real tokens; both BT."""
-    starts_B, lengths_B = text.offsets[pairs], sentence_lengths(text, pairs)
-    positions_T = np.arange(lengths_B.max())
-    real_BT = positions_T < lengths_B[:, None]
-    where_BT = np.where(real_BT, starts_B[:, None] + positions_T, 0)
-    return np.where(real_BT, text.ids[where_BT].astype(np.int64), PAD), real_BT
+    ids, lengths_B = text.gather(pairs)
+    real_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
+    ids_BT = np.full(real_BT.shape, PAD, np.int64)
+    ids_BT[real_BT] = ids
+    return ids_BT, real_BT
 
 
 def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
     """Sort the pairs by length, and cut them into batches that are as large as `tokens_per_batch` allows."""
-    source_lengths, target_lengths = sentence_lengths(corpus.source, pairs), sentence_lengths(corpus.target, pairs)
+    source_lengths, target_lengths = corpus.source.lengths(pairs), corpus.target.lengths(pairs)
     longer = np.maximum(source_lengths, target_lengths)
     order = np.lexsort((source_lengths, target_lengths, longer))  # stable; the last key counts first
     pairs, longer = pairs[order], longer[order]

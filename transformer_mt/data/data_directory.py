@@ -5,22 +5,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformer_mt.data.corpus import corpus_files
+from transformer_mt.corpora.opening import corpus_files
 from transformer_mt.errors import ConfigError, CorpusError
-from transformer_mt.settings.experiment import CorpusConfig, Split
+from transformer_mt.settings.corpus import PairedText
 from transformer_mt.storage.own_directory import Owner, hold
 
 OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 
 @contextmanager
-def hold_data_dir(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]) -> Iterator[None]:
+def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
     """Make a data_dir, or take one that a killed process left, and lock it so that no other process writes it.
 
     Raises ConfigError if it cannot be made; CorpusError or DirectoryError if a file of the user could be lost, or if
     another process has it locked.
     """
-    _check_outside(directory, corpus, splits)
+    _check_outside(directory, texts)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -30,9 +30,9 @@ def hold_data_dir(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]
         yield
 
 
-def _check_outside(directory: Path, corpus: CorpusConfig, splits: Iterable[Split]) -> None:
+def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
     """Raises CorpusError if a file of the corpus lies in the directory, because it could be overwritten there."""
-    for path in [path for split in splits for path in corpus_files(corpus, split)]:
+    for path in [path for text in texts for path in corpus_files(text)]:
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
                 f"{path}: this text of the corpus lies in data_dir={directory}, which `prepare` fills with files of "

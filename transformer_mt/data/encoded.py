@@ -12,41 +12,45 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.data.encoded_text import EncodedText, Text
+from transformer_mt.data.shard_index import INDEX, ShardIndex
 from transformer_mt.errors import CorpusError
 from transformer_mt.storage.json_text import read_json
 
-_SIZES = "sizes.json"
-FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", _SIZES)
+SIZES = "sizes.json"
+FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", SIZES)
 _DTYPES = ("uint16", "uint32")
 _BLOCK = 10_000  # pairs held in memory at a time
-
-
-@dataclass(frozen=True)
-class EncodedText:
-    """The sentences of one language, end to end. Sentence i is ids[offsets[i] : offsets[i + 1]], EOS included."""
-
-    ids: NDArray[Any]
-    """uint16 or uint32 [tokens], memory-mapped."""
-    offsets: NDArray[np.int64]
-    """[sentences + 1], memory-mapped."""
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
     """The sentence pairs of a split: sentence i of the source and sentence i of the target are a pair."""
 
-    source: EncodedText
-    target: EncodedText
+    source: Text
+    target: Text
+    sizes: tuple[int, ...] = ()
+    """The number of pairs of each corpus, in the order of the configuration; pairs are numbered through all of them."""
+
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            object.__setattr__(self, "sizes", (len(self.source),))
 
     def __len__(self) -> int:
-        return len(self.source.offsets) - 1
+        return len(self.source)
 
     @classmethod
     def load(cls, directory: Path) -> "EncodedCorpus":
-        """Open what `write_encoded` wrote. Raises CorpusError if a file is missing or cut short."""
+        """Open what `write_encoded` wrote, or the shards of a training set.
+
+        Raises CorpusError if a file is missing or cut short.
+        """
         try:
-            sizes = read_json(directory / _SIZES)
-            return cls(*(_load_side(directory, side, sizes) for side in ("source", "target")))
+            if not (directory / INDEX).exists():
+                return cls(*_load_sides(directory))
+            index = ShardIndex.load(directory)
+            sources, targets = zip(*(_load_sides(directory / shard.path) for shard in index.shards), strict=True)
+            return cls(index.text(directory, 0, sources), index.text(directory, 1, targets), index.sizes)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(
                 f"{directory}: is missing, or not as it was written ({error}); delete {directory.parent} and "
@@ -65,7 +69,7 @@ def write_encoded(
     An older directory is deleted first, and the new one appears only when it is complete. Raises CorpusError if a
     directory is there that this function did not write.
     """
-    if directory.exists() and not (directory / _SIZES).is_file():
+    if directory.exists() and not (directory / SIZES).is_file():
         raise CorpusError(f"{directory}: is in the way, and prepare did not write it; choose another data_dir")
     partial = directory.with_name(directory.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -75,8 +79,8 @@ def write_encoded(
         shutil.rmtree(partial)
     partial.mkdir(parents=True)
     sizes: dict[str, Any] = {"pairs": 0}
-    sizes["source"] = {"dtype": _dtype(source_vocab_size), "tokens": 0}
-    sizes["target"] = {"dtype": _dtype(target_vocab_size), "tokens": 0}
+    sizes["source"] = {"dtype": dtype_of(source_vocab_size), "tokens": 0}
+    sizes["target"] = {"dtype": dtype_of(target_vocab_size), "tokens": 0}
     with (
         (partial / "source.ids").open("wb") as source_ids,
         (partial / "source.offsets").open("wb") as source_offsets,
@@ -90,11 +94,12 @@ def write_encoded(
             _append([target for _, target in block], sizes["target"], target_ids, target_offsets)
             sizes["pairs"] += len(block)
     assert sizes["pairs"], "a corpus of no pairs cannot be memory-mapped"
-    (partial / _SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+    (partial / SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, directory)
 
 
-def _dtype(vocab_size: int) -> str:
+def dtype_of(vocab_size: int) -> str:
+    """Return the type in which the ids of a vocabulary are stored."""
     return _DTYPES[0] if vocab_size < 2**16 else _DTYPES[1]
 
 
@@ -111,9 +116,14 @@ def _append(sentences: list[list[int]], size: dict[str, Any], ids: BinaryIO, off
     size["tokens"] += int(ends[-1])
 
 
+def _load_sides(directory: Path) -> tuple[EncodedText, EncodedText]:
+    sizes = read_json(directory / SIZES)
+    return _load_side(directory, "source", sizes), _load_side(directory, "target", sizes)
+
+
 def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
     if sizes[side]["dtype"] not in _DTYPES:
-        raise ValueError(f"{_SIZES} names another type than {' or '.join(_DTYPES)}")
+        raise ValueError(f"{SIZES} names another type than {' or '.join(_DTYPES)}")
     tokens, dtype, pairs = sizes[side]["tokens"], np.dtype(sizes[side]["dtype"]), sizes["pairs"]
     ids = _map(directory / f"{side}.ids", dtype, tokens)
     return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), pairs + 1))
@@ -123,5 +133,7 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     expected, found = count * dtype.itemsize, path.stat().st_size
     if found != expected:
         raise ValueError(f"{path.name} has {found:,} bytes instead of {expected:,}")
+    if count == 0:  # no file of no bytes can be mapped
+        return np.empty(0, dtype)
     # A plain array over the map, because indexing np.memmap itself is slower.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,21 +1,14 @@
 """Opens a tokenizer that exists already, and checks which settings fit it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from sentencepiece import SentencePieceProcessor
-
+from transformer_mt.data.sentencepiece_model import algorithm_of, normalisation, user_symbols
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.errors import TokenizerError
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.storage.checksums import fault, has_sums
 from transformer_mt.storage.run_directory import TOKENIZERS
-
-# Numbers of fields and values in sentencepiece_model.proto. sentencepiece has no function that returns these values,
-# and its own reader of this format needs the package protobuf.
-_TRAINER_SPEC, _NORMALIZER_SPEC = 2, 3  # fields of ModelProto
-_MODEL_TYPE = 3  # a field of TrainerSpec
-_NAME, _CHARACTER_MAP = 1, 2  # fields of NormalizerSpec
-_ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 _ADVICE = (
     "name a model directory, such as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
@@ -55,11 +48,27 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
     )
 
 
+def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequence[str]) -> None:
+    """Raises TokenizerError if a tag, or one of tokenizer.user_symbols, is not a piece that is kept whole."""
+    for symbol, key in [*((tag, "a tag of the corpora") for tag in tags), *_named(settings.user_symbols)]:
+        if all(symbol in user_symbols(processor) for processor in tokenizer.processors):
+            continue
+        raise TokenizerError(
+            f"{symbol} ({key}) is not a piece that tokenizer.from={settings.from_} keeps whole, so it would be cut up "
+            "like a word. Take the tag or symbol out of the configuration; or train a tokenizer that has it: "
+            f"tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
+        )
+
+
+def _named(symbols: Sequence[str]) -> list[tuple[str, str]]:
+    return [(symbol, "in tokenizer.user_symbols") for symbol in symbols]
+
+
 def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
     """Raises TokenizerError if subword sampling is on, and the tokenizer has another algorithm than the settings."""
     if not subword_sampling:
         return
-    for algorithm in _algorithms(tokenizer):
+    for algorithm in map(algorithm_of, tokenizer.processors):
         if algorithm == settings.algorithm:
             continue
         if algorithm in ("bpe", "unigram"):
@@ -77,7 +86,7 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
 
     There are none about a tokenizer that `prepare` trained with the same settings.
     """
-    algorithms = " and ".join(sorted(set(_algorithms(tokenizer))))
+    algorithms = " and ".join(sorted(set(map(algorithm_of, tokenizer.processors))))
     sizes = sorted({tokenizer.source_vocab_size, tokenizer.target_vocab_size})
     found = []
     if sizes != [settings.vocab_size]:
@@ -90,12 +99,12 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
             f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained with the "
             f"algorithm {algorithms}"
         )
-    if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in _processors(tokenizer)):
+    if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in tokenizer.processors):
         found.append(
             "warning: this tokenizer has no byte fallback, so characters that are not among its pieces become the "
             "unknown piece, and are missing from translations"
         )
-    rules = {_normalisation(processor) for processor in _processors(tokenizer)} - {""}
+    rules = {normalisation(processor) for processor in tokenizer.processors} - {""}
     found += [
         f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
         "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and rules "
@@ -103,60 +112,3 @@ def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
         for rule in sorted(rules)
     ]
     return found
-
-
-def _processors(tokenizer: Tokenizer) -> list[SentencePieceProcessor]:
-    return [tokenizer.source] if tokenizer.joint else [tokenizer.source, tokenizer.target]
-
-
-def _algorithms(tokenizer: Tokenizer) -> list[str]:
-    """Return the algorithm of each side. sentencepiece leaves the name out if it is its default, unigram."""
-    numbers = [_fields(_message(processor, _TRAINER_SPEC)).get(_MODEL_TYPE, 1) for processor in _processors(tokenizer)]
-    return [_ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown" for number in numbers]
-
-
-def _normalisation(processor: SentencePieceProcessor) -> str:
-    """Return the name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
-    fields = _fields(_message(processor, _NORMALIZER_SPEC))
-    name = fields.get(_NAME, b"")
-    if not fields.get(_CHARACTER_MAP):
-        return ""
-    return name.decode() if isinstance(name, bytes) and name else "without a name"
-
-
-def _message(processor: SentencePieceProcessor, number: int) -> bytes:
-    value = _fields(processor.serialized_model_proto()).get(number, b"")
-    return value if isinstance(value, bytes) else b""
-
-
-def _fields(message: bytes) -> dict[int, int | bytes]:
-    """Return the last value of each field in a message of Protocol Buffers, by the number of the field.
-
-    sentencepiece has just written the message, so it is complete (protobuf.dev/programming-guides/encoding).
-    """
-    fields: dict[int, int | bytes] = {}
-    at = 0
-    while at < len(message):
-        tag, at = _variable_length(message, at)
-        match tag & 7:
-            case 0:
-                fields[tag >> 3], at = _variable_length(message, at)
-                continue
-            case 1:
-                length = 8
-            case 2:
-                length, at = _variable_length(message, at)
-            case _:
-                length = 4
-        fields[tag >> 3] = message[at : at + length]
-        at += length
-    return fields
-
-
-def _variable_length(message: bytes, at: int) -> tuple[int, int]:
-    """Read the number that begins at this byte, seven bits per byte, lowest first. Returns it and where it ends."""
-    number = shift = 0
-    while message[at] & 0x80:
-        number |= (message[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    return number | message[at] << shift, at + 1

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from typing import Literal
 
 import numpy as np
 
-from transformer_mt.data.batching import Batch, Pairs, collate, epoch_batches, sentence_lengths
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.batching import Batch, BatchOrder, Pairs, collate, epoch_batches
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_text import Text
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 from transformer_mt.data.sampling import SubwordSampler
 
@@ -41,12 +43,14 @@ class Loader:
     """Cuts text into other pieces each time that it is read."""
     max_positions: int = 2**31
     """No sampled sentence is longer."""
+    weights: tuple[Fraction, ...] = ()
+    """How many times an epoch has each pair of each corpus (`weights_of`); without weights, once."""
 
-    def order(self, epoch: int) -> list[Pairs]:
-        """The micro-batches of an epoch: every pair once."""
+    def order(self, epoch: int) -> BatchOrder:
+        """The micro-batches of an epoch."""
         if self.layout == "packed":
-            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch)
-        return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch)
+            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
+        return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
 
     def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
         """The micro-batches of each update from `position` on, without end, and the position after them.
@@ -56,7 +60,7 @@ class Loader:
         update: list[Pairs] = []
         num_tokens, reached = 0, position
         for pairs, after in self._micro_batches(position):
-            more = int(sentence_lengths(self.corpus.target, pairs).sum())
+            more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
                 update, num_tokens = [], 0
@@ -74,13 +78,13 @@ class Loader:
             rows = np.arange(len(pairs))
         if self.layout == "padded":
             return collate(corpus, rows).of_pairs(pairs)
-        num_source, num_target = (int(sentence_lengths(side, rows).sum()) for side in (corpus.source, corpus.target))
+        num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
         shape = self._shape.for_part(num_source, num_target, len(rows))
         return collate_packed(corpus, rows, shape).of_pairs(pairs)
 
     def attention_scores(self, pairs: Pairs) -> int:
         """The number of attention scores of one head over these pairs' padded rows, on the longer side."""
-        return len(pairs) * max(int(sentence_lengths(side, pairs).max()) ** 2 for side in self._sides)
+        return len(pairs) * max(int(side.lengths(pairs).max()) ** 2 for side in self._sides)
 
     @property
     def smallest_budget(self) -> int:
@@ -89,10 +93,10 @@ class Loader:
 
     @cached_property
     def _longest(self) -> int:
-        return max(int(np.diff(side.offsets).max()) for side in self._sides)
+        return max(side.longest for side in self._sides)
 
     @property
-    def _sides(self) -> tuple[EncodedText, EncodedText]:
+    def _sides(self) -> tuple[Text, Text]:
         return self.corpus.source, self.corpus.target
 
     @cached_property
@@ -128,6 +132,7 @@ class Loader:
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)
+            del batches  # before the next order is made
             first = 0
 
 

@@ -4,19 +4,24 @@ B sentences  N rows of one side: its tokens, then dummies, which fill the rest
 """
 
 import math
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.data.batching import Pairs, copied_to, epoch_random, sentence_lengths
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.batching import BatchOrder, Pairs, copied_to, epoch_random
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_text import EncodedText, Text
+from transformer_mt.data.mixing import epoch_pairs
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS
 
-_BATCHES_AT_A_TIME = 1000  # the most batches cut at once, so that memory does not grow with the corpus
+_BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does not grow with the corpus
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,8 @@ def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     for pairs is their expected number plus four standard deviations (if the standard deviation of lengths is at most
     their mean), so that very few batches have less text than fits.
     """
-    num_source, num_target = len(corpus.source.ids), len(corpus.target.ids)
-    longest = max(_longest(corpus.source), _longest(corpus.target))
+    num_source, num_target = corpus.source.num_tokens, corpus.target.num_tokens
+    longest = max(corpus.source.longest, corpus.target.longest)
     max_length = _round_up(longest, 128)  # the tile size of attention kernels; a tighter bound gains nothing
     num_dummies = -(-tokens_per_batch // max_length)
 
@@ -155,28 +160,28 @@ def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     return PackedShape(rows(num_source), rows(num_target), max_pairs, max_length)
 
 
-def packed_epoch_batches(corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int) -> list[Pairs]:
-    """Return the pairs of each batch of an epoch, in order. Every pair is there once.
+def packed_epoch_batches(
+    corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int, weights: Sequence[Fraction] = ()
+) -> BatchOrder:
+    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
 
     The result is a pure function of the arguments. Pairs are shuffled whatever their length, and a batch ends where the
     next pair has no room. Raises ConfigError if a single pair has more tokens than there is room for.
     """
-    shuffled = epoch_random(seed, epoch).permutation(len(corpus))
-    batches: list[Pairs] = []
-    start = 0
-    while start < len(shuffled):
-        window = shuffled[start : start + _BATCHES_AT_A_TIME * shape.max_pairs]
+    shuffled = epoch_pairs(corpus.sizes, weights, seed, epoch, epoch_random(seed, epoch))
+    all_ends = array("q", [0])
+    while (start := all_ends[-1]) < len(shuffled):
+        window = shuffled[start : start + _BATCHES_AT_A_TIME * shape.max_pairs].astype(np.int64)
         ends = _ends_of_batches(corpus, window, shape)
         if start + len(window) < len(shuffled):
             ends.pop()  # the last batch may have room for more pairs
-        batches += np.split(window[: ends[-1]], ends[:-1])
-        start += ends[-1]
-    return batches
+        all_ends.extend(start + end for end in ends)
+    return BatchOrder(shuffled, np.array(all_ends), np.arange(len(all_ends) - 1))
 
 
 def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
     """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
-    num_source, num_target = (int(sentence_lengths(text, pairs).sum()) for text in (corpus.source, corpus.target))
+    num_source, num_target = (int(text.lengths(pairs).sum()) for text in (corpus.source, corpus.target))
     dummies = shape.dummies_beside(num_source, num_target)
     source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows, dummies)
     labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows, dummies)
@@ -199,8 +204,8 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
 
 def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
     """Return where to cut these pairs into batches that each take as many pairs as have room."""
-    source_ends = sentence_lengths(corpus.source, pairs).cumsum()
-    target_ends = sentence_lengths(corpus.target, pairs).cumsum()
+    source_ends = corpus.source.lengths(pairs).cumsum()
+    target_ends = corpus.target.lengths(pairs).cumsum()
     ends = [0]
     source_taken = target_taken = 0
     while (start := ends[-1]) < len(pairs):
@@ -220,10 +225,10 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 
 
 def _packed(
-    text: EncodedText, pairs: Pairs, shape: PackedShape, num_rows: int, num_dummies: int
+    text: Text, pairs: Pairs, shape: PackedShape, num_rows: int, num_dummies: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Return the ids N and positions N of these sentences, and the offsets of sentences and dummies."""
-    lengths_B = sentence_lengths(text, pairs)
+    ids, lengths_B = text.gather(pairs)
     room = num_rows - shape.num_dummies
     assert len(pairs) <= shape.max_pairs and lengths_B.sum() <= room, "these pairs have no room in one batch"
     assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
@@ -237,7 +242,7 @@ def _packed(
 
     positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
     positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[: len(pairs)], lengths_B)
-    ids_N[:num_tokens] = text.ids[np.repeat(text.offsets[pairs], lengths_B) + positions_N[:num_tokens]]
+    ids_N[:num_tokens] = ids
     return ids_N, positions_N, offsets
 
 
@@ -247,14 +252,6 @@ def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, fi
     is_chosen_B = np.arange(num_sentences) % 2 == first
     chosen = np.repeat(is_chosen_B, lengths_B)
     return EncodedText(ids_N.numpy()[: ends[-1]][chosen], np.append(0, lengths_B[is_chosen_B].cumsum()))
-
-
-def _longest(text: EncodedText) -> int:
-    """Return the number of tokens of the longest sentence."""
-    size = 1_000_000  # sentences held in memory at a time
-    return max(
-        int(np.diff(text.offsets[start : start + size + 1]).max()) for start in range(0, len(text.offsets) - 1, size)
-    )
 
 
 def _round_up(number: int, multiple: int) -> int:

@@ -1,41 +1,49 @@
-"""Decides which pairs stay in training, and counts the others by the reason why they do not."""
+"""Counts the pairs of a split that stay and, by the reason why, those that are left out."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+
+from transformer_mt.corpora.filters import REASONS
 
 EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS included
-
-_ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
 
 
 @dataclass
 class PairCounts:
     """How many pairs of a split were kept and left out. Tokens are the pieces of the pairs kept, EOS included."""
 
-    read: int = 0
     kept: int = 0
-    blank: int = 0
-    too_long: int = 0
-    bad_ratio: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """How many pairs were left out for each of REASONS; none has no entry."""
     source_tokens: int = 0
     target_tokens: int = 0
 
-    def keep(self, ids: EncodedPair, max_length: int, max_ratio: float) -> bool:
-        """Return whether a pair stays, and count it, or else the first reason why it does not."""
-        source, target = len(ids[0]), len(ids[1])
-        shorter, longer = min(source, target), max(source, target)
-        self.read += 1
-        if shorter == 1:  # only EOS
-            self.blank += 1
-        elif longer > max_length:
-            self.too_long += 1
-        elif longer - 1 > _ANY_RATIO and longer - 1 > max_ratio * (shorter - 1):
-            self.bad_ratio += 1
-        else:
-            self.kept += 1
-            self.source_tokens += source
-            self.target_tokens += target
-            return True
-        return False
+    @property
+    def read(self) -> int:
+        """How many pairs there were, bad ones included."""
+        return self.kept + self.dropped.total()
+
+    def keep(self, ids: EncodedPair) -> None:
+        """Count a pair that stays."""
+        self.kept += 1
+        self.source_tokens += len(ids[0])
+        self.target_tokens += len(ids[1])
+
+    def __add__(self, other: "PairCounts") -> "PairCounts":
+        """Return the counts of both together."""
+        return PairCounts(
+            self.kept + other.kept,
+            self.dropped + other.dropped,
+            self.source_tokens + other.source_tokens,
+            self.target_tokens + other.target_tokens,
+        )
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """All numbers, by name."""
+        reasons = {reason: self.dropped[reason] for reason in REASONS}
+        tokens = {"source_tokens": self.source_tokens, "target_tokens": self.target_tokens}
+        return {"read": self.read, "kept": self.kept, **reasons, **tokens}
 
     @property
     def mean_lengths(self) -> dict[str, float]:
@@ -48,9 +56,5 @@ class PairCounts:
     @property
     def drops(self) -> str:
         """How many pairs were left out for each reason, as text."""
-        reasons = {
-            "with a blank side": self.blank,
-            "too long": self.too_long,
-            "of a bad ratio": self.bad_ratio,
-        }
-        return ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number) or "none"
+        reasons = [f"{self.dropped[reason]:,} {words}" for reason, words in REASONS.items() if self.dropped[reason]]
+        return ", ".join(reasons) or "none"

@@ -3,24 +3,34 @@
 import hashlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_mt.data.encoded import FILES, EncodedCorpus
 from transformer_mt.data.existing_tokenizer import open_existing
+from transformer_mt.data.shard_index import INDEX, ShardIndex
+from transformer_mt.data.shards import SHARD_FILES
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer_origin import ORIGIN
 from transformer_mt.errors import CorpusError, UserError
-from transformer_mt.settings.experiment import CorpusConfig, TokenizerConfig
-from transformer_mt.storage.checksums import SUMS, fault, has_sums, read_sums, sums_of, write_sums
+from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.filters import AS_BEFORE, FiltersConfig
+from transformer_mt.storage.checksums import SUMS, Fault, fault, has_sums, read_sums, sha256, sums_of, write_sums
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.run_directory import TOKENIZERS
+from transformer_mt.wording import counted
 
 SUMMARY = "prepare.json"
 # The files in a data_dir that the stages read.
-_VALIDATION = (*(f"valid/{name}" for name in FILES), "valid.source.txt", "valid.target.txt")
+VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
+_VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
 _TRAINING = tuple(f"train/{name}" for name in FILES)
 VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
-TRAINED_ON = (SUMMARY, *VALIDATED_ON, *_TRAINING, "train.lines", "training_lines.json")
+_TRAINED_ON = (SUMMARY, *VALIDATED_ON, *_TRAINING, "train.lines", "training_lines.json", ORIGIN)
+# The files of shards: they have checksums of their own, and the checksum of the file with these stands with the others.
+_SHARDS = (f"train/{INDEX}", f"train/*/*/{SUMS}", "train/*/*.kept")
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,35 @@ class Prepared:
     digests: dict[str, str]
     """The digest of the text of each split, by the name of the split."""
     tokenizer_digest: str
+    filters: FiltersConfig | None = None
+    """None if an older version prepared it, which had no filters."""
+    also_in_training: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of the validation and test sets, how many sources, targets and pairs are also in the training text."""
+
+    def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
+        """Return the filters to compare with those in the settings.
+
+        Data of an older version may hold pairs that filters.held_out leaves out, and can be used in spite of that.
+        Where no bad line stopped `prepare`, there was none to skip.
+        """
+        filters = self.filters or AS_BEFORE.model_copy(update={"held_out": settings.held_out})
+        stopped = filters.on_bad_line == "stop"
+        return filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else filters
+
+    def held_out_note(self, settings: FiltersConfig) -> str | None:
+        """Return a note if these data of an older version hold pairs that filters.held_out would leave out."""
+        found = [
+            f"{name}: {counted(counts['sources'], 'source')} and {counted(counts['targets'], 'target')}"
+            for name, counts in self.also_in_training.items()
+            if counts["sources"] or counts["targets"]
+        ]
+        if self.filters is not None or not settings.held_out or not found:
+            return None
+        return (
+            f"note: an older version prepared {self.directory}, and left sentences of the validation and test sets in "
+            f"its training pairs ({'; '.join(found)}). They stay there, so that runs can go on. To leave such pairs "
+            "out, prepare into another data_dir; to keep them there, too, set filters.held_out=false"
+        )
 
     def load_tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the token ids. Raises CorpusError if another one is there now."""
@@ -81,9 +120,25 @@ def read_prepared(data_dir: Path) -> Prepared | None:
             TokenizerConfig.model_validate(content["tokenizer"]),
             dict(content["digests"]),
             str(content["tokenizer_digest"]),
+            FiltersConfig.model_validate(content["filters"]) if "filters" in content else None,
+            {name: dict(counts) for name, counts in content.get("also_in_training", {}).items()},
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def trained_on(data_dir: Path) -> tuple[str, ...]:
+    """Return the names of the files in a data_dir that training reads; of shards, those with their checksums."""
+    sums: Mapping[str, str] = {}
+    if has_sums(data_dir):
+        with suppress(OSError, ValueError):  # `check_data` finds out, too, and says it
+            sums = read_sums(data_dir)
+    return (*_TRAINED_ON, *(name for name in sums if name.startswith("train/") and name not in _TRAINED_ON))
+
+
+def is_training(split: str) -> bool:
+    """Whether this name of a split, as in prepare.json, is of the training set or of one of its corpora."""
+    return split == "train" or split.startswith("train/")
 
 
 def files_of_test_set(name: str) -> list[str]:
@@ -93,7 +148,8 @@ def files_of_test_set(name: str) -> list[str]:
 
 def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
     """Write the checksums of all files that `prepare` has written, and of the summary that it will write last."""
-    names = [*TRAINED_ON, *(file for name in test_names for file in files_of_test_set(name))]
+    shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
+    names = [*_TRAINED_ON, *shards, *(file for name in test_names for file in files_of_test_set(name))]
     sums = sums_of(data_dir, _existing(data_dir, set(names) - {SUMMARY}))
     write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
 
@@ -124,25 +180,48 @@ def check_data(data_dir: Path, names: Collection[str]) -> None:
             "be found. `python -m transformer_mt.prepare` with the same configuration writes it",
             file=sys.stderr,
         )
-    elif damage := fault(data_dir, names):
+    elif damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
         raise CorpusError(
             f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
             "again from where it is whole"
         )
 
 
+def _fault_of_shards(data_dir: Path, names: Collection[str]) -> Fault | None:
+    """Return the first file of a shard that is not as the checksums of the shard say."""
+    for name in names:
+        shard = data_dir / Path(name).parent
+        if Path(name).name == SUMS and (damage := fault(shard, SHARD_FILES)):
+            return Fault(f"{Path(name).parent.as_posix()}/{damage.name}", damage.what)
+    return None
+
+
 def data_digests(data_dir: Path) -> dict[str, str]:
     """Return the SHA-256 of the token ids and texts of train and of valid, by these names.
 
     Names and times of files do not count, so data that were moved, or prepared again from the same text, have the same
-    digests.
+    digests. Those in one shard have the digest that they had before there were shards.
     """
-    sums: Mapping[str, str]
     if has_sums(data_dir):
         sums = read_sums(data_dir)
     else:
         sums = sums_of(data_dir, _existing(data_dir, (*_TRAINING, *_VALIDATION)))
-    return {"train": _digest(sums, _TRAINING), "valid": _digest(sums, _VALIDATION)}
+    return {"train": _digest(*_training_sums(data_dir, sums)), "valid": _digest(sums, _VALIDATION)}
+
+
+def _training_sums(data_dir: Path, sums: dict[str, str]) -> tuple[Mapping[str, str], Collection[str]]:
+    """Return the checksums of the token ids of training, and their names, which are the same wherever they lie."""
+    if not (data_dir / "train" / INDEX).exists():
+        return sums, _TRAINING
+    shards = ShardIndex.load(data_dir / "train").shards
+    found: dict[str, str] = {}
+    for number, shard in enumerate(shards):
+        place = "train" if len(shards) == 1 else f"train/{number}"
+        of_shard = read_sums(data_dir / "train" / shard.path)
+        found |= {f"{place}/{name}": of_shard[name] for name in FILES}
+        if shard.kept is not None:
+            found[f"{place}/kept"] = sha256(data_dir / "train" / shard.kept)
+    return found, list(found)
 
 
 def _existing(data_dir: Path, names: Collection[str]) -> list[str]:

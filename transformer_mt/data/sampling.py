@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_text import EncodedText, Text
+from transformer_mt.data.sentencepiece_model import user_symbols
 from transformer_mt.data.tokenizer import Tokenizer
 
 Word = tuple[int, ...]  # the ids of its pieces
@@ -82,9 +84,9 @@ class SubwordSampler:
         grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=unlimited, total=unlimited)
         growth, longest = 1.0, 1
         for before, after in ((corpus.source, grown.source), (corpus.target, grown.target)):
-            lengths = np.diff(before.offsets)
-            growth = max(growth, float(np.quantile(np.diff(after.offsets) / lengths[pairs], _FITTING)))
-            longest = max(longest, int(lengths.max()))
+            grown_by = after.lengths(np.arange(len(pairs))) / before.lengths(pairs)
+            growth = max(growth, float(np.quantile(grown_by, _FITTING)))
+            longest = max(longest, before.longest)
         return max(longest, int(tokens_per_batch / growth))
 
 
@@ -95,20 +97,20 @@ class _Side:
         ids = list(range(processor.get_piece_size()))
         pieces: list[str] = processor.id_to_piece(ids)
         scores: list[float] = processor.get_score(ids)
-        # Special pieces and bytes are not text. A symbol that sentencepiece was told to keep whole may have letters
-        # that are not pieces. All of these stay as they are, and nothing is merged with them.
+        # Special pieces and bytes are not text, and symbols such as tags are kept whole. All of these stay as they are,
+        # and nothing is merged with them.
         letters = {piece for piece in pieces if len(piece) == 1}
+        whole = set(user_symbols(processor))
         special = [processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids]
-        fixed = np.array(special) | np.array([not letters.issuperset(piece) for piece in pieces])
+        fixed = np.array(special) | np.array([piece in whole or not letters.issuperset(piece) for piece in pieces])
         ordinary = {pieces[i]: (i, scores[i]) for i in ids if not fixed[i]}
         self._fixed: list[bool] = fixed.tolist()
         self._begins_word = fixed | np.array([piece.startswith("\u2581") for piece in pieces])
         self._segmenter = _segmenter(algorithm, pieces, ordinary, alpha)
 
-    def sampled(
-        self, text: EncodedText, pairs: NDArray[np.int64], longest: int, total: int, random: Random
-    ) -> EncodedText:
-        best = [text.ids[start:end] for start, end in zip(text.offsets[pairs], text.offsets[pairs + 1], strict=True)]
+    def sampled(self, text: Text, pairs: NDArray[np.int64], longest: int, total: int, random: Random) -> EncodedText:
+        all_ids, lengths = text.gather(pairs)
+        best = np.split(all_ids, lengths.cumsum()[:-1])
         spare = total - sum(map(len, best))
         sentences: list[Sequence[int]] = []
         for ids in best:
@@ -119,7 +121,7 @@ class _Side:
             spare -= growth
             sentences.append(other)
         offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
-        return EncodedText(np.fromiter(chain.from_iterable(sentences), text.ids.dtype, offsets[-1]), offsets)
+        return EncodedText(np.fromiter(chain.from_iterable(sentences), text.dtype, offsets[-1]), offsets)
 
     def _sentence(self, ids: NDArray[np.integer], random: Random) -> list[int]:
         begins = self._begins_word[ids]

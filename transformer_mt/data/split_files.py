@@ -1,49 +1,41 @@
-"""Writes the files of each split into a data_dir: token ids for training and validation, text to score."""
+"""Writes the validation and test sets into a data_dir: text to score, and token ids for validation."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tqdm import tqdm
+
+from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.data.encoded import write_encoded
-from transformer_mt.data.overlaps import OverlapCounter
-from transformer_mt.data.pair_counts import EncodedPair, PairCounts
+from transformer_mt.data.pair_counts import EncodedPair
+from transformer_mt.data.pair_filter import Encoded, Pair
+from transformer_mt.data.tags import tagged
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 
-Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
+
+def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> Iterator[Encoded]:
+    """Yield the place of each pair, and its text and ids. The source begins with the tag, if there is one."""
+    with tqdm(total=pairs.num_pairs, desc=name, unit=" pairs", disable=None) as progress:
+        for block in pairs.blocks():
+            texts = [pair for pair in block.pairs if not isinstance(pair, BadPair)]
+            if tag:
+                texts = [(tagged(tag, source), target) for source, target in texts]
+            sources = tokenizer.encode_source([source for source, _ in texts])
+            targets = tokenizer.encode_target([target for _, target in texts])
+            found = zip(texts, zip(sources, targets, strict=True), strict=True)
+            for index, pair in enumerate(block.pairs):
+                yield block.place(index), pair if isinstance(pair, BadPair) else next(found)
+            progress.update(len(block.pairs))
 
 
-def write_training(
-    directory: Path,
-    kept: Iterable[Pair],
-    counts: PairCounts,
-    tokenizer: Tokenizer,
-    lines: TrainingLinesCounter,
-    overlaps: OverlapCounter,
-) -> None:
-    """Write the token ids, and train.lines: the line of each pair in the training text, from 1, as int64.
-
-    `lines` and `overlaps` are given each pair too.
-    """
-    with (directory / "train.lines").open("wb") as numbers:
-
-        def rows() -> Iterator[EncodedPair]:
-            for text, ids in kept:
-                numbers.write(counts.read.to_bytes(8, "little"))
-                lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
-                overlaps.add(text, counts.read)
-                yield ids
-
-        write_encoded(directory / "train", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-
-
-def write_validation(directory: Path, kept: Iterable[Pair], tokenizer: Tokenizer) -> None:
+def write_validation(directory: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
     """Write token ids and text of the same pairs: perplexity is measured on the ids, BLEU on the text."""
     with _text_files(directory / "valid") as write:
 
         def rows() -> Iterator[EncodedPair]:
-            for text, ids in kept:
+            for text, ids in pairs:
                 write(text)
                 yield ids
 

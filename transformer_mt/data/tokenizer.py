@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -21,6 +21,8 @@ from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
 _CHARACTERS_PER_LINE = 4000  # longer lines are cut for training, because sentencepiece would drop them
 _MANY_MARKS = re.compile("[\u0300-\U0010ffff]{32,}")  # no combining mark comes before U+0300
+_MODEL_TYPES = {"bpe": "bpe", "unigram": "unigram", "character": "char"}  # sentencepiece's names of the algorithms
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _THREADS = 4  # for training; always the same, because the pieces may depend on it
 _FEW_LINES = 24  # encoding this many lines takes as long as sentencepiece takes to start its threads
 
@@ -33,17 +35,25 @@ class Tokenizer:
     target: SentencePieceProcessor
 
     @classmethod
-    def train(cls, source_lines: Iterable[str], target_lines: Iterable[str], settings: TokenizerConfig) -> "Tokenizer":
+    def train(
+        cls,
+        source_lines: Iterable[str],
+        target_lines: Iterable[str],
+        settings: TokenizerConfig,
+        symbols: Sequence[str] = (),
+    ) -> "Tokenizer":
         """Learn the pieces from these lines, which are held in memory. The same lines give the same pieces.
 
-        Raises TokenizerError if tokenizer.vocab_size is more than the text has pieces, or less than its characters
-        need.
+        Each text in `symbols` is a piece that is kept whole. Raises TokenizerError if tokenizer.vocab_size is more than
+        the text has pieces, or less than its characters need.
         """
         source, target = _training_lines(source_lines), _training_lines(target_lines)
         if settings.joint:
-            both = _processor(_train(source + target, settings, "source and target"), "the trained model")
+            source += target
+            target.clear()
+            both = _processor(_train(source, settings, symbols, "source and target"), "the trained model")
             return cls(both, both)
-        models = [_train(source, settings, "source"), _train(target, settings, "target")]
+        models = [_train(source, settings, symbols, "source"), _train(target, settings, symbols, "target")]
         return cls(*(_processor(model, "the trained model") for model in models))
 
     @classmethod
@@ -69,6 +79,11 @@ class Tokenizer:
             write_whole(directory / name, model)
 
     @property
+    def processors(self) -> list[SentencePieceProcessor]:
+        """The model of both languages, or the one of each."""
+        return [self.source] if self.joint else [self.source, self.target]
+
+    @property
     def joint(self) -> bool:
         return self.source is self.target
 
@@ -92,6 +107,11 @@ class Tokenizer:
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of the pieces of each target line, and EOS at the end. A blank line has only EOS."""
         return _encode(self.target, lines)
+
+    def encode_cleaned(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Encode lines as `clean` returns them, in this thread alone, for one of several processes that share work."""
+        encode = partial(SentencePieceProcessor.encode, out_type=int, add_eos=True, num_threads=1)
+        return encode(self.source, sources), encode(self.target, targets)
 
     def decode_target(self, ids: Sequence[int]) -> str:
         """Turn ids into a line of text. Special ids are left out, and bytes that are not UTF-8 become U+FFFD.
@@ -120,8 +140,7 @@ class Tokenizer:
         return ids
 
     def _models(self) -> list[bytes]:
-        processors = [self.source] if self.joint else [self.source, self.target]
-        return [processor.serialized_model_proto() for processor in processors]
+        return [processor.serialized_model_proto() for processor in self.processors]
 
 
 def holds_tokenizer(directory: Path) -> bool:
@@ -138,7 +157,11 @@ def clean(line: str) -> str:
     sentencepiece marks a space, becomes a space.
     """
     if not line.isascii():  # ASCII text needs none of these changes
-        line = re.sub("[\ud800-\udfff]", "\ufffd", _nfc(line)).replace("\u2581", " ")
+        line = _nfc(line).replace("\u2581", " ")
+        # No surrogate is printable, nor is any white space but the space.
+        line = line if line.isprintable() else _SURROGATE.sub("\ufffd", line)
+    if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
+        return line  # as most lines are: to see that takes a third of the time
     return " ".join(line.split())
 
 
@@ -175,19 +198,27 @@ def _training_lines(lines: Iterable[str]) -> list[str]:
     return [line[start : start + width] for line in cleaned for start in range(0, len(line), width)]
 
 
-def _train(lines: list[str], settings: TokenizerConfig, side: str) -> bytes:
+def taken(lines: list[str]) -> Iterator[str]:
+    """Give the lines in order, and empty the list: whoever takes them makes copies."""
+    lines.reverse()
+    while lines:
+        yield lines.pop()
+
+
+def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> bytes:
     if not lines:
         raise TokenizerError(f"no {side} text to train a tokenizer on: every line is blank; see corpus.train")
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=taken(lines),
             model_writer=model,
-            model_type=settings.algorithm,
+            model_type=_MODEL_TYPES[settings.algorithm],
             vocab_size=settings.vocab_size,
             character_coverage=settings.character_coverage,
             normalization_rule_name="identity",
             byte_fallback=True,
+            user_defined_symbols=list(symbols),
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,

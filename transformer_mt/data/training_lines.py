@@ -2,18 +2,21 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from transformer_mt.data.sentences import first_word, later_words, split_sentences
+from transformer_mt.data.line_words import LineWords, look_at
 from transformer_mt.errors import CheckpointError
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import counted
+
+if TYPE_CHECKING:  # translating needs no NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 FILE = "training_lines.json"  # it lies in a data_dir, a run and a model
 
@@ -24,7 +27,6 @@ USUAL = 0.9
 RARE = 0.001  # share of pairs whose ratio of target to source pieces is below the least ratio
 OFTEN, OFTEN_ENOUGH = 10, 0.0005  # an opener begins at least this many lines, and this share of them
 ELSEWHERE = 0.005  # an opener stands inside lines at most this often, relative to how often it begins one
-_KEPT_WORDS = 50_000
 LONG_ENOUGH = 8  # source pieces; the ratio of shorter lines says nothing
 
 Number = TypeVar("Number", int, float)
@@ -92,38 +94,46 @@ class TrainingLinesCounter:
     def __init__(self, source_language: str, every: int = 1) -> None:
         self.source_language, self.every = source_language, every
         self.num_pairs = 0
-        self.sentences: Counter[int] = Counter()
+        self.words = LineWords()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
-        self.first_words: Counter[str] = Counter()
-        self.later_words: Counter[str] = Counter()
 
     def add(self, source: str, num_source: int, num_target: int) -> None:
         """Count a pair, given its source text and the number of pieces of both sides, EOS not counted."""
         if self.num_pairs % self.every == 0:
-            self.sentences[len(split_sentences(source, self.source_language))] += 1
-            _count(self.first_words, [first_word(source)])
-            _count(self.later_words, (word for word in later_words(source) if word != word.lower()))
-        self.num_pairs += 1
-        self.pieces[num_source] += 1
+            self.words.add(look_at([source], self.source_language))
+        self._add_lengths(num_source, num_target, 1)
+
+    def add_lengths(self, sources: "NDArray[np.int64]", targets: "NDArray[np.int64]") -> None:
+        """Count only the pieces of pairs, given their numbers on both sides, EOS not counted."""
+        import numpy as np
+
+        both, numbers = np.unique((sources << 32) | targets, return_counts=True)
+        for lengths, number in zip(both.tolist(), numbers.tolist(), strict=True):
+            self._add_lengths(lengths >> 32, lengths & (2**32 - 1), number)
+
+    def _add_lengths(self, num_source: int, num_target: int, number: int) -> None:
+        self.num_pairs += number
+        self.pieces[num_source] += number
         if num_source >= LONG_ENOUGH:
-            self.ratios[round(num_target / num_source, 2)] += 1
+            self.ratios[round(num_target / num_source, 2)] += number
 
     def result(self) -> TrainingLines:
         """Return what was usual in all pairs so far. There must be at least one."""
+        openers = [word for word, number in self.words.first_words.items() if self._is_opener(word, number)]
         return TrainingLines(
             pairs=self.num_pairs,
-            usual_sentences=_quantile(self.sentences, USUAL),
-            most_sentences=max(self.sentences),
+            usual_sentences=_quantile(self.words.sentences, USUAL),
+            most_sentences=max(self.words.sentences),
             usual_pieces=_quantile(self.pieces, USUAL),
             most_pieces=max(self.pieces),
             least_ratio=_quantile(self.ratios, RARE) if self.ratios else 0.0,
-            openers=tuple(sorted(word for word, number in self.first_words.items() if self._is_opener(word, number))),
+            openers=tuple(sorted(openers)),
         )
 
     def _is_opener(self, word: str, number: int) -> bool:
-        often = number >= max(OFTEN, OFTEN_ENOUGH * self.sentences.total())
-        return often and word != word.lower() and self.later_words[word] <= ELSEWHERE * number
+        often = number >= max(OFTEN, OFTEN_ENOUGH * self.words.sentences.total())
+        return often and word != word.lower() and self.words.later_words[word] <= ELSEWHERE * number
 
 
 def copy_training_lines(source: Path, target: Path) -> None:
@@ -133,15 +143,6 @@ def copy_training_lines(source: Path, target: Path) -> None:
         (target / FILE).unlink(missing_ok=True)
     else:
         lines.save(target)
-
-
-def _count(words: Counter[str], more: Iterable[str]) -> None:
-    """Count words. If there are too many different ones, the rarest are forgotten."""
-    words.update(more)
-    if len(words) > 2 * _KEPT_WORDS:
-        kept = dict(words.most_common(_KEPT_WORDS))
-        words.clear()
-        words.update(kept)
 
 
 def _quantile(counts: Counter[Number], share: float) -> Number:

@@ -6,9 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
+
+if TYPE_CHECKING:  # since these import NumPy and PyTorch
+    from transformer_mt.models.attention_weights import FloatArray
 
 AUTO_ON_CPU = 4096  # what decoding.tokens_per_batch=auto stands for
 # A GPU needs a thousand rows or more to be busy: these are 327 sentences of 25 pieces at beam 4, so 1,308 rows. Rounded
@@ -125,6 +129,16 @@ class Engine(ABC):
 
         Log-probabilities that are not finite are returned as they are.
         """
+
+    def attention(self, source: list[int], target: list[int]) -> "tuple[FloatArray, FloatArray, FloatArray]":
+        """The attention weights of forced decoding: LHSS in the encoder, LHTT in the decoder, LHTS between them.
+
+        Source and target end in EOS. Raises TranslationError if this engine or the model has none.
+        """
+        raise TranslationError(
+            "this engine does not give attention weights: load the model directory that `average` wrote with the "
+            "engine torch"
+        )
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -10,6 +10,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.cutting import cut_pieces, together
 from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.decoding.words import units_of
 from transformer_mt.errors import TranslationError
 from transformer_mt.languages import has_spaces, short_code
@@ -30,14 +31,22 @@ class Part:
     """From 0."""
     sentence: Sentence
     first_unit: int = 0
-    """The number, in the line, of the word that its first piece belongs to; without spaces, of the character."""
+    """The number, in the line without its tag, of the word that its first piece after the tag belongs to; without
+    spaces, of the character."""
     space: str = ""
     """The white space between the translation of the part before it and its own translation."""
+    num_tag_pieces: int = 0
+    """How many of its first pieces are of the tag with which its line begins."""
+    languages: tuple[str, str] = ("", "")
+    """The codes of the source and target languages."""
 
 
 @dataclass(frozen=True)
 class LineCutter:
-    """Cuts lines into parts that a model can translate. Lines that it can translate stay whole."""
+    """Cuts lines into parts that a model can translate. Lines that it can translate stay whole.
+
+    Each part of a line that begins with a tag begins with it, too.
+    """
 
     tokenizer: Tokenizer
     max_positions: int
@@ -47,7 +56,8 @@ class LineCutter:
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
     trained: TrainingLines | None = None
-    """What was usual in training; None if that is not known. Then split_sentences=auto splits nothing."""
+    """What was usual in training, without tags; None if that is not known. Then split_sentences=auto splits nothing."""
+    tags: Tags = NO_TAGS
 
     def parts(
         self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, first_line: int
@@ -57,7 +67,8 @@ class LineCutter:
         Raises TranslationError for a prefix that is too long.
         """
         found: list[Part] = []
-        sources = self.tokenizer.encode_source(lines)
+        tags, texts = zip(*map(self.tags.parted, lines), strict=True) if lines else ((), ())
+        sources = self.tokenizer.encode_source(texts)
         targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
         for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
             if source == [EOS]:
@@ -68,31 +79,56 @@ class LineCutter:
                     f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation has at most "
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
-            sentences = self._sentences(lines[line], source, prefixes[line] if prefixes else "", split)
+            languages = self.tags.languages.get(tags[line], self.languages)
+            sentences = self._sentences(texts[line], source, prefixes[line] if prefixes else "", split, languages)
+            first_units = self._first_units(sentences, languages[0])
+            tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
-            for (ids, space), first_unit in zip(sentences, self._first_units(sentences), strict=True):
-                part = Part(line, Sentence(ids, [] if parts else prefix, number), first_unit, space)
-                parts += [part] if len(ids) <= self.max_positions else self._cut(part)
-            found += map(_numbered, parts, range(len(parts)))
+            for (ids, space), first_unit in zip(sentences, first_units, strict=True):
+                sentence = Sentence(ids, [] if parts else prefix, number)
+                part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
+                parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
+            found += [_numbered(_tagged(part, tag_ids), index) for index, part in enumerate(parts)]
         return found
+
+    def source_units(self, part: Part) -> list[range]:
+        """The numbers, in the line, of the words or characters that each piece of a part has a part in."""
+        pieces, spaced = self.tokenizer.source_pieces(part.sentence.source[:-1]), has_spaces(part.languages[0])
+        of_tag = units_of(pieces[: part.num_tag_pieces], spaced)
+        shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
+        rest = units_of(pieces[part.num_tag_pieces :], spaced)
+        return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
+
+    def _tag_ids(self, tag: str) -> list[int]:
+        """The pieces of a tag, without EOS. Before a text, these are its pieces, too: it is not merged with words."""
+        if not tag:
+            return []
+        [[*ids, _]] = self.tokenizer.encode_source([tag])
+        if len(ids) >= self.max_positions - 1:
+            raise TranslationError(
+                f"the tag {tag} has {len(ids)} subword pieces, and the model takes {self.max_positions} in all "
+                "(model.max_positions): begin lines with fewer tags"
+            )
+        return ids
 
     def has_several_sentences(self, line: str) -> bool:
         """Whether the line has several sentences, judged by its punctuation."""
-        return len(split_sentences(line, self.languages[0])) > 1
+        tag, text = self.tags.parted(line)
+        return len(split_sentences(text, self.tags.languages.get(tag, self.languages)[0])) > 1
 
-    def _first_units(self, sentences: list[tuple[list[int], str]]) -> list[int]:
+    def _first_units(self, sentences: list[tuple[list[int], str]], language: str) -> list[int]:
         """The number, in the line, of the first word or character of each sentence."""
         numbers = [0]
         for ids, _ in sentences[:-1]:
-            numbers.append(numbers[-1] + self._units(ids[:-1])[-1].stop)
+            numbers.append(numbers[-1] + self._units(ids[:-1], language)[-1].stop)
         return numbers
 
-    def _units(self, ids: list[int]) -> list[range]:
+    def _units(self, ids: list[int], language: str) -> list[range]:
         """The numbers of the words or characters that each piece has a part in."""
-        return units_of(self.tokenizer.source_pieces(ids), has_spaces(self.languages[0]))
+        return units_of(self.tokenizer.source_pieces(ids), has_spaces(language))
 
     def _sentences(
-        self, line: str, source: list[int], prefix: str, split: SplitSentences
+        self, line: str, source: list[int], prefix: str, split: SplitSentences, languages: tuple[str, str]
     ) -> list[tuple[list[int], str]]:
         """The pieces of each sentence or group of sentences, with the white space before its translation.
 
@@ -100,15 +136,15 @@ class LineCutter:
         """
         if split == "never" or (split == "auto" and self.trained is None):
             return [(source, "")]
-        sentences = split_sentences(line, self.languages[0])
+        sentences = split_sentences(line, languages[0])
         if split == "auto" and self.trained is not None:
             sentences = self._as_in_training(sentences, len(source) - 1, self.trained)
-        num_begun = len(split_sentences(prefix, self.languages[1])) if prefix else 1
+        num_begun = len(split_sentences(prefix, languages[1])) if prefix else 1
         sentences = [_joined(sentences[:num_begun]), *sentences[num_begun:]]
         if len(sentences) == 1:
             return [(source, "")]
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
-        spaces = ["", *(self._space_between(space) for _, space in sentences[:-1])]
+        spaces = ["", *(_space_between(space, languages[1]) for _, space in sentences[:-1])]
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(
@@ -135,34 +171,38 @@ class LineCutter:
         """The number of pieces of each sentence, without EOS."""
         return [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
 
-    def _space_between(self, space: str) -> str:
-        """The line's own white space. A plain space replaces tabs, which separate columns of output, and the like."""
-        if short_code(self.languages[1]) in _NO_SPACE_BETWEEN_SENTENCES:
-            return ""
-        return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
-
     def _cut(self, part: Part) -> Iterator[Part]:
         """Cut a part that has too many pieces, and warn of it."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
-        units = self._units(ids)
-        found = list(cut_pieces(pieces, self.longest))
+        units = self._units(ids, part.languages[0])
+        found = list(cut_pieces(pieces, min(self.longest, self.max_positions - 1 - part.num_tag_pieces)))
         _log.warning(
             "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
             "(model.max_positions): they are translated in %d parts",
             part.sentence.number,
-            f"{len(part.sentence.source):,}",
+            f"{len(part.sentence.source) + part.num_tag_pieces:,}",
             f"{self.max_positions:,}",
             len(found),
         )
         for start, stop in found:
             sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
-            yield Part(
-                part.line,
-                sentence,
-                part.first_unit + units[start].start,
-                self._space_between("") if start else part.space,
-            )
+            space = _space_between("", part.languages[1]) if start else part.space
+            yield replace(part, sentence=sentence, first_unit=part.first_unit + units[start].start, space=space)
+
+
+def _space_between(space: str, target_language: str) -> str:
+    """The line's own white space. A plain space replaces tabs, which separate columns of output, and the like."""
+    if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
+        return ""
+    return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
+
+
+def _tagged(part: Part, tag_ids: list[int]) -> Part:
+    """Put the pieces of the tag, if there is one, before those of the part."""
+    if not tag_ids:
+        return part
+    return replace(part, sentence=replace(part.sentence, source=[*tag_ids, *part.sentence.source]))
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 PyTorch is imported only when a model is loaded that needs it.
 """
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ from typing import Self
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.errors import NotFiniteError, TranslationError
 from transformer_mt.vocabulary import EOS
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,9 @@ class Scorer:
     a Scorer, just like a Translator.
     """
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
-        self.engine, self.tokenizer = engine, tokenizer
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, tags: Tags = NO_TAGS) -> None:
+        self.engine, self.tokenizer, self.tags = engine, tokenizer, tags
+        self._warned_of_tags = False
 
     @classmethod
     def load(
@@ -61,7 +66,7 @@ class Scorer:
     ) -> Self:
         """Load a model. See Translator.load for the arguments and errors."""
         model = load_model(model_dirs, device, engine, dtype, quantize, workers)
-        return cls(model.engine, model.tokenizer)
+        return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1) -> list[PairScore]:
         """The score of each pair, in order.
@@ -85,6 +90,10 @@ class Scorer:
     def _score(self, sources: Sequence[str], targets: Sequence[list[int]], first_line: int) -> list[PairScore]:
         if isinstance(sources, str):
             raise TypeError("sources is one text; give a list of texts")
+        if not self._warned_of_tags and (warning := self.tags.warning(sources, first_line)):
+            self._warned_of_tags = True
+            _log.warning(warning)
+        sources = [self.tags.like_training(source) for source in sources]
         pairs = list(zip(self.tokenizer.encode_source(sources), targets, strict=True))
         for number, pair in enumerate(pairs, start=first_line):
             for side, ids in zip(("source", "target"), pair, strict=True):

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores, positions_per_batch
+from transformer_mt.decoding.engine import (
+    Engine,
+    Hypothesis,
+    Sentence,
+    batches,
+    num_cores,
+    positions_per_batch,
+)
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
@@ -25,7 +32,7 @@ from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen, keeps_all_pasts
 from transformer_mt.kernels.matmul import Matmul, Quantization
-from transformer_mt.models.attention_weights import AttentionWeights
+from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.compiler_files import use_own_cache
@@ -145,17 +152,13 @@ class TorchEngine(Engine):
                 scores[pair] = log_probs
         return scores
 
-    def attention_to_source(self, source: list[int], target: list[int], layer: int) -> Tensor:
-        """The attention of each target piece to each source piece in forced decoding, TS. Both sentences end in EOS."""
+    def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
         with torch.inference_mode():
-            return self.model.attention_to_source(source_1S, decoder_input_1T, layer)[0].cpu()
-
-    def attention_weights(self, source: list[int], target: list[int]) -> AttentionWeights:
-        """The weights of every attention in the model. Raises AttentionError if it has none in layers and heads."""
-        source_1S, decoder_input_1T, _ = self._forced([(source, target)])
-        with torch.inference_mode():
-            return self.model.attention_weights(source_1S, decoder_input_1T)
+            weights = self.model.attention_weights(source_1S, decoder_input_1T)
+        kinds = weights.encoder_LBHSS, weights.decoder_LBHTT, weights.cross_LBHTS
+        encoder_LHSS, decoder_LHTT, cross_LHTS = (kind[:, 0].float().cpu().numpy() for kind in kinds)
+        return encoder_LHSS, decoder_LHTT, cross_LHTS
 
     def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
         batch, decoding, alignment, scores = task

@@ -8,22 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair
+from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.decoding.translation import BLANK, Translation, joined
-from transformer_mt.decoding.words import units_of, written_together
-from transformer_mt.errors import ConfigError, NotFiniteError
+from transformer_mt.decoding.words import written_together
+from transformer_mt.errors import NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.settings.decoding import DecodingConfig, check_for_model
+from transformer_mt.settings.decoding import DecodingConfig, changed, check_for_model
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.needed_memory import check_search_memory
-from transformer_mt.wording import cut
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +38,9 @@ class Translator:
     rank by rank. `languages` are the codes of the source and target languages. They tell where sentences end, and
     whether alignments are between words or characters.
 
+    For a model of several directions, lines begin with its tags, as in "<2de> Hello." (`tags`). Each part of a line
+    gets the line's tag, and the tag is a word of the source in alignments.
+
     Several threads may share a Translator: one translates while the others wait. `close`, or leaving it as a context
     manager, ends the processes and threads that it has started. After that it raises TranslationError.
     """
@@ -53,6 +54,7 @@ class Translator:
         languages: tuple[str, str] = ("", ""),
         trained: TrainingLines | None = None,
         model: ModelConfig | None = None,
+        tags: Tags = NO_TAGS,
     ) -> None:
         """`trained` says what was usual in the training text; None if that is not known.
 
@@ -62,9 +64,8 @@ class Translator:
         self.model = model
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
         longest = longest_part or engine.max_positions - 1
-        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained)
-        self._source_spaced, self._target_spaced = map(has_spaces, languages)
-        self._warned = False
+        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained, tags)
+        self._warned = self._warned_of_tags = False
 
     @classmethod
     def load(
@@ -92,7 +93,8 @@ class Translator:
         if trained is not None:
             longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
-        settings = model.config.decoding, max(1, longest), languages, trained, model.config.model
+        tags = Tags.of(corpus, model.config.tokenizer.user_symbols)
+        settings = model.config.decoding, max(1, longest), languages, trained, model.config.model, tags
         return cls(model.engine, model.tokenizer, *settings)
 
     def __enter__(self) -> Self:
@@ -147,14 +149,28 @@ class Translator:
         if isinstance(lines, str):
             raise TypeError("lines is one text; give a list of texts")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
-        decoding = _changed(decoding or self.decoding, changes)
-        self._warn_if_unknown(lines, decoding)
+        decoding = changed(decoding or self.decoding, changes)
+        self._warn_if_unknown(lines, decoding, first_line)
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         self._check(decoding, [part.sentence for part in parts])
         found = self._search(parts, decoding, alignment, scores, progress)
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
         return self._by_line(parts, found, len(lines))
+
+    def attention(
+        self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
+    ) -> PairAttention:
+        """The weights of every attention for one sentence and a target, or else for the best translation.
+
+        The sentence is not cut into parts. `decoding` is the model's own unless given. Raises TranslationError for a
+        text that is blank or has more pieces than the model has positions, for a model without attention, with the
+        engine ctranslate2, and after `close`; ConfigError and NotFiniteError as `translations` does.
+        """
+        decoding = decoding or self.decoding
+        self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])
+        with self.engine.turn():
+            return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)
 
     def _search(
         self,
@@ -167,13 +183,15 @@ class Translator:
         """The translations of each part; none if the model computed numbers that are not finite."""
         found: list[list[Translation]] = [[] for _ in parts]
         sentences = [part.sentence for part in parts]
+        search = decoding.of_candidates
         told = None if progress is None else _by_lines(progress, len(parts), len({part.line for part in parts}))
         with self.engine.turn():
             for numbers, hypotheses_of in self.engine.translate_unordered(
-                sentences, decoding, alignment=alignment, scores=scores, progress=told
+                sentences, search, alignment=alignment, scores=scores or search is not decoding, progress=told
             ):  # the text of some is made while others are still searched for
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                    found[number] = [self._translation(h, parts[number], decoding) for h in hypotheses]
+                    translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
+                    found[number] = _chosen(translations, decoding)
         return found
 
     def _by_line(
@@ -182,12 +200,14 @@ class Translator:
         """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
         parts_of: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
         spaces: list[list[str]] = [[] for _ in range(num_lines)]
+        spaced = [True] * num_lines
         for part, translations in zip(parts, found, strict=True):
             parts_of[part.line].append(translations)
             spaces[part.line].append(part.space)
+            spaced[part.line] = has_spaces(part.languages[1])
         return [
-            [joined(rank, before, self._target_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
-            for line, before in zip(parts_of, spaces, strict=True)
+            [joined(rank, before, is_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
+            for line, before, is_spaced in zip(parts_of, spaces, spaced, strict=True)
         ]
 
     def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
@@ -197,10 +217,16 @@ class Translator:
         vocab_size, max_positions = self.tokenizer.target_vocab_size, self.engine.max_positions
         check_for_model(decoding, self.model, vocab_size)
         longest = max(sentence.max_length(decoding.max_extra_length, max_positions) for sentence in sentences)
-        check_search_memory(decoding, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts)
+        check_search_memory(
+            decoding.of_candidates, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts
+        )
 
-    def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig) -> None:
-        """Warn once that lines of several sentences are not split, because the lines of training are not known."""
+    def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig, first_line: int) -> None:
+        """Warn once of tags that training did not have; and once that lines of several sentences are not split, because
+        the lines of training are not known."""
+        if not self._warned_of_tags and (warning := self.cutter.tags.warning(lines, first_line)):
+            self._warned_of_tags = True
+            _log.warning(warning)
         if self._warned or self.trained is not None or decoding.split_sentences != "auto":
             return
         self._warned = any(self.cutter.has_several_sentences(line) for line in lines)
@@ -215,13 +241,14 @@ class Translator:
     def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
         words, sentence = hypothesis.tokens[:-1], part.sentence
         limit = sentence.max_length(decoding.max_extra_length, self.engine.max_positions)
+        num_source = len(sentence.source) - 1 - part.num_tag_pieces
         return Translation(
             self.tokenizer.decode_target(words),
             hypothesis.score,
             hypothesis.log_prob,
             self.tokenizer.target_pieces(words),
             None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, part),
-            is_short=self.trained is not None and self.trained.is_short(len(sentence.source) - 1, len(words)),
+            is_short=self.trained is not None and self.trained.is_short(num_source, len(words)),
             at_limit=len(hypothesis.tokens) >= limit,
         )
 
@@ -231,35 +258,28 @@ class Translator:
         In a language without spaces, each target character is paired with the characters of the source piece that the
         character's own piece attended to.
         """
-        source_units = units_of(self.tokenizer.source_pieces(part.sentence.source[:-1]), self._source_spaced)
+        source_units, spaced = self.cutter.source_units(part), has_spaces(part.languages[1])
         pairs: list[tuple[int, int]] = []
         num_units = 0
-        for group in written_together(self.tokenizer.target_pieces(tokens), self._target_spaced):
+        for group in written_together(self.tokenizer.target_pieces(tokens), spaced):
             [(most, _)] = Counter(source_units[looked_at[index]] for index in group).most_common(1)
             # Not always one unit: a model may write a space and nothing after it, or white space in bytes.
             text = self.tokenizer.decode_target([tokens[index] for index in group])
-            units = range(num_units, num_units + len(split_units(text, self._target_spaced)))
-            pairs += [(part.first_unit + source, target) for target in units for source in most]
+            units = range(num_units, num_units + len(split_units(text, spaced)))
+            pairs += [(source, target) for target in units for source in most]
             num_units = units.stop
         return pairs
+
+
+def _chosen(translations: list[Translation], decoding: DecodingConfig) -> list[Translation]:
+    """What minimum Bayes risk decoding takes of the candidates, if it is on; else all."""
+    if not decoding.mbr_candidates:
+        return translations
+    from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
+
+    return least_risk(translations, decoding)
 
 
 def _by_lines(progress: Callable[[float], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
     """A function that takes a number of parts that are done, and reports the same share of the lines."""
     return lambda count: progress(count * num_lines / num_parts)
-
-
-def _changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
-    given = {key: value for key, value in changes.items() if value is not None}
-    try:
-        return DecodingConfig.model_validate(decoding.model_dump() | given)
-    except ValidationError as error:
-        raise ConfigError("\n".join(map(_mistake, error.errors()))) from None
-
-
-def _mistake(error: ErrorDetails) -> str:
-    """Say what is wrong with a setting that was given to a function."""
-    key = ".".join(["decoding", *map(str, error["loc"])])
-    if error["type"] == "value_error":  # of several settings
-        return f"{key}: {error['ctx']['error']}"
-    return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"

@@ -3,24 +3,30 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, assert_never
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
+from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+from sacrebleu.utils import SACREBLEU_DIR
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.languages import NAMES, has_spaces, language_of_script, short_code, split_units
 from transformer_mt.wording import counted
 
+MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
+METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
+"""What is computed if nothing else is asked for. chrf++ (Popović 2017) also compares words and pairs of words."""
 _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _NEEDS_MECAB = ("ja", "ko")
+_FLORES = "flores200"
+_GET_FLORES = f"python -c \"from sacrebleu.metrics import BLEU; BLEU(tokenize='{_FLORES}')\""
 _LINES_LOOKED_AT = 1000
 # SentencePiece marks the beginning of a word, subword-nmt (@@) a word that goes on. A bare @@ is text.
 _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
-# French writes a space before ? ! : ; but only a tokeniser writes one before . or , - the rest is from Moses.
-_TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
-_TOKENISED_SHARE = 0.1
 _RESAMPLES = 1000
 # In a line. sacreBLEU's TER takes 10 to 20 seconds for a pair of lines of 400 words, and hours for 20,000 words.
 _MOST_WORDS_FOR_TER = 500
@@ -30,7 +36,8 @@ _MOST_WORDS_FOR_TER = 500
 class MetricScore:
     """The score of a text by one metric.
 
-    BLEU and chrF2 are percentages, higher is better. TER is the edits for 100 reference words, lower is better.
+    BLEU, chrF2 and chrF2++ are percentages, higher is better. TER is the edits for 100 reference words, lower is
+    better.
     """
 
     name: str
@@ -59,27 +66,24 @@ def score_corpus(
     names: Sequence[str] = (),
     *,
     confidence: bool = False,
+    metrics: Sequence[MetricName] = METRICS,
 ) -> list[MetricScore]:
-    """BLEU, chrF2 and TER of detokenised lines against one or more complete sets of references.
+    """Score detokenised lines against one or more complete sets of references: BLEU, chrF2 and TER, or `metrics`.
 
     TER is left out if a line is too long for it (`ter_warning`). `target_language` is a code such as de, zh-CN or
-    jpn_Jpan, and chooses the tokeniser of BLEU: zh, ja-mecab or ko-mecab for these three languages; char for Thai, Lao,
-    Khmer and Burmese, for which sacreBLEU has no tokeniser; 13a for all others (Post 2018). For the same seven
-    languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes). `names` are the names of the
-    hypotheses and of each reference in errors. `confidence` adds confidence intervals from 1,000 bootstrap samples of
-    the lines (Koehn 2004), which sacreBLEU draws and notes in the signature.
+    jpn_Jpan, and chooses the tokeniser of BLEU: zh, ja-mecab or ko-mecab for these three languages; flores200 for Thai,
+    Lao, Khmer and Burmese if sacreBLEU has downloaded its model, otherwise char; 13a for all others (Post 2018). For
+    the same seven languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
+    `names` are the names of the hypotheses and of each reference in errors. `confidence` adds confidence intervals from
+    1,000 bootstrap samples of the lines (Koehn 2004), which sacreBLEU draws and notes in the signature.
     Raises EvaluationError if there are no lines, if the texts have unequal numbers of lines, if a line has subword
     pieces in place of words, or if a tokeniser is not installed.
     """
     names = names or ["hypothesis", *(f"reference {number + 1}" for number in range(len(references)))]
     check_aligned([hypotheses, *references], names)
-    for name, lines in zip(names, [hypotheses, *references], strict=True):
-        _check_words(name, lines)
-    metrics: list[BLEU | CHRF | TER] = [_bleu(target_language), CHRF()]
-    if ter_warning([hypotheses, *references], names, target_language) is None:
-        metrics.append(_ter(target_language))
+    check_words([hypotheses, *references], names)
     scores = []
-    for metric in metrics:
+    for metric in metrics_of(metrics, target_language, [hypotheses, *references], names).values():
         result = metric.corpus_score(hypotheses, references)
         signature, interval = str(metric.get_signature()), None
         if confidence:
@@ -142,18 +146,6 @@ def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
         raise EvaluationError(f"{' and '.join(names)} have no lines; there is nothing to score")
 
 
-def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
-    """A warning about lines that look tokenised, since BLEU tokenises by itself; None if they do not."""
-    num_tokenised = sum(_TOKENISED.search(line) is not None for line in lines)
-    if num_tokenised <= _TOKENISED_SHARE * len(lines):
-        return None
-    look = "looks" if num_tokenised == 1 else "look"
-    return (
-        f"{num_tokenised:,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full "
-        "stop or a comma, &apos; or @-@). Only scores of detokenised text can be compared with those of others."
-    )
-
-
 def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
     """A warning about scores that mean nothing in the language of these lines; None if all mean something."""
     code = short_code(target_language)
@@ -162,7 +154,7 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
             return None
         return (
             f"TER compares words, and {NAMES[code]} has no spaces between words: this TER means nothing. Compare "
-            "chrF2, or BLEU, which is computed on characters here"
+            f"chrF2, or BLEU, which is computed on {_units_of_bleu(code)}"
         )
     found = language_of_script(lines[:_LINES_LOOKED_AT])
     if found is None:
@@ -196,18 +188,66 @@ def check_tokeniser(target_language: str) -> None:
     _bleu(target_language)
 
 
+def metrics_of(
+    metrics: Sequence[MetricName], target_language: str, texts: Sequence[Sequence[str]], names: Sequence[str]
+) -> dict[str, BLEU | CHRF | TER]:
+    """Return these metrics of sacreBLEU, by name, in this order; without TER if a text is too long for it."""
+    found: dict[str, BLEU | CHRF | TER] = {}
+    for metric in dict.fromkeys(metrics):
+        match metric:
+            case "bleu":
+                found[metric] = _bleu(target_language)
+            case "chrf":
+                found[metric] = CHRF()
+            case "chrf++":
+                found[metric] = CHRF(word_order=2)
+            case "ter":
+                if ter_warning(texts, names, target_language) is None:
+                    found[metric] = _ter(target_language)
+            case _:
+                assert_never(metric)
+    return found
+
+
 def _ter(target_language: str) -> TER:
     asian = short_code(target_language) in NAMES
     return TER(normalized=asian, asian_support=asian)  # sacreBLEU's asian support has no effect without the other
 
 
+def _flores_model() -> Path:
+    """Where sacreBLEU keeps the sentencepiece model of flores200 once it has downloaded it."""
+    return Path(SACREBLEU_DIR, "models", Path(SPM_MODELS[_FLORES]["url"]).name)
+
+
+def _tokeniser(language: str) -> str:
+    """The name of sacreBLEU's tokeniser for a language, given by its short code."""
+    if language in _TOKENISERS or has_spaces(language):
+        return _TOKENISERS.get(language, "13a")
+    return _FLORES if _flores_model().is_file() else "char"
+
+
+def _units_of_bleu(language: str) -> str:
+    """Say in a warning what BLEU compares in a language without spaces and without a tokeniser of its own."""
+    if _tokeniser(language) == _FLORES:
+        return f"subword pieces here ({_FLORES})"
+    return (
+        f"characters here, because the model of sacreBLEU's tokeniser {_FLORES}, with which many report it, is not on "
+        f"this machine: {_GET_FLORES} downloads it"
+    )
+
+
 def _bleu(target_language: str) -> BLEU:
     language = short_code(target_language)
-    tokeniser = _TOKENISERS.get(language, "13a" if has_spaces(language) else "char")
+    tokeniser = _tokeniser(language)
     try:
         # `force` silences sacreBLEU's warning about tokenised text, as we give our own. It changes no score.
         return BLEU(tokenize=tokeniser, force=True)
-    except RuntimeError:
+    except (RuntimeError, OSError) as error:
+        if tokeniser == _FLORES:
+            raise EvaluationError(
+                f"{_flores_model()}: sacreBLEU's tokeniser {_FLORES} cannot read its model ({error}); delete the file, "
+                f"and if you want it, {_GET_FLORES} downloads it anew"
+            ) from None
         if language not in _NEEDS_MECAB:
             raise
         raise EvaluationError(
@@ -228,11 +268,13 @@ def _resampled(
     return str(signature), float(result.ci)
 
 
-def _check_words(name: str, lines: Sequence[str]) -> None:
-    for number, line in enumerate(lines, start=1):
-        piece = _PIECE.search(line)
-        if piece:
-            raise EvaluationError(
-                f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
-                "decode them to plain text first, because scores of pieces cannot be compared with others"
-            )
+def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Raise EvaluationError if a line has subword pieces in place of words."""
+    for name, lines in zip(names, texts, strict=True):
+        for number, line in enumerate(lines, start=1):
+            piece = _PIECE.search(line)
+            if piece:
+                raise EvaluationError(
+                    f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
+                    "decode them to plain text first, because scores of pieces cannot be compared with others"
+                )

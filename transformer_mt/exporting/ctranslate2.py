@@ -20,7 +20,7 @@ from transformer_mt.vocabulary import BOS, EOS, UNK
 
 HELD = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "positions", "max_positions"),
+    *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
 }
 
 
@@ -103,6 +103,8 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
     spec.encoder.embeddings[0].weight = trained.source_embedding_VD
     spec.decoder.embeddings.weight = trained.target_embedding_VD
     spec.decoder.projection.weight = trained.output_VD
+    if model.output_bias:
+        spec.decoder.projection.bias = trained.weights["output_bias_V"]
     for side in (spec.encoder, spec.decoder):
         side.scale_embeddings = True
         side.position_encodings.encodings = positions_TD

@@ -26,7 +26,7 @@ from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 HELD = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "max_positions"),
+    *("activation", "norm", "tied_embeddings", "max_positions", "output_bias"),
 }
 
 
@@ -61,6 +61,8 @@ def marian_weights(trained: Trained) -> dict[str, Array]:
     model = trained.model
     columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
     weights = _embeddings(trained)
+    if model.output_bias:
+        weights["final_logits_bias"] = trained.weights["output_bias_V"][None]
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         for i in range(layers):
             weights |= _layer(trained.weights, f"{side}.{i}", f"model.{side}.layers.{i}")
@@ -111,6 +113,8 @@ def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
 
 def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
     """Reorder the model's columns: the first axis of matrices that write them, the second of those that read them."""
+    if name == "final_logits_bias":  # one row of words
+        return weight
     if any(part in name for part in ("out_proj", "fc2", "layer_norm")):
         return weight.take(columns_D, axis=0)
     return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of a matrix that reads them stays

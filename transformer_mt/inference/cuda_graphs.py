@@ -145,6 +145,7 @@ class CudaGraphTransformer(Seq2Seq):
     def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
         super().__init__()
         self.frozen, self.capturing, self.capture = frozen, capturing, capturing()
+        self.output_bias_V = frozen.output_bias_V
         self.graphs: dict[_Sizes, Step] = {}
         self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))

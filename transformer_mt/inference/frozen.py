@@ -69,14 +69,14 @@ class FrozenTransformer(Seq2Seq):
 
     def __init__(self, model: Transformer, matmul: Matmul) -> None:
         super().__init__()
-        self.model, self.num_heads = model, model.num_heads
+        self.model, self.num_heads, self.output_bias_V = model, model.num_heads, model.output_bias_V
         self.encoder = [_Encoding(layer, matmul) for layer in model.encoder_layers()]
         self.decoder = [_Decoding(layer, matmul) for layer in model.decoder_layers()]
         weights, biases = zip(
             *(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True
         )
         self.memories = matmul.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
-        self.output = matmul.of_weight(model.output_VD, None, many_rows=True)
+        self.output = matmul.of_weight(model.output_VD, model.output_bias_V, many_rows=True)
         on_cpu = model.output_VD.device.type == "cpu"
         self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
 

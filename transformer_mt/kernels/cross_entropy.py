@@ -22,18 +22,21 @@ from transformer_mt.vocabulary import PAD
 CHUNK_TOKENS, CHUNK_TOKENS_CUDA = 512, 4096
 CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # at most: 64 MB in fp32, 256 MB in bf16
 TILE_ROWS = 128  # that a GPU multiplies at a time: it takes as long for fewer
+MORE_FEATURES = 8  # with a bias: GPUs multiply fast if the number of features stays a multiple of 8
 
 
 def chunked_cross_entropy(
-    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float
+    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The smoothed and the unsmoothed loss, summed over N; only the smoothed one carries a gradient.
 
-    The first equals
-    F.cross_entropy(F.linear(features, output), labels, label_smoothing=smoothing, reduction="sum", ignore_index=PAD),
-    the second equals it with smoothing 0. Logits exist for one chunk of tokens at a time; the gradients are computed
-    in the forward pass, while they exist.
+    The first equals F.cross_entropy(F.linear(features, output, bias), labels, label_smoothing=smoothing,
+    reduction="sum", ignore_index=PAD), the second equals it with smoothing 0. Logits exist for one chunk of tokens at
+    a time; the gradients are computed in the forward pass, while they exist.
     """
+    if bias_V is not None:  # a bias is the weight of one more feature, which is 1; further ones have the weight 0
+        features_ND = F.pad(features_ND, (0, MORE_FEATURES), value=1.0)
+        output_VD = torch.cat([output_VD, F.pad(bias_V[:, None], (0, MORE_FEATURES - 1))], dim=1)
     if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
         features_ND, output_VD = features_ND.detach(), output_VD.detach()
     if features_ND.is_cuda:

@@ -57,6 +57,16 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
     return (weights_HNM @ value_MHK.transpose(0, 1)).transpose(0, 1)
 
 
+def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
+    """`variable_length_attention` of queries, keys and values that are in one tensor; NHK."""
+    if rows_N3HK.is_cuda and are_short(segments, rows_N3HK.shape[-1]):
+        from transformer_mt.kernels.short_attention import short_self_attention
+
+        return short_self_attention(rows_N3HK, segments)
+    query_NHK, key_NHK, value_NHK = rows_N3HK.unbind(1)
+    return variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
+
+
 def are_short(segments: Segments, width: int) -> bool:
     """Whether `short_attention` computes them, by heads of that width."""
     return HAS_TRITON and max(segments.max_queries, segments.max_keys) <= SHORT and width in SHORT_WIDTHS

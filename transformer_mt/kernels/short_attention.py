@@ -20,7 +20,7 @@ from torch import Tensor, float32
 from torch.library import triton_op, wrap_triton
 
 from transformer_mt.kernels.packed_attention import Segments
-from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel
+from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel, self_backward_kernel
 
 TILE = 32
 # Rows of a program, on the side that it writes. One program computes a whole sentence of up to 128 words; longer
@@ -33,6 +33,16 @@ def short_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segme
     offsets = segments.query_offsets, segments.key_offsets
     sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
     mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
+    return mixed_NHK
+
+
+def short_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
+    """The same of queries, keys and values that lie side by side, as one product has made them; NHK.
+
+    So do their gradients then: nobody has to copy three tensors into one for the backward pass of that product.
+    """
+    sizes = segments.max_queries, segments.causal, segments.window
+    mixed_NHK: Tensor = _self_forward(rows_N3HK, segments.query_offsets, *sizes)[0]
     return mixed_NHK
 
 
@@ -49,6 +59,28 @@ def _forward(
     window: int,
 ) -> tuple[Tensor, Tensor]:
     """The output NHK; and log2 sum_j exp z_j of each query, fp32 HN, where z are the scores that it sees."""
+    return _mixed(query_NHK, key_MHK, value_MHK, query_offsets, key_offsets, max_queries, causal, window)
+
+
+@triton_op("transformer_mt::short_self_attention", mutates_args=())
+def _self_forward(
+    rows_N3HK: Tensor, offsets: Tensor, max_length: int, causal: bool, window: int
+) -> tuple[Tensor, Tensor]:
+    """As of `_forward`."""
+    query_NHK, key_NHK, value_NHK = rows_N3HK.unbind(1)
+    return _mixed(query_NHK, key_NHK, value_NHK, offsets, offsets, max_length, causal, window)
+
+
+def _mixed(
+    query_NHK: Tensor,
+    key_MHK: Tensor,
+    value_MHK: Tensor,
+    query_offsets: Tensor,
+    key_offsets: Tensor,
+    max_queries: int,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor]:
     query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, (query_NHK, key_MHK, value_MHK))
     num_queries, num_heads, width = query_NHK.shape
     mixed_NHK = query_NHK.new_empty(query_NHK.shape)
@@ -67,14 +99,7 @@ def _forward(
         value_MHK.stride(0),
         num_queries,
         num_heads * width,
-        CAUSAL=causal,
-        WINDOW=window,
-        SCALE=1 / math.sqrt(width),
-        K=width,
-        TILE=TILE,
-        PART=PART,
-        num_warps=_num_warps(width),
-        num_stages=1,
+        **_constants(width, causal, window),
     )
     return mixed_NHK, log_sum_HN
 
@@ -85,10 +110,10 @@ def _backward(
     query_NHK: Tensor,
     key_MHK: Tensor,
     value_MHK: Tensor,
-    mixed_NHK: Tensor,
-    log_sum_HN: Tensor,
     query_offsets: Tensor,
     key_offsets: Tensor,
+    mixed_NHK: Tensor,
+    log_sum_HN: Tensor,
     max_queries: int,
     max_keys: int,
     causal: bool,
@@ -120,33 +145,73 @@ def _backward(
         value_MHK.stride(0),
         num_queries,
         num_heads * width,
-        CAUSAL=causal,
-        WINDOW=window,
-        SCALE=1 / math.sqrt(width),
-        K=width,
-        TILE=TILE,
-        PART=PART,
-        num_warps=_num_warps(width),
-        num_stages=1,
+        num_heads * width,
+        **_constants(width, causal, window),
     )
     return query_gradient_NHK, key_gradient_MHK, value_gradient_MHK
 
 
+@triton_op("transformer_mt::short_self_attention_backward", mutates_args=())
+def _self_backward(
+    gradient_NHK: Tensor,
+    rows_N3HK: Tensor,
+    offsets: Tensor,
+    mixed_NHK: Tensor,
+    log_sum_HN: Tensor,
+    max_length: int,
+    causal: bool,
+    window: int,
+) -> Tensor:
+    """The gradient of the rows, N3HK."""
+    gradient_NHK, rows_N3HK = _with_adjacent_heads(gradient_NHK), rows_N3HK.contiguous()
+    num_rows, _, num_heads, width = rows_N3HK.shape
+    rows_gradient_N3HK = rows_N3HK.new_empty(rows_N3HK.shape)
+    grid = (len(offsets) - 1, triton.cdiv(max_length, PART), num_heads)
+    wrap_triton(self_backward_kernel)[grid](
+        gradient_NHK,
+        rows_N3HK,
+        mixed_NHK,
+        log_sum_HN,
+        rows_gradient_N3HK,
+        offsets,
+        gradient_NHK.stride(0),
+        num_rows,
+        num_heads * width,
+        **_constants(width, causal, window),
+    )
+    return rows_gradient_N3HK
+
+
 def _keep(ctx: Any, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, max_queries, max_keys, causal, window = inputs
-    mixed_NHK, log_sum_HN = output
-    ctx.save_for_backward(*tensors, mixed_NHK, log_sum_HN)
-    ctx.sizes = (max_queries, max_keys, causal, window)
-    ctx.mark_non_differentiable(log_sum_HN)
+    ctx.save_for_backward(*(x for x in inputs if isinstance(x, Tensor)), *output)
+    ctx.sizes = tuple(x for x in inputs if not isinstance(x, Tensor))
+    ctx.mark_non_differentiable(output[1])
 
 
 def _gradients(ctx: Any, gradient_NHK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    query_NHK, key_MHK, value_MHK, query_offsets, key_offsets, mixed_NHK, log_sum_HN = ctx.saved_tensors
-    tensors = (query_NHK, key_MHK, value_MHK, mixed_NHK, log_sum_HN, query_offsets, key_offsets)
-    return (*_backward(gradient_NHK, *tensors, *ctx.sizes), *[None] * 6)
+    return (*_backward(gradient_NHK, *ctx.saved_tensors, *ctx.sizes), *[None] * 6)
+
+
+def _self_gradients(ctx: Any, gradient_NHK: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    return (_self_backward(gradient_NHK, *ctx.saved_tensors, *ctx.sizes), *[None] * 4)
 
 
 _forward.register_autograd(_gradients, setup_context=_keep)
+_self_forward.register_autograd(_self_gradients, setup_context=_keep)
+
+
+def _constants(width: int, causal: bool, window: int) -> dict[str, Any]:
+    """What a kernel is compiled for."""
+    return {
+        "CAUSAL": causal,
+        "WINDOW": window,
+        "SCALE": 1 / math.sqrt(width),
+        "K": width,
+        "TILE": TILE,
+        "PART": PART,
+        "num_warps": _num_warps(width),
+        "num_stages": 1,
+    }
 
 
 def _with_adjacent_heads(x_NHK: Tensor) -> Tensor:

@@ -156,7 +156,8 @@ def backward_kernel(
     key_stride,
     value_stride,
     all_queries,
-    stride,
+    mixed_stride,
+    written_stride,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
     SCALE: tl.constexpr,
@@ -172,11 +173,11 @@ def backward_kernel(
     query += first_query * query_stride + head * K
     key += first_key * key_stride + head * K
     value += first_key * value_stride + head * K
-    mixed += first_query * stride + head * K
+    mixed += first_query * mixed_stride + head * K
     log_sum += head.to(tl.int64) * all_queries + first_query
-    query_gradient += first_query * stride + head * K
-    key_gradient += first_key * stride + head * K
-    value_gradient += first_key * stride + head * K
+    query_gradient += first_query * written_stride + head * K
+    key_gradient += first_key * written_stride + head * K
+    value_gradient += first_key * written_stride + head * K
 
     for key_start in range(part * PART, tl.minimum(part * PART + PART, num_keys), TILE):
         key_SK = _rows(key, key_start, num_keys, key_stride, K, TILE)
@@ -187,7 +188,7 @@ def backward_kernel(
         for query_start in range(first, end, TILE):
             query_QK = _rows(query, query_start, num_queries, query_stride, K, TILE)
             gradient_QK = _rows(gradient, query_start, num_queries, gradient_stride, K, TILE)
-            mixed_QK = _rows(mixed, query_start, num_queries, stride, K, TILE)
+            mixed_QK = _rows(mixed, query_start, num_queries, mixed_stride, K, TILE)
             row = query_start + tl.arange(0, TILE)
             log_sum_Q = tl.load(log_sum + row, mask=row < num_queries, other=0.0)
             visible_QS = _visible(query_start, key_start, num_keys, CAUSAL, WINDOW, TILE)
@@ -196,13 +197,13 @@ def backward_kernel(
             )
             value_gradient_SK += tl.dot(tl.trans(weight_QS.to(gradient_QK.dtype)), gradient_QK, input_precision="ieee")
             key_gradient_SK += tl.dot(tl.trans(score_gradient_QS.to(query_QK.dtype)), query_QK, input_precision="ieee")
-        _write_rows(key_gradient, key_gradient_SK * SCALE, key_start, num_keys, stride, K, TILE)
-        _write_rows(value_gradient, value_gradient_SK, key_start, num_keys, stride, K, TILE)
+        _write_rows(key_gradient, key_gradient_SK * SCALE, key_start, num_keys, written_stride, K, TILE)
+        _write_rows(value_gradient, value_gradient_SK, key_start, num_keys, written_stride, K, TILE)
 
     for query_start in range(part * PART, tl.minimum(part * PART + PART, num_queries), TILE):
         query_QK = _rows(query, query_start, num_queries, query_stride, K, TILE)
         gradient_QK = _rows(gradient, query_start, num_queries, gradient_stride, K, TILE)
-        mixed_QK = _rows(mixed, query_start, num_queries, stride, K, TILE)
+        mixed_QK = _rows(mixed, query_start, num_queries, mixed_stride, K, TILE)
         row = query_start + tl.arange(0, TILE)
         log_sum_Q = tl.load(log_sum + row, mask=row < num_queries, other=0.0)
         query_gradient_QK = tl.zeros([TILE, K], tl.float32)
@@ -215,4 +216,51 @@ def backward_kernel(
                 query_QK, key_SK, value_SK, gradient_QK, mixed_QK, log_sum_Q, visible_QS, SCALE
             )
             query_gradient_QK += tl.dot(score_gradient_QS.to(key_SK.dtype), key_SK, input_precision="ieee")
-        _write_rows(query_gradient, query_gradient_QK * SCALE, query_start, num_queries, stride, K, TILE)
+        _write_rows(query_gradient, query_gradient_QK * SCALE, query_start, num_queries, written_stride, K, TILE)
+
+
+@triton.jit
+def self_backward_kernel(
+    gradient,
+    rows,
+    mixed,
+    log_sum,
+    rows_gradient,
+    offsets,
+    gradient_stride,
+    num_rows,
+    width,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SCALE: tl.constexpr,
+    K: tl.constexpr,
+    TILE: tl.constexpr,
+    PART: tl.constexpr,
+):
+    """The same where query, key and value of a word, each of `width`, lie in one row; and so do their gradients."""
+    backward_kernel(
+        gradient,
+        rows,
+        rows + width,
+        rows + 2 * width,
+        mixed,
+        log_sum,
+        rows_gradient,
+        rows_gradient + width,
+        rows_gradient + 2 * width,
+        offsets,
+        offsets,
+        gradient_stride,
+        3 * width,
+        3 * width,
+        3 * width,
+        num_rows,
+        width,
+        3 * width,
+        CAUSAL,
+        WINDOW,
+        SCALE,
+        K,
+        TILE,
+        PART,
+    )

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import AttentionError, TooLongError
+from transformer_mt.errors import TooLongError
 from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.attention import attention, padding_mask
+from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences
@@ -135,6 +136,7 @@ class Convolutional(Seq2Seq):
         self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
+        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
@@ -158,15 +160,13 @@ class Convolutional(Seq2Seq):
 
     def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
         """Raises AttentionError if there is no such layer."""
-        num_layers = len(self.decoder)
-        if not 0 <= layer <= num_layers:
-            raise AttentionError(
-                f"layer {layer}: the attention to the source has layers 1 to {num_layers}; name one of them, or 0 for "
-                "the last but one"
-            )
+        return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer)[:, 0]
+
+    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
+        """Those of every decoder layer to the source, of one head each."""
         record: list[Tensor] = []
         self._forced(source_BS, decoder_input_BT, record)
-        return record[layer - 1 if layer else max(0, num_layers - 2)][:, 0]
+        return AttentionWeights.to_source(torch.stack(record))  # BWTS with one hypothesis is BHTS with one head
 
     def _encode(self, source_BS: Tensor) -> Memory:
         mask_B11S = padding_mask(source_BS)

@@ -10,7 +10,6 @@ from typing import Self
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import AttentionError
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.layout import Sentences
 
@@ -32,6 +31,8 @@ class DecoderState(ABC):
 
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
+
+    output_bias_V: Tensor | None  # what the last linear map adds to the logit of each word, if model.output_bias is set
 
     @abstractmethod
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
@@ -58,7 +59,7 @@ class Seq2Seq(nn.Module, ABC):
 
     def project(self, features: Tensor) -> Tensor:
         """Logits [..., V] of features [..., D]; apart, so that the loss can take them in chunks."""
-        return F.linear(features, self.output_VD)
+        return F.linear(features, self.output_VD, self.output_bias_V)
 
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         """Logits of the next word at each position, all positions at once; BTV."""
@@ -78,11 +79,8 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """Teacher forcing: the weights of every attention, by layer and head. Raises AttentionError without such."""
-        raise AttentionError(
-            "the model has no layers and heads of attention to choose from: its attention to the source is all that "
-            "can be shown"
-        )
+        """Teacher forcing: the weights of every attention, by layer and head; here of the one to the source."""
+        return AttentionWeights.to_source(self.attention_to_source(source_BS, decoder_input_BT, layer=0)[None, :, None])
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:

@@ -1,7 +1,6 @@
 """Multi-head attention (Vaswani et al. 2017, sec. 3.2.2).
 
-B sentences  T query positions  S key positions  D model width  H heads  K width of a head
-N packed queries  M packed keys
+B sentences  T query positions  S key positions  D model width  H heads  K width of a head  N packed queries
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.kernels.fast_attention import Mask, fast_attention, shown
 from transformer_mt.kernels.linear import Linear, linear, linear_maps
-from transformer_mt.kernels.packed_attention import Segments
+from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
 from transformer_mt.models.attention import attention
 from transformer_mt.models.scores import ScaledDot, build_score
 from transformer_mt.settings.model import SCALED_DOT, ScoreChoice
@@ -29,9 +28,8 @@ class MultiHeadAttention(nn.Module):
         # Its rows make queries, keys and values. One matrix, so that self-attention is one product.
         self.in_projection = Linear(d_model, 3 * d_model)
         self.out_projection = Linear(d_model, d_model)
-        for block_DD in self.in_projection.weight.chunk(3):
+        for block_DD in (*self.in_projection.weight.chunk(3), self.out_projection.weight):
             nn.init.xavier_uniform_(block_DD)
-        nn.init.xavier_uniform_(self.out_projection.weight)
         nn.init.zeros_(self.in_projection.bias)
         nn.init.zeros_(self.out_projection.bias)
 
@@ -40,6 +38,15 @@ class MultiHeadAttention(nn.Module):
         query_BTD, key_BTD, value_BTD = self.in_projection(x_BTD).chunk(3, dim=-1)
         key_BHTK = self.score.prepare(self._split_heads(key_BTD))
         return self._split_heads(query_BTD), key_BHTK, self._split_heads(value_BTD)
+
+    def self_attention(self, x_BTD: Tensor, mask: Mask, record: list[Tensor] | None = None) -> Tensor:
+        """What each position reads of all that it may see; as `attend`."""
+        if isinstance(mask, Segments) and isinstance(self.score, ScaledDot) and record is None:
+            # The same; on GPUs the gradients of the three are then made side by side, as the product was.
+            qkv_N3HK = self.in_projection(x_BTD).unflatten(-1, (3, self.num_heads, -1))
+            output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, mask).flatten(-2))
+            return output_ND
+        return self.attend(*self.project(x_BTD), mask, record)
 
     def project_query(self, x_BTD: Tensor) -> Tensor:
         """Only the queries; BHTK."""

@@ -67,6 +67,7 @@ class Rnn(Seq2Seq):
         self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
+        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:

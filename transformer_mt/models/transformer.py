@@ -57,10 +57,7 @@ class EncoderLayer(nn.Module):
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
     def forward(self, x_BSD: Tensor, mask: Mask, record: list[Tensor] | None = None) -> Tensor:
-        def self_attention(x_BSD: Tensor) -> Tensor:
-            return self.attention.attend(*self.attention.project(x_BSD), mask, record)
-
-        x_BSD = self.around_attention(x_BSD, self_attention)
+        x_BSD = self.around_attention(x_BSD, lambda x_BSD: self.attention.self_attention(x_BSD, mask, record))
         x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
         return x_BSD
 
@@ -89,7 +86,7 @@ class DecoderLayer(nn.Module):
         def masked_self_attention(x_BTD: Tensor) -> Tensor:
             if isinstance(past, Cache):
                 return past.attend(self.self_attention, x_BTD)
-            return self.self_attention.attend(*self.self_attention.project(x_BTD), past, self_record)
+            return self.self_attention.self_attention(x_BTD, past, self_record)
 
         def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
             query = self.cross_attention.project_query(x_BTD)
@@ -114,11 +111,9 @@ class FeedForward(nn.Module):
         self.activation = config.activation
         self.inner = Linear(config.d_model, config.ffn_dim)
         self.outer = Linear(config.ffn_dim, config.d_model)
-        linears = [self.inner, self.outer]
         if config.activation == "swiglu":
             self.factor = Linear(config.d_model, config.ffn_dim)
-            linears.append(self.factor)
-        for linear in linears:
+        for linear in (module for module in self.children() if isinstance(module, Linear)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
@@ -146,9 +141,8 @@ class Transformer(Seq2Seq):
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        self.d_model, self.num_heads = config.d_model, config.num_heads
-        self.attention_dropout, self.score = config.attention_dropout, config.score
-        self.attention_window = config.attention_window
+        self.d_model, self.num_heads, self.score = config.d_model, config.num_heads, config.score
+        self.attention_dropout, self.attention_window = config.attention_dropout, config.attention_window
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -157,6 +151,7 @@ class Transformer(Seq2Seq):
         self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
+        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
         make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions: Positions = make(config.max_positions, config.d_model)

@@ -1,6 +1,7 @@
 """The types of settings. Their bounds are wider than any sensible experiment, and keep numbers from overflowing."""
 
 import re
+import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -21,6 +22,38 @@ def _without_control_characters(text: str) -> str:
 
 Text = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_control_characters)]
 """A name or a path. On Linux a path has at most 4,096 bytes."""
+
+_NO_SYMBOL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>")  # sentencepiece has pieces of these names already
+
+
+def _usable_symbol(symbol: str) -> str:
+    if any(character.isspace() for character in symbol) or "\u2581" in symbol:
+        raise ValueError(
+            f"'{symbol}': text is cut at white space, so none may be in it; nor U+2581, with which a space is written"
+        )
+    if unicodedata.normalize("NFC", symbol) != symbol or any("\ud800" <= character <= "\udfff" for character in symbol):
+        raise ValueError(f"'{symbol}' is not in Unicode's form NFC, in which all text is read; write it in that form")
+    if _NO_SYMBOL.fullmatch(symbol):
+        raise ValueError(f"the tokenizer has the piece '{symbol}' for itself; choose another, such as <name>")
+    if symbol.isalnum():
+        raise ValueError(f"'{symbol}' is kept whole inside words, too; add signs that no word has, as in <{symbol}>")
+    return symbol
+
+
+Symbol = Annotated[Text, Field(max_length=100), AfterValidator(_usable_symbol)]
+"""A text that is one piece wherever it stands."""
+
+
+def _usable_tag(tag: str) -> str:
+    for symbol in tag.split(" "):
+        if not symbol:
+            raise ValueError("there is white space too much; write one space between two tags, as in <bt> <2de>")
+        _usable_symbol(symbol)
+    return tag
+
+
+Tag = Annotated[Text, Field(max_length=1000), AfterValidator(_usable_tag)]
+"""A symbol before a source; or several with a space between them."""
 
 Layers = Annotated[int, Field(gt=0, le=1000)]
 """A number of layers."""

@@ -2,13 +2,16 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings.bounds import Hypotheses, MorePositions, Seed, Tokens
 from transformer_mt.settings.model import ModelConfig, Section
+from transformer_mt.wording import cut
 
 SplitSentences = Literal["auto", "always", "never"]
+MbrUtility = Literal["chrf", "bleu"]
 
 
 class DecodingConfig(Section):
@@ -54,6 +57,14 @@ class DecodingConfig(Section):
     and top_k (nucleus sampling; Holtzman et al. 2020). 1: off."""
     seed: Seed = 1
     """The seed of sampling: the same input with the same seed has the same samples."""
+    mbr_candidates: int = Field(default=0, ge=0, le=1000)
+    """Minimum Bayes risk decoding: of this many candidates, take the one that is most like all of them (Kumar and Byrne
+    2004). With sampling, the candidates are samples, which all count the same (Eikema and Aziz 2020); without it, they
+    are the best hypotheses of a beam search of at least this width, weighted by their probabilities. The score of a
+    translation is then its expected mbr_utility, in percent. 0: off."""
+    mbr_utility: MbrUtility = "chrf"
+    """What says how much two candidates are alike. chrf: chrF2; bleu: BLEU of the sentence, which takes longer. It has
+    an effect only with mbr_candidates."""
     alignment_layer: int = Field(default=0, ge=0, le=1000)
     """The decoder layer whose cross-attention gives the alignment of target to source pieces; 1 is the lowest. 0: the
     last but one (Garg et al. 2019), or the only one."""
@@ -75,17 +86,53 @@ class DecodingConfig(Section):
                 raise ValueError(
                     f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
                 )
-            if self.n_best > self.beam_size:
+            if self.n_best > self.beam_size and not self.mbr_candidates:
                 raise ValueError(
                     f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
                     f"set beam_size={self.n_best}, or sampling=true"
                 )
+        if self.mbr_candidates and self.n_best > self.mbr_candidates:
+            raise ValueError(
+                f"n_best={self.n_best} is more than mbr_candidates={self.mbr_candidates}: raise the latter"
+            )
+        if self.mbr_candidates == 1:
+            raise ValueError("mbr_candidates=1 leaves nothing to choose from: set 2 or more, such as 32, or 0")
+        if self.mbr_utility != "chrf" and not self.mbr_candidates:
+            raise ValueError(f"mbr_utility={self.mbr_utility} has no effect: set mbr_candidates=32, or leave it out")
         if self.sampling and self.coverage_penalty:
             raise ValueError(
                 f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
                 "set sampling=false, or leave it out"
             )
         return self
+
+    @property
+    def of_candidates(self) -> "DecodingConfig":
+        """The settings of the search that finds the candidates: those of minimum Bayes risk decoding if it is on."""
+        if not self.mbr_candidates:
+            return self
+        widths = {"n_best": self.mbr_candidates, "beam_size": max(self.beam_size, self.mbr_candidates)}
+        return self.model_copy(update=widths)
+
+
+def changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
+    """Return the settings with these values in place of their own; None leaves a setting as it is.
+
+    Raises ConfigError for a value that is not allowed.
+    """
+    given = {key: value for key, value in changes.items() if value is not None}
+    try:
+        return DecodingConfig.model_validate(decoding.model_dump() | given)
+    except ValidationError as error:
+        raise ConfigError("\n".join(map(_mistake, error.errors()))) from None
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """Say what is wrong with a setting that was given to a function."""
+    key = ".".join(["decoding", *map(str, error["loc"])])
+    if error["type"] == "value_error":  # of several settings
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
 def check_for_model(decoding: DecodingConfig, model: ModelConfig, vocab_size: int | None) -> None:

@@ -1,65 +1,21 @@
 """The configuration of an experiment: each setting with its default, its meaning and its unit, and their checks."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from transformer_mt.settings.bounds import (
     Count,
-    Positions,
     PositiveCount,
     Seed,
+    Symbol,
     Text,
     Tokens,
 )
+from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.decoding import DecodingConfig, check_for_model
+from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.settings.model import ModelConfig, Section, TransformerConfig
-
-
-class FilePair(Section):
-    """Two files of parallel text: line n of one is the translation of line n of the other."""
-
-    source: Text
-    target: Text
-
-
-def _form(split: Any) -> str:
-    """Name the form in which a split is given. No test set can have such a name, so errors can leave it out."""
-    return "(two files)" if isinstance(split, dict | FilePair) else "(text)"
-
-
-Split = Annotated[Annotated[Text, Tag("(text)")] | Annotated[FilePair, Tag("(two files)")], Discriminator(_form)]
-
-
-class CorpusConfig(Section):
-    """Which sentence pairs there are, and which of them are left out of training."""
-
-    source_language: Text
-    """The code of the source language, such as en. Files of text have it as their suffix, and a hub data set has it as
-    the name of a column."""
-    target_language: Text
-    """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
-    dataset: Text | None = None
-    """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""
-    subset: Text | None = None
-    """The configuration of the hub data set, if it has several."""
-    revision: Text | None = None
-    """The commit or tag of the hub data set; null: the newest."""
-    train: Split
-    """The training set: the name of a split of the hub data set; or for local files either the prefix of
-    PREFIX.<source_language> and PREFIX.<target_language> (with .gz if they are gzipped), or {source: FILE, target:
-    FILE}."""
-    valid: Split
-    """The validation set, on which the model is scored during training. It is given as corpus.train is."""
-    test: dict[Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")], Split]
-    """The test sets: a name for each, and its text, given as corpus.train is. The name becomes a file name, so it has
-    only letters, digits, '.', '_' and '-'."""
-    max_length: Positions = 256
-    """The most subword pieces on either side of a training pair, the end of the sentence included. Longer pairs are
-    left out and counted."""
-    max_ratio: float = Field(default=4.0, gt=0.0, le=1e6)
-    """The largest ratio of subword pieces between the longer and the shorter side of a training pair. Pairs above it
-    are left out and counted, unless both sides are short (at most 10 pieces)."""
 
 
 class TokenizerConfig(Section):
@@ -68,18 +24,35 @@ class TokenizerConfig(Section):
 
     from_: Text | None = Field(default=None, alias="from")
     """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
-    file of sentencepiece, which then serves both languages. vocab_size, algorithm, character_coverage and
-    sample_sentences then have no effect."""
-    algorithm: Literal["bpe", "unigram"] = "bpe"
-    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018)."""
+    file of sentencepiece, which then serves both languages. vocab_size, algorithm, character_coverage, sample_sentences
+    and sample_bytes then have no effect. It must have user_symbols and the tags of the corpora among its pieces."""
+    algorithm: Literal["bpe", "unigram", "character"] = "bpe"
+    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018);
+    character: each character is a piece."""
     vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
-    """The number of pieces in a vocabulary, including the 4 special pieces and the 256 bytes."""
+    """The number of pieces in a vocabulary, including the 4 special pieces, the 256 bytes, user_symbols and tags. With
+    algorithm=character it is the most pieces: the rarest characters beyond it are spelled in bytes."""
+    user_symbols: tuple[Symbol, ...] = Field(default=(), max_length=10_000, strict=False)
+    """Texts that are one piece wherever they stand, such as <name>, and that are translated as a whole. The tags of the
+    corpora are such pieces without being named here."""
     joint: bool = True
     """true: both languages share one vocabulary; false: each language has its own."""
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
     """The share of the text's characters that become pieces. The rarest characters are spelled in bytes instead."""
     sample_sentences: PositiveCount = 2_000_000
-    """The most lines of each language from which the tokenizer is trained. They are spread evenly over the corpus."""
+    """The most lines of each language from which the tokenizer is trained. They are spread evenly over a corpus. Of
+    several corpora, large ones give equal numbers of lines, and small ones all that they have."""
+    sample_bytes: PositiveCount | Literal["auto"] = "auto"
+    """The most bytes, in UTF-8, of each language in these lines: it limits the memory that `prepare` needs.
+    With bpe that is 5 times, and with unigram 21 times the bytes of both languages. auto: 100 MB, and 30 MB with
+    unigram, for which 1.3 GB of memory are enough."""
+
+    @property
+    def most_sample_bytes(self) -> int:
+        """The most bytes of each language; see sample_bytes."""
+        if self.sample_bytes != "auto":
+            return self.sample_bytes
+        return 30_000_000 if self.algorithm == "unigram" else 100_000_000
 
 
 class TrainingConfig(Section):
@@ -225,6 +198,7 @@ class Config(Section):
     run_dir: Text
     """The directory that `train` writes, and that the later stages read and write."""
     corpus: CorpusConfig
+    filters: FiltersConfig = FiltersConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = TransformerConfig()
     training: TrainingConfig = TrainingConfig()
@@ -245,6 +219,16 @@ class Config(Section):
             )
         if self.training.layout == "packed" and (reason := self.model.why_not_packed()):
             raise ValueError(f"training.layout=packed {reason}; set training.layout=padded, or change the model")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sampling(self) -> Self:
+        if self.training.subword_sampling and self.tokenizer.algorithm == "character":
+            raise ValueError(
+                f"training.subword_sampling={self.training.subword_sampling} has no effect with "
+                "tokenizer.algorithm=character, because text can be cut into characters in one way only: set "
+                "training.subword_sampling=0, or tokenizer.algorithm=bpe or unigram"
+            )
         return self
 
     @model_validator(mode="after")
@@ -283,7 +267,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_decoding(self) -> Self:
-        # An existing tokenizer decides the size of the vocabulary itself.
-        vocab_size = None if self.tokenizer.from_ else self.tokenizer.vocab_size
+        # An existing tokenizer, or the characters of the text, decide the size of the vocabulary themselves.
+        is_known = not self.tokenizer.from_ and self.tokenizer.algorithm != "character"
+        vocab_size = self.tokenizer.vocab_size if is_known else None
         check_for_model(self.decoding, self.model, vocab_size)
         return self

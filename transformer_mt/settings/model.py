@@ -95,6 +95,8 @@ class TransformerConfig(Section):
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
     tokenizer.joint=true; target: target and output; none: each has its own."""
+    output_bias: bool = False
+    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
     max_positions: Positions = 1024
     """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
     longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
@@ -175,6 +177,8 @@ class RnnConfig(Section):
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
     tokenizer.joint=true; target: target and output; none: each has its own."""
+    output_bias: bool = False
+    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
     max_positions: Positions = 1024
     """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
     longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
@@ -234,6 +238,8 @@ class ConvolutionalConfig(Section):
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
     tokenizer.joint=true; target: target and output; none: each has its own."""
+    output_bias: bool = False
+    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
     max_positions: Positions = 1024
     """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
     longer ones (see corpus.max_length), and translation cuts longer lines into parts."""

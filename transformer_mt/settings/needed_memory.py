@@ -44,7 +44,7 @@ def check_search_memory(
             of_pieces += max_length * width * model.num_heads * _FP32
     needed, memory = width * (of_words + of_pieces), machine_memory()
     if needed > memory:
-        key = "n_best" if decoding.sampling else "beam_size"
+        key = "mbr_candidates" if decoding.mbr_candidates else "n_best" if decoding.sampling else "beam_size"
         raise ConfigError(
             f"decoding.{key}={width} needs {_gigabytes(needed)} of memory for one sentence of up to {max_length:,} "
             f"pieces; this machine has {_gigabytes(memory)}. Lower decoding.{key}, or decoding.max_extra_length"

@@ -18,12 +18,13 @@ from transformer_mt.settings.yaml_text import MOST_CHARACTERS, dump_yaml, parse_
 from transformer_mt.wording import cut
 
 # Names that pydantic puts between a key and its value where the value can have one of several forms.
-_BRANCHES = ("(text)", "(two files)", "constrained-int", "literal[")
-SECTIONS = ("corpus", "tokenizer", "model", "training", "averaging", "decoding")
+_BRANCHES = ("(text)", "(where)", "(several)", "(number)", "constrained-int", "literal[")
+SECTIONS = ("corpus", "filters", "tokenizer", "model", "training", "averaging", "decoding")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
     """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a whole section.
+    In a list of corpora, the name of a corpus stands for its entry, as in corpus.train.europarl.weight=2.
 
     If `section` is given, only its keys, with or without its name before them, and the keys at the top can be
     overridden. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
@@ -34,11 +35,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         raise ConfigError(f"{path}: has no lines of the form `key: value`; name a YAML file, such as those in configs/")
     where = {key: f"{path}:{line}" for key, line in lines.items()}
     for override in overrides:
+        place = f"override {cut(override, 200)}"
         key, value = _override(override, section)
-        _assign(values, key, value)
+        replaced = _assign(values, key, value, place)
         # Values below this key were replaced together with it.
-        where = {at: place for at, place in where.items() if at[: len(key)] != tuple(key)}
-        where[tuple(key)] = f"override {cut(override, 200)}"
+        where = {at: place for at, place in where.items() if at[: len(replaced)] != replaced}
+        where[replaced] = place
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -96,6 +98,8 @@ def json_schema() -> str:
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
+        if key == "train" and isinstance(value, list | tuple):  # several corpora, each with its name
+            value = {corpus["name"]: corpus for corpus in value}
         flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
     return flat
 
@@ -112,19 +116,37 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     return path, parse_yaml(text, f"override {cut(override, 200)}")[0]
 
 
-def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
-    for key in path[:-1]:
-        inner = values.get(key)
-        if not isinstance(inner, dict):
-            inner = values[key] = {}
-        values = inner
-    values[path[-1]] = value
+def _assign(values: dict[str, Any], path: list[str], value: Any, place: str) -> tuple[str, ...]:
+    """Put a value where a path leads. Return the path, in which entries of lists have their index in place of a name.
+
+    Raises ConfigError, which begins with `place`, if no entry of a list has such a name.
+    """
+    inside: Any = values
+    followed: list[str] = []
+    for number, name in enumerate(path, start=1):
+        key = _index(inside, name, f"{place}: {'.'.join(path[: number - 1])}") if isinstance(inside, list) else name
+        if number == len(path):
+            inside[key] = value
+        elif isinstance(inside, dict) and not isinstance(inside.get(key), dict | list):
+            inside[key] = {}
+        inside = inside[key]
+        followed.append(str(key))
+    return tuple(followed)
+
+
+def _index(entries: list[Any], name: str, place: str) -> Any:
+    """Return the index of the entry with this name. Raises ConfigError, which begins with `place`, if there is none."""
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+    if name not in names:
+        known = ", ".join(str(known) for known in names if known is not None)
+        raise ConfigError(f"{place} has no corpus with the name {cut(name)}, but: {known or 'none with a name'}")
+    return names.index(name)
 
 
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
-    path = _shown_path(error)
+    path = tuple(str(part) for part in _shown_path(error))
     known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
-    key = cut(".".join(path), 200)
+    key = cut(_shown_key(_shown_path(error)), 200)
     if error["type"] == "extra_forbidden":
         return f"{known}: {key}: {_unknown(error)}"
     if error["type"] == "kind":
@@ -140,7 +162,11 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
         return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if error["type"] == "model_type":
-        return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
+        several = path[:1] == ("corpus",) and isinstance(error["input"], list)
+        right = "several corpora can only be in corpus.train" if several else _a_section(error["input"])
+        if path[:2] == ("corpus", "train") and not several:
+            right += ", such as {name: europarl, prefix: PREFIX}"
+        return f"{known}: {key} is {_value(error)}; {right}"
     if error["type"] == "dict_type":  # only corpus.test is a dict
         form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
         return f"{known}: {key} is {_value(error)}; {form}"
@@ -154,7 +180,7 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
 
 def _unknown(error: ErrorDetails) -> str:
     """Say that a key does not exist, and what may have been meant."""
-    path, kind = _shown_path(error), "transformer"
+    path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
         owner = other_kind(path)
@@ -166,7 +192,7 @@ def _unknown(error: ErrorDetails) -> str:
 def _advice(errors: list[ErrorDetails]) -> list[str]:
     """Return what to say once, after all mistakes."""
     of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
-    if not any(other_kind(_shown_path(error)) for error in of_model):
+    if not any(other_kind((*map(str, _shown_path(error)),)) for error in of_model):
         return []
     kind = of_model[0]["loc"][1]
     return [
@@ -188,9 +214,17 @@ def _value(error: ErrorDetails) -> str:
     return cut(repr(error["input"]))
 
 
-def _shown_path(error: ErrorDetails) -> tuple[str, ...]:
-    """Return the path of a key as it is in the file, without the names that pydantic adds for forms of a value."""
+def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
+    """Return the path of a key as it is in the file, without the names that pydantic adds for forms of a value.
+
+    The entries of a list have numbers, from 0.
+    """
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
-    return tuple(str(part) for part in loc if not str(part).startswith(_BRANCHES))
+    return tuple(part for part in loc if not str(part).startswith(_BRANCHES))
+
+
+def _shown_key(path: tuple[str | int, ...]) -> str:
+    """Return a path as one key, in which people count the entries of a list from 1: corpus.train[2].tsv."""
+    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

@@ -5,7 +5,8 @@ import difflib
 from pydantic import BaseModel
 
 from transformer_mt.settings import synonyms
-from transformer_mt.settings.experiment import Config, CorpusConfig, FilePair
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, Section, TransformerConfig, keys_of
 
 MODELS: dict[str, type[Section]] = {
@@ -13,7 +14,7 @@ MODELS: dict[str, type[Section]] = {
     "rnn": RnnConfig,
     "convolutional": ConvolutionalConfig,
 }
-_FEW_KEYS = 8
+_FEW_KEYS = 7
 
 
 def suggestion(path: tuple[str, ...], kind: str) -> str:
@@ -27,8 +28,9 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     *above, name = path
     section = ".".join(above)
     if section not in sections:
-        keys = keys_of(FilePair) if above[:1] == ["corpus"] else []
-        return _nearest(name, keys) or _list(section, keys)
+        if above[:1] != ["corpus"]:
+            return ""
+        return _nearest(name, keys_of(PairedText)) or _list("corpus.train", keys_of(PairedText))
     plain = name.lower().replace("-", "_")
     if key := synonyms.KEYS.get(f"{section}.{plain}"):
         return _did_you_mean([key], section)

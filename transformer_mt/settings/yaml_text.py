@@ -88,7 +88,10 @@ def dump_yaml(values: dict[str, Any]) -> str:
 
 
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the values of a YAML text, and the line of each key. Raises ConfigError, which calls the text `name`."""
+    """Return the values of a YAML text, and the line of each key; an entry of a list has its index, from 0, as its key.
+
+    Raises ConfigError, which calls the text `name`.
+    """
     try:
         if len(text) > MOST_CHARACTERS:
             raise ConfigError(f"{name}: has more than {MOST_CHARACTERS:,} characters, which no configuration needs")
@@ -130,3 +133,7 @@ def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tupl
         for key, value in node.value:
             yield (*path, str(key.value)), key.start_mark.line + 1
             yield from _lines(value, (*path, str(key.value)))
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            yield (*path, str(index)), entry.start_mark.line + 1
+            yield from _lines(entry, (*path, str(index)))

@@ -83,15 +83,16 @@ def in_the_way(partial: Path, path: Path) -> str:
 
 
 @contextmanager
-def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
+def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Iterator[BinaryIO]:
     """Give a file to write that becomes `path` at the end. If anything is raised, `path` stays as it was.
 
     The file is written beside `path` and then renamed. As with `>` in a shell, a link stays and the file it leads to is
-    replaced, a pipe, a device or /dev/stdout is written to, and a file that is replaced keeps its access rights. Raises
+    replaced, a pipe, a device or /dev/stdout is written to, and a file that is replaced keeps its access rights. With
+    `durable`, this holds even if the power fails: the content is on the disk before the name is. Raises
     UserError if it cannot be written, or if another process still writes the same file after `patience` seconds.
     """
     try:
-        target = _target(path)
+        target = target_of(path)
         if (stream := _stream(target)) is not None:
             with stream as file:
                 yield file
@@ -103,8 +104,12 @@ def replacing(path: Path, patience: float = 0.0) -> Iterator[BinaryIO]:
                 _set_rights(file.fileno(), target)
                 yield file
                 file.flush()
+                if durable:
+                    os.fsync(file.fileno())
                 _close_on_windows(file)
                 os.replace(partial, target)
+                if durable:
+                    _flush_directory(target.parent)
             except BaseException:
                 _close_on_windows(file)
                 partial.unlink(missing_ok=True)
@@ -169,7 +174,7 @@ def _still_names(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _target(path: Path) -> Path:
+def target_of(path: Path) -> Path:
     """Follow the links that begin at a path; the end need not exist. Raises OSError if they lead in a circle."""
     target = Path(os.path.realpath(path.parent), path.name)
     for _ in range(MOST_LINKS):
@@ -180,14 +185,32 @@ def _target(path: Path) -> Path:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
+def is_stream(path: Path) -> bool:
+    """Whether `replacing` would write to a pipe, a device or an open file there, which cannot be replaced.
+
+    Raises OSError if links lead in a circle.
+    """
+    target = target_of(path)
+    return target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir())
+
+
 def _stream(target: Path) -> BinaryIO | None:
     """Open a pipe, a device or an open file such as /dev/stdout, which cannot be replaced; None for any other place."""
     if target.parts[:4] == ("/", "proc", str(os.getpid()), "fd") and target.name.isdecimal():
         # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
         return os.fdopen(os.dup(int(target.name)), "wb")
-    if target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir()):
-        return target.open("ab")
-    return None
+    return target.open("ab") if is_stream(target) else None
+
+
+def _flush_directory(directory: Path) -> None:
+    """Bring the names in a directory to the disk, where the system can do that."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_replaceable(target: Path) -> None:

@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer_mt.data.corpus import InvalidText, count_lines, count_lines_left, decode_lines, read_lines
+from transformer_mt.corpora.packed import is_packed
+from transformer_mt.corpora.text_files import InvalidText, count_lines, count_lines_left, decode_lines, read_lines
 from transformer_mt.data.stream import arriving_blocks, blocks
 from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.wording import counted
@@ -54,7 +55,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
     if path is not None:
-        num_lines = None if path.suffix == ".gz" else count_lines(path)
+        num_lines = None if is_packed(path) else count_lines(path)
         return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
     if sys.stdin is None:
         raise UserError("standard input is closed: connect it to a file or a pipe")

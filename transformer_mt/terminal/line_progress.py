@@ -11,13 +11,17 @@ _EVERY = 30.0  # seconds between two lines in a log
 
 
 class LineProgress:
-    """Shows progress on standard error with the rate, and with the total if the number of lines is known."""
+    """Shows progress on standard error with the rate; with the total and the time left if it knows how many there are.
 
-    def __init__(self, num_lines: int | None, every: float = _EVERY) -> None:
-        self._num_lines, self._every = num_lines, every
-        self._done = 0.0
+    The rate counts the lines that are done from now on.
+    """
+
+    def __init__(self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "") -> None:
+        """`done_before` is how many of the lines were done earlier. `doing` says what is done, if not translating."""
+        self._num_lines, self._every, self._doing = num_lines, every, doing
+        self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
-        self._bar = _bar(num_lines) if sys.stderr.isatty() else None
+        self._bar = _bar(num_lines, done_before, doing) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Self:
         return self
@@ -40,12 +44,30 @@ class LineProgress:
         now = time.monotonic()
         if self._bar is None and now - self._said >= self._every:
             self._said = now
-            of = "" if self._num_lines is None else f" of {self._num_lines:,}"
-            shown_done = f"{done:,.1f}".removesuffix(".0")
-            print(f"{shown_done}{of} lines, {done / (now - self._begun):,.1f} a second", file=sys.stderr, flush=True)
+            print(self._line(done, (done - self._before) / (now - self._begun)), file=sys.stderr, flush=True)
+
+    def _line(self, done: float, rate: float) -> str:
+        """What a log says: `rate` is in lines a second."""
+        shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
+        if self._num_lines is None:
+            return f"{shown_done} lines, {rate:,.1f} a second"
+        left = f", {_duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
+        return f"{shown_done} of {self._num_lines:,} lines, {rate:,.1f} a second{left}"
 
 
-def _bar(num_lines: int | None) -> "tqdm[NoReturn]":
+def _duration(seconds: float) -> str:
+    """Write a number of seconds in the two largest units that it has."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def _bar(num_lines: int | None, done_before: int, doing: str) -> "tqdm[NoReturn]":
     from tqdm import tqdm  # here, because importing it takes longer than translating a line
 
-    return tqdm(total=num_lines, unit=" lines", dynamic_ncols=True)
+    return tqdm(desc=doing.strip() or None, total=num_lines, initial=done_before, unit=" lines", dynamic_ncols=True)

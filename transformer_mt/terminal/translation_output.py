@@ -1,10 +1,12 @@
 """Writes translations as lines of text or of JSON."""
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformer_mt.decoding.translation import Translation
+from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.json_text import finite
 
 
@@ -21,6 +23,11 @@ class OutputForm:
     """Whether the alignment is written after the translation."""
     json: bool = False
     """Whether one JSON object is written for each input line instead of columns."""
+
+    @classmethod
+    def of(cls, arguments: Namespace, decoding: DecodingConfig) -> "OutputForm":
+        """Return the form that the arguments of `translate` ask for."""
+        return cls(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
 
 
 def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm) -> str:

@@ -1,12 +1,27 @@
 """Sums up the lines that were translated, and warns of translations that the user should look at."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.host_memory import peak_memory
 from transformer_mt.wording import counted
 
 _NAMED = 5  # lines of each kind whose numbers are shown
+
+
+@dataclass
+class Noticed:
+    """Lines of one kind that should be looked at."""
+
+    number: int = 0
+    first: list[int] = field(default_factory=list)
+    """The numbers of the first of them, and of one more than are shown."""
+
+    def add(self, number: int, first: list[int]) -> None:
+        """Count further lines, with the numbers of the first of them."""
+        self.number += number
+        self.first = [*self.first, *first][: _NAMED + 1]
 
 
 @dataclass
@@ -18,9 +33,9 @@ class TranslationSummary:
     num_split: int = 0
     num_parts: int = 0
     """The number of parts of the lines that were split."""
-    short: list[int] = field(default_factory=list)
+    short: Noticed = field(default_factory=Noticed)
     """Lines whose translation is much shorter than translations in training of sources as long."""
-    at_limit: list[int] = field(default_factory=list)
+    at_limit: Noticed = field(default_factory=Noticed)
     """Lines whose translation was cut off at the greatest length that is allowed."""
     seconds: float = 0.0
     """The time spent on translating, without loading the model and waiting for input."""
@@ -33,16 +48,41 @@ class TranslationSummary:
             self.num_split += 1
             self.num_parts += best.num_parts
         if best.is_short:
-            self.short.append(line)
+            self.short.add(1, [line])
         if best.at_limit:
-            self.at_limit.append(line)
+            self.at_limit.add(1, [line])
 
-    def text(self) -> str:
-        """Return a line of numbers, and a warning for each kind of translation that should be looked at."""
-        rate = self.num_lines / max(self.seconds, 1e-9)
+    def counts(self) -> dict[str, Any]:
+        """Return all numbers except the time, as values of JSON."""
+        numbers = asdict(self)
+        del numbers["seconds"]
+        return numbers
+
+    def add_counts(self, counts: dict[str, Any]) -> None:
+        """Add what `counts` returned about the lines that come next.
+
+        Raises KeyError or TypeError if it is something else.
+        """
+        self.num_lines += counts["num_lines"]
+        self.num_blank += counts["num_blank"]
+        self.num_split += counts["num_split"]
+        self.num_parts += counts["num_parts"]
+        self.short.add(**counts["short"])
+        self.at_limit.add(**counts["at_limit"])
+
+    def text(self, num_before: int = 0) -> str:
+        """Return a line of numbers, and a warning for each kind of translation that should be looked at.
+
+        `num_before` of the lines were translated by earlier commands, in a time that is not counted.
+        """
+        now = self.num_lines - num_before
+        rate = f"in {self.seconds:.1f} s, {now / max(self.seconds, 1e-9):,.1f} a second"
+        begun = f"{counted(self.num_lines, 'line')} {rate}"
+        if num_before:
+            begun = f"{counted(self.num_lines, 'line')}, {num_before:,} of them before"
+            begun += f"; the others {rate}" if now else ""
         numbers = (
-            f"{counted(self.num_lines, 'line')} in {self.seconds:.1f} s, {rate:,.1f} a second; "
-            f"{self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
+            f"{begun}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
             f"peak memory {peak_memory() / 1e6:,.0f} MB"
         )
         return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
@@ -50,15 +90,15 @@ class TranslationSummary:
     def warnings(self) -> list[str]:
         """Return a sentence for each kind of translation that should be looked at, with the reason."""
         said = []
-        if self.short:
+        if self.short.number:
             said.append(
-                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for such a "
-                f"source, so something may be missing: look at {_numbers(self.short)}"
+                f"the translation of {counted(self.short.number, 'line')} is much shorter than usual for such a "
+                f"source, so something may be missing: look at {_numbers(self.short.first)}"
             )
-        if self.at_limit:
+        if self.at_limit.number:
             said.append(
-                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at its greatest length "
-                f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit)}"
+                f"the translation of {counted(self.at_limit.number, 'line')} was cut off at its greatest length "
+                f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit.first)}"
             )
         return said
 

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -96,6 +96,24 @@ class Ranks:
         dist.all_gather_object(things, thing)
         return things
 
+    def wait(self, meanwhile: Callable[[], object]) -> None:
+        """Wait until every rank has come here, and call `meanwhile` now and then.
+
+        Raises RuntimeError if another rank has gone, which `all_ranks` makes a RankError.
+        """
+        if self.size == 1:
+            return
+        coming = dist.all_reduce(torch.zeros(1), async_op=True)
+        while not coming.is_completed():
+            meanwhile()
+            time.sleep(0.5)
+        coming.wait()
+
+    def own_gpu(self, device: str) -> str:
+        """The GPU of this rank in the place of `auto` and `cuda`, if each of several ranks has its own."""
+        own = self.size > 1 and device in ("auto", "cuda") and torch.cuda.is_available()
+        return f"cuda:{self.local_rank}" if own else device
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Work that each rank does by itself; if it fails on any, no rank goes on.
@@ -127,10 +145,10 @@ def _of_environment(name: str) -> int:
 
 
 @contextmanager
-def all_ranks() -> Iterator[Ranks]:
+def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     """The ranks that torchrun has started, connected; a single one where it has not.
 
-    Raises RankError if another rank goes.
+    `timeout` is how long a rank waits for others that still run. Raises RankError if another rank goes.
     """
     if "WORLD_SIZE" not in os.environ:
         yield Ranks()
@@ -140,7 +158,7 @@ def all_ranks() -> Iterator[Ranks]:
     if local_rank < torch.cuda.device_count():  # training on the CPU needs none
         torch.cuda.set_device(local_rank)
     # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=timeout)
     may_wait = True
     try:
         yield Ranks(rank, size, local_rank, local_size)
@@ -154,7 +172,7 @@ def all_ranks() -> Iterator[Ranks]:
         reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
             f"rank {rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
-            "why, if it was not killed; the same command goes on from the newest checkpoint"
+            "why, if it was not killed; the same command goes on from what was saved"
         ) from None
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for what ranks that are gone have to send

@@ -4,10 +4,11 @@ from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.optimization import depends_on_end
 
 # These do not change what a run has done so far. Directories and tokenizers may have been moved: what counts of the
-# data is in `corpus` and in the tokenizer's digest.
+# data is in `corpus`, in the filters and in the tokenizer's digest.
 FREE_TO_CHANGE = {
     "data_dir",
     "run_dir",
+    "filters.on_bad_line",
     "tokenizer.from",
     "training.device",
     "training.num_threads",

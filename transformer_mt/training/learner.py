@@ -22,9 +22,7 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     """
     if ranks.size > 1 and settings.device.startswith("cuda:"):
         raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
-    own = ranks.size > 1 and settings.device in ("auto", "cuda") and torch.cuda.is_available()
-    name = f"cuda:{ranks.local_rank}" if own else settings.device
-    return choose_device(name, settings.precision, settings.num_threads)
+    return choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
 
 
 def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
-
 from transformer_mt.data.batching import Pairs
 from transformer_mt.data.loader import Loader, Position, split_evenly
+from transformer_mt.data.pair_places import Place
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.in_flight import InFlight, lead_on
@@ -30,17 +29,17 @@ def train(
     run_dir: Path,
     progress: Progress,
     ranks: Ranks,
-    lines_of: Callable[[Tensor], list[int]],
+    places_of: Callable[[Pairs], list[Place]],
 ) -> tuple[Progress, int]:
     """Update the model from `progress` on until it is trained or a signal asks to stop.
 
-    `lines_of` gives the lines of pairs in the training text. Returns the progress that the newest checkpoint
+    `places_of` gives the files and lines of pairs. Returns the progress that the newest checkpoint
     holds, and the number of the signal, or 0.
     """
     learner.loss.train()
     updates = loader.updates(progress.position)
     in_flight = InFlight(lead_on(learner.device))
-    skipped_updates = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
+    skipped_updates = SkippedUpdates(settings.max_bad_updates, places_of, ranks)
     beside = writes_beside(learner.device)
     with (
         finish_the_update_first(ranks) as stop_signal,
@@ -75,8 +74,7 @@ def train(
             # the checkpoint, also of the best and of the last update
             is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
             if to_save or is_best or is_last:
-                may_fail = not (is_last or signum)
-                progress = saver.save(learner, progress, may_fail, former)
+                progress = saver.save(learner, progress, may_fail=not (is_last or signum), former=former)
             if signum:
                 return progress, signum
     return progress, 0
@@ -100,8 +98,7 @@ def _next_update(
     is_due = _is_due(settings.validate_every, step, settings) or _is_due(settings.save_every, step, settings)
     in_flight.send(update, wait_for_all=is_due)  # the seconds of a GPU are thus counted here
     seconds = progress.seconds + time.perf_counter() - began
-    tokens = progress.tokens + update.num_labels
-    return replace(progress, step=step, position=position, tokens=tokens, seconds=seconds)
+    return replace(progress, step=step, position=position, tokens=progress.tokens + update.num_labels, seconds=seconds)
 
 
 def _is_due(every: int, step: int, settings: TrainingConfig) -> bool:

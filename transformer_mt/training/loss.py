@@ -21,8 +21,10 @@ class LossSums(NamedTuple):
     """Unsmoothed: perplexity = exp(nll / tokens)."""
 
 
-def plain_label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    """The cross-entropy of softmax(features output^T) against smoothed labels, summed over N, as it is written.
+def plain_label_smoothed(
+    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
+) -> LossSums:
+    """The cross-entropy of softmax(features output^T + bias) against smoothed labels, summed over N, as it is written.
 
     The smoothed label of a token gives 1 - smoothing to the word itself, and shares `smoothing` evenly among all V
     words, that word included (Szegedy et al. 2016, sec. 7). Equals F.cross_entropy(label_smoothing=smoothing,
@@ -30,13 +32,15 @@ def plain_label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tenso
     losses cannot be compared with these. Tokens whose label is PAD have no loss and no gradient.
     """
     real_N = labels_N != PAD
-    log_probs_NV = F.linear(features_ND[real_N], output_VD).log_softmax(dim=-1)
+    log_probs_NV = F.linear(features_ND[real_N], output_VD, bias_V).log_softmax(dim=-1)
     nll_N = -log_probs_NV.gather(1, labels_N[real_N, None]).squeeze(1)
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N
     return LossSums(smoothed_N.sum(), nll_N.sum().detach())
 
 
-def label_smoothed(features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
+def label_smoothed(
+    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
+) -> LossSums:
     """Equals `plain_label_smoothed`, with the logits of a few tokens in memory at a time: what training computes."""
-    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing))
+    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing, bias_V))

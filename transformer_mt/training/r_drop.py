@@ -15,7 +15,13 @@ from transformer_mt.training.loss import LossSums
 
 
 def r_drop(
-    first_ND: Tensor, second_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, alpha: float
+    first_ND: Tensor,
+    second_ND: Tensor,
+    output_VD: Tensor,
+    labels_N: Tensor,
+    smoothing: float,
+    alpha: float,
+    bias_V: Tensor | None = None,
 ) -> LossSums:
     """The mean of both passes' label-smoothed cross-entropies + alpha / 4 (KL(P1 || P2) + KL(P2 || P1)), over N.
 
@@ -31,7 +37,7 @@ def r_drop(
     for first_ND, second_ND, labels_N in zip(*chunks, strict=True):
         part: LossSums = checkpoint(
             _sums,
-            *(first_ND, second_ND, output_VD, labels_N, smoothing, alpha),
+            *(first_ND, second_ND, output_VD, labels_N, smoothing, alpha, bias_V),
             use_reentrant=False,
             preserve_rng_state=False,  # nothing here is random
         )
@@ -40,12 +46,19 @@ def r_drop(
 
 
 def _sums(
-    first_ND: Tensor, second_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, alpha: float
+    first_ND: Tensor,
+    second_ND: Tensor,
+    output_VD: Tensor,
+    labels_N: Tensor,
+    smoothing: float,
+    alpha: float,
+    bias_V: Tensor | None,
 ) -> LossSums:
     weight_VD = output_VD.to(first_ND.dtype)  # here, so that the chunks' gradients are summed in full precision
+    bias_V = None if bias_V is None else bias_V.to(first_ND.dtype)
     precision = torch.promote_types(first_ND.dtype, torch.float32)
-    first_NV = F.linear(first_ND, weight_VD).log_softmax(dim=-1, dtype=precision)
-    second_NV = F.linear(second_ND, weight_VD).log_softmax(dim=-1, dtype=precision)
+    first_NV = F.linear(first_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
+    second_NV = F.linear(second_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
     label_nll = -(first_NV + second_NV).gather(1, labels_N[:, None]).sum() / 2
     uniform_nll = -(first_NV.sum() + second_NV.sum()) / 2 / len(output_VD)
     both_kl = ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum()

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from torch import Tensor
-
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.errors import CheckpointError
@@ -60,12 +57,6 @@ def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
     copy_training_lines(data_dir, run_dir)
     if not run_dir.samefile(data_dir):  # older versions allowed one for both: its checksums are of all the data
         write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
-
-
-def lines_of_pairs(data_dir: Path, pairs: Tensor) -> list[int]:
-    """The lines of these pairs in the training text, from 1."""
-    lines = np.memmap(data_dir / "train.lines", dtype="<i8", mode="r")
-    return [int(line) for line in lines[pairs.numpy()]]
 
 
 def _described(changed: list[str]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from torch import Tensor
-
+from transformer_mt.data.batching import Pairs
+from transformer_mt.data.pair_places import Place, described
 from transformer_mt.errors import TrainingError
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
@@ -18,8 +18,8 @@ class SkippedUpdates:
     An update is skipped if its loss or gradient is not finite: no weight moves.
     """
 
-    def __init__(self, limit: int, lines_of: Callable[[Tensor], list[int]], ranks: Ranks) -> None:
-        self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
+    def __init__(self, limit: int, places_of: Callable[[Pairs], list[Place]], ranks: Ranks) -> None:
+        self.limit, self.places_of, self.ranks = limit, places_of, ranks
 
     def count(self, progress: Progress, update: Update) -> Progress:
         """Progress with the counts of this update, whose numbers are on the host.
@@ -35,11 +35,10 @@ class SkippedUpdates:
         return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
 
     def _too_many(self, update: Update) -> str:
-        lines = sorted(line for of_rank in self.ranks.gather(self.lines_of(update.pairs)) for line in of_rank)
-        shown = ", ".join(map(str, lines[:20])) + (f" and {len(lines) - 20} more" if len(lines) > 20 else "")
+        places = [place for of_rank in self.ranks.gather(self.places_of(update.pairs.numpy())) for place in of_rank]
         return (
             f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
-            f"{update.step}, was on lines {shown} of the training text. None of them changed the weights. Look at "
+            f"{update.step}, was on {described(places)}. None of them changed the weights. Look at "
             "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or take "
             "training.precision=fp32"
         )

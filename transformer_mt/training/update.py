@@ -61,17 +61,17 @@ class BatchLoss(nn.Module):
         features = self.compiled if self.compiled and compiled else self.model.features
         features_ND, labels_N = real_features(self.model, features, batch, self.device)
         if not self.r_drop:
-            return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing)
+            return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V)
         second_ND, _ = real_features(self.model, features, batch, self.device)
-        real_N = labels_N != PAD
-        first_ND, second_ND, labels_N = features_ND[real_N], second_ND[real_N], labels_N[real_N]
-        return r_drop(first_ND, second_ND, self.model.output_VD, labels_N, self.smoothing, self.r_drop)
+        first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
+        output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
+        return r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of one pass over a batch that is on the device already."""
     features_ND, labels_N = real_features(model, model.features, batch, device)
-    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing)
+    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V)
 
 
 def real_features(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.batching import ordered_batches
-from transformer_mt.data.corpus import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
@@ -20,8 +20,9 @@ from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import CorpusConfig, TrainingConfig
+from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.progress import Progress
@@ -69,7 +70,7 @@ def load_validation(
     references = list(read_lines(data_dir / "valid.target.txt"))
     if len(references) != len(encoded):
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
-    language = corpus.target_language
+    _, language = corpus.languages_of(corpus.valid)
     check_tokeniser(language)  # better said now than at the first validation
     budget = training.tokens_per_batch
     return ValidationSet(

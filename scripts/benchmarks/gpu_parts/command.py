@@ -8,7 +8,7 @@ The parts:
   numerics  errors of packed and padded features and gradients against fp64; the chunked loss against the plain one;
             captured decoding against decoding that is not; search on the GPU against search on the CPU
   profile   20 updates: time by kernel, launches an update, the share of the time in which the GPU is idle, tokens/s;
-            the two kernels of packed attention side by side
+            the two kernels of packed attention side by side; the updates once more, tuned by max-autotune
   train     ours, Hugging Face's Marian and nn.Transformer, with the base and the big model and 32,000 pieces: real
             target tokens/s. Peers run twice, with cuDNN's attention and without
   learn     two minutes of training on a text: loss, BLEU on pairs held out, tokens/s

@@ -116,7 +116,7 @@ def batches(num_pairs: int, vocab_size: int, settings: Settings) -> tuple[Batch,
     rows = list(islice(random_rows(vocab_size), num_corpus))
     write_encoded(settings.work / "numerics", rows, vocab_size, vocab_size)
     corpus = EncodedCorpus.load(settings.work / "numerics")
-    tokens = max(len(corpus.source.ids), len(corpus.target.ids))
+    tokens = max(corpus.source.num_tokens, corpus.target.num_tokens)
     shape = packed_shape(corpus, tokens + 2 * max(map(len, (side for row in rows for side in row))))
     pairs = np.arange(min(num_pairs, num_corpus))
     return collate(corpus, pairs), collate_packed(corpus, pairs, shape)

@@ -1,4 +1,4 @@
-"""The part profile: where the time of an update goes, and which kernel of attention is faster."""
+"""The part profile: where the time of an update goes, which kernel of attention is faster, and what tuning gains."""
 
 import re
 import time
@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 
 import torch
+import torch._inductor
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu_parts import own_process
@@ -25,6 +26,8 @@ UPDATES = 20
 TOP = 40
 PAIRS_OF_TRIAL = 2000
 LAUNCH = re.compile(r"^cu(da)?(Launch|GraphLaunch)")
+PLAIN, TUNED = "updates", "updates, max-autotune"
+MODE = "max-autotune-no-cudagraphs"
 NO_KERNELS = "the profiler told of no kernels: CUPTI is missing, or may not be used"
 
 
@@ -38,16 +41,30 @@ class Event:
 
 
 def part(settings: Settings) -> Part:
-    modules = {"updates": "profiling", "attention": "attention"}
+    """Tuning comes last, for it takes long; on a CPU updates are not compiled, and there is nothing to tune."""
+    kinds = [(PLAIN, "profiling", 120.0), ("attention", "attention", 120.0)]
+    if settings.on_gpu:
+        kinds.append((TUNED, "profiling", 300.0))
     measurements = [
-        Measurement(name, name, 120.0, partial(own_process.in_own_process, module, name, settings))
-        for name, module in modules.items()
+        Measurement(name, name, seconds, partial(own_process.in_own_process, module, name, settings))
+        for name, module, seconds in kinds
     ]
-    return Part("profile", measurements)
+    return Part("profile", measurements, summary)
+
+
+def summary(found: dict[str, Figures]) -> Figures:
+    """How many times as fast updates are if PyTorch tries several kernels for each product, and keeps the fastest."""
+    if PLAIN not in found or TUNED not in found:
+        return {}
+    tuned, plain = (found[name]["without_the_profiler"]["tokens_per_second"] for name in (TUNED, PLAIN))
+    return {"tuned_is_times_as_fast": tuned / plain}
 
 
 def measure(name: str, settings: Settings) -> Figures:
     """Measure updates on random words without the profiler, and then with it."""
+    mode = MODE if name == TUNED else "default"
+    for option, value in torch._inductor.list_mode_options(mode).items():
+        setattr(torch._inductor.config, option, value)  # as torch.compile(…, mode) does, and for the loss too
     config, vocab_size = settings.shape_or("base32k")
     device = choose_device(settings.device, settings.training_precision, settings.threads)
     training = TrainingConfig(tokens_per_batch=settings.tokens_per_batch)
@@ -63,6 +80,7 @@ def measure(name: str, settings: Settings) -> Figures:
         "device": device.description,
         "layout": trainee.loader.layout,
         "compiled": trainee.learner.loss.compiled is not None,
+        "mode": mode,
         "updates": UPDATES,
         "seconds_of_warm_up": time.perf_counter() - began,
         "without_the_profiler": run(updates, UPDATES, device),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.gpu_parts.settings import Settings
 from transformer_mt import prepare
-from transformer_mt.data.corpus import read_lines
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.demo_corpus.corpus import corpus as demo_corpus

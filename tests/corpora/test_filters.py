@@ -1,0 +1,269 @@
+"""Each filter finds what was planted for it, and nothing else; the quick forms agree with the plain ones."""
+
+import pickle
+import random
+import unicodedata
+
+import pytest
+
+from transformer_mt.corpora.filters import REASONS, PieceFilters, TextFilters
+from transformer_mt.corpora.held_out import HeldOut
+from transformer_mt.data.tokenizer import clean
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.filters import FiltersConfig
+
+GOOD = [
+    ("The dog sleeps.", "Der Hund schläft."),
+    ("It's 5 o'clock!", "Es ist 5 Uhr!"),
+    ("“Quoted” – naïve café", "„Zitiert“ – naives Café"),
+    ("a", "b"),
+]
+
+
+def corpus(source="en", target="de", **values):
+    values = {"source_language": source, "target_language": target, "train": "a", "valid": "b", "test": {}} | values
+    return CorpusConfig(**values)
+
+
+def text_filters(source="en", target="de", held=None, **settings):
+    return TextFilters.of(FiltersConfig(**settings), corpus(source, target), HeldOut.of(held or {}))
+
+
+def test_a_corpus_the_other_way_round_is_compared_with_its_own_scripts():
+    train = [
+        {"name": "there", "prefix": "a"},
+        {"name": "back", "prefix": "a", "source": "ru", "target": "en"},
+    ]
+    settings = FiltersConfig(min_script_share=0.5)
+    filters = TextFilters.of(settings, corpus("en", "ru", train=train), HeldOut())
+    assert filters.reason("Hello", "Привет") is filters.reason("Hello", "Привет", ("en", "ru")) is None
+    assert filters.reason("Привет", "Hello", ("ru", "en")) is None
+    assert filters.reason("Привет", "Hello", ("en", "ru")) == "wrong_script"
+
+
+def plain_reason(settings, held, own_source, own_target, source, target):
+    """The law in plain words, character by character. `own_…` says whether a letter is of the script."""
+    sides = (source, own_source), (target, own_target)
+    texts = source, target
+    control = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\ufeff", "\ufffd"}
+
+    def shares(text, is_own):
+        letters = [c for c in text if unicodedata.category(c)[0] == "L"]
+        there = [c for c in text if c != " "]
+        digits = [c for c in there if unicodedata.category(c) == "Nd"]
+        marks = [c for c in there if unicodedata.category(c)[0] in "PS"]
+        own = sum(map(is_own, letters)) / len(letters) if letters else 1
+        return own, len(digits) / len(there), len(marks) / len(there)
+
+    if not source or not target:
+        return "blank"
+    if settings.held_out and (source in held or target in held):
+        return "held_out"
+    if settings.identical and source == target:
+        return "identical"
+    if min(map(len, texts)) < settings.min_characters:
+        return "too_short"
+    if max(map(len, texts)) > settings.max_characters > 0:
+        return "too_long"
+    if settings.control_characters and any(c in control or unicodedata.category(c) == "Co" for c in source + target):
+        return "control_characters"
+    for text, is_own in sides:
+        own, digits, marks = shares(text, is_own)
+        if own < settings.min_script_share:
+            return "wrong_script"
+        if digits > settings.max_digit_share:
+            return "digits"
+        if marks > settings.max_punctuation_share:
+            return "punctuation"
+    return None
+
+
+def test_by_default_only_blank_and_held_out_pairs_are_left_out():
+    filters = text_filters(held={"valid": GOOD[:1]})
+    odd = [("same", "same"), ("Да", "123"), ("...", "\x01"), ("a" * 10_000, "b")]
+    assert [filters.reason(*pair) for pair in GOOD + odd] == ["held_out"] + [None] * 7
+    assert [filters.reason(*pair) for pair in [("", "a"), ("a", ""), ("", "")]] == ["blank"] * 3
+
+
+ALL = {
+    "identical": True,
+    "min_characters": 1,
+    "max_characters": 200,
+    "control_characters": True,
+    "min_script_share": 0.5,
+    "max_digit_share": 0.5,
+    "max_punctuation_share": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "bad"),
+    [
+        ({"identical": True}, "identical", [("Berlin", "Berlin"), ("é 1", "é 1")]),
+        ({"min_characters": 2}, "too_short", [("a", "long"), ("long", "é")]),
+        ({"max_characters": 24}, "too_long", [("a" * 25, "b"), ("b", "ü" * 25)]),
+        (
+            {"control_characters": True},
+            "control_characters",
+            [("a\x00b", "b"), ("b", "a\x7f"), ("a", "\x1b[31m"), ("a\ufffd", "b"), ("b", "é\x9f"), ("\ufeffa", "b")],
+        ),
+        ({"control_characters": True}, "control_characters", [("a \ue000", "b"), ("b", "a\U00100000")]),
+        (
+            {"min_script_share": 0.5},
+            "wrong_script",
+            [("Привет мир", "Hallo"), ("Hello", "Привет"), ("你好", "Hallo"), ("Hi Привет", "Hi"), ("γειά", "b")],
+        ),
+        ({"max_digit_share": 0.5}, "digits", [("12 34 ab", "good text"), ("good", "é 123"), ("٣٤٥ a", "b")]),
+        (
+            {"max_punctuation_share": 0.5},
+            "punctuation",
+            [("... a", "b"), ("b", "?! »é«"), ("$ + = a", "b"), ("b", "★★★ é")],
+        ),
+    ],
+)
+def test_each_filter_finds_what_was_planted_for_it(settings, reason, bad):
+    assert reason in REASONS
+    alone, together = text_filters(**settings), text_filters(**(ALL | settings))
+    assert [alone.reason(*pair) for pair in bad] == [reason] * len(bad)
+    assert [together.reason(*pair) for pair in bad] == [reason] * len(bad)
+    off = text_filters(**{key: value for key, value in ALL.items() if key not in settings})
+    assert reason not in [off.reason(*pair) for pair in bad]
+    good = [pair for pair in GOOD if reason != "too_short" or len(pair[0]) > 1]
+    assert [alone.reason(*pair) for pair in good] == [None] * len(good)
+
+
+@pytest.mark.parametrize(
+    ("settings", "pair"),
+    [
+        ({"max_digit_share": 0.5}, ("12ab", "b")),
+        ({"max_punctuation_share": 0.5}, ("..é b", "b")),
+        ({"min_script_share": 0.5}, ("Hi да", "b")),
+        ({"min_characters": 3, "max_characters": 3}, ("abc", "äöü")),
+    ],
+)
+def test_what_is_at_a_bound_stays(settings, pair):
+    assert text_filters(**settings).reason(*pair) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "good", "bad"),
+    [
+        ("ru", "Привет, мир", "Hello, world"),
+        ("sr", "Добар дан, dobar dan", "καλημέρα"),
+        ("sr-Latn", "dobar dan", "добар дан"),
+        ("zh", "你好世界。", "こんにちは"),
+        ("zho_Hant", "臺灣", "Taiwan"),
+        ("ja", "こんにちは、世界。カタカナー", "Hello"),
+        ("ko", "안녕하세요", "Hello"),
+        ("hi", "नमस्ते दुनिया", "Hello"),
+        ("ar", "مرحبا بالعالم", "שלום"),
+        ("he", "שלום", "مرحبا"),
+        ("el", "Καλημέρα", "Hello"),
+        ("th", "สวัสดีชาวโลก", "Hello"),
+        ("vi", "Xin chào thế giới", "Привет"),
+    ],
+)
+def test_the_script_is_that_of_the_language(language, good, bad):
+    filters = text_filters(language, "de", min_script_share=0.6)
+    assert filters.reason(clean(good), "gut") is None
+    assert filters.reason(clean(bad), "gut") == "wrong_script"
+    assert filters.reason("12:30 (½) …", "gut") is None, "there is no letter to judge"
+    with_default = text_filters("en", language, min_script_share=0.6)
+    assert with_default.reason("good", clean(bad)) == "wrong_script"
+
+
+def test_letters_of_no_script_are_not_judged():
+    filters = text_filters("ja", "de", min_script_share=1.0)
+    assert filters.reason("カーテンー", "µm") is None
+    assert filters.reason("カーaテンー", "gut") == "wrong_script"
+
+
+def test_another_script_can_be_named():
+    filters = text_filters(min_script_share=0.5, source_script="Cyrillic", target_script="Han + Latin")
+    assert filters.reason("Привет", "你好 Hallo") is None
+    assert filters.reason("Hello", "你好") == "wrong_script"
+
+
+@pytest.mark.parametrize(
+    ("languages", "settings", "message"),
+    [
+        (("xx", "de"), {}, r"the script of corpus\.source_language=xx is not known; .* filters\.source_script=Latin"),
+        (("en", "tlh"), {}, r"corpus\.target_language=tlh is not known; .* filters\.target_script=Latin"),
+        (("en", "de"), {"source_script": "Klingon"}, r"filters\.source_script: 'Klingon' is no script of Unicode"),
+        (("en", "de"), {"target_script": "Latin}a\\p{L"}, r"filters\.target_script: .* is no script"),
+        (("en", "de"), {"target_script": "Latin+"}, r"filters\.target_script: '' is no script"),
+        (("en-Zzzy", "de"), {}, r"filters\.source_script: 'Zzzy' is no script"),
+    ],
+)
+def test_a_script_that_is_not_known_is_an_error(languages, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        text_filters(*languages, min_script_share=0.5, **settings)
+    assert text_filters(*languages).reason("a", "b") is None
+
+
+CHARACTERS = "abcXYZ   äöéß019٣½²_.,!?»$+ДдιΩ你好こー\u0301\u00b5\u00aa\x01\x7f\ufffd\ue123\u200d😀"
+
+
+@pytest.mark.parametrize("num_settings", range(12))
+def test_the_quick_form_agrees_with_the_plain_one(num_settings):
+    dice = random.Random(num_settings)
+    settings = FiltersConfig(
+        held_out=dice.random() < 0.5,
+        identical=dice.random() < 0.5,
+        min_characters=dice.choice([0, 2, 3]),
+        max_characters=dice.choice([0, 9, 12]),
+        control_characters=dice.random() < 0.5,
+        min_script_share=dice.choice([0.0, 0.3, 0.5, 1.0]),
+        max_digit_share=dice.choice([0.0, 0.3, 0.5, 1.0]),
+        max_punctuation_share=dice.choice([0.0, 0.3, 0.5, 1.0]),
+    )
+    of_no_script = {"ー", "\u00b5"}
+
+    def own(name):
+        return lambda c: name in unicodedata.name(c) or c == "\u00aa" * (name == "LATIN") or c in of_no_script
+
+    texts = []
+    for _ in range(400):
+        kinds = CHARACTERS if dice.random() < 0.7 else CHARACTERS[:9] + "019.,!?"
+        texts.append(clean("".join(dice.choices(kinds, k=dice.randrange(14)))))
+    held = {"valid": [(texts[0], texts[1])], "test/a": [(texts[2], texts[3])]}
+    filters = TextFilters.of(settings, corpus("en", "ru"), HeldOut.of(held))
+    pairs = [(dice.choice(texts), dice.choice(texts)) for _ in range(1500)] + [(text, text) for text in texts]
+    expected = [plain_reason(settings, texts[:4], own("LATIN"), own("CYRILLIC"), *pair) for pair in pairs]
+    # A letter of no script is neither own nor foreign, which the plain form here does not know.
+    compared = [i for i, pair in enumerate(pairs) if not of_no_script & set("".join(pair))]
+    assert [filters.reason(*pairs[i]) for i in compared] == [expected[i] for i in compared]
+    assert len(compared) > 800 and len({expected[i] for i in compared}) > 2
+
+
+def test_the_filters_can_be_sent_to_another_process():
+    filters = text_filters(held={"valid": GOOD[:1]}, **ALL)
+    again = pickle.loads(pickle.dumps(filters))
+    pairs = [*GOOD, ("Привет", "b"), ("a\x01", "b"), ("same", "same"), ("1234", "b"), ("....", "b")]
+    assert [again.reason(*pair) for pair in pairs] == [filters.reason(*pair) for pair in pairs]
+
+
+def test_pieces():
+    filters = PieceFilters.of(FiltersConfig(min_length=3), corpus(max_length=20, max_ratio=2.0))
+    reasons = {
+        **{(0, 5): "blank", (5, 0): "blank", (0, 50): "blank"},
+        **{(19, 19): None, (20, 19): "too_long", (19, 20): "too_long", (1, 30): "too_long"},
+        **{(2, 2): None, (1, 5): "too_short", (5, 1): "too_short"},
+        **{(5, 11): "bad_ratio", (11, 5): "bad_ratio", (5, 10): None, (3, 10): None, (6, 12): None},
+    }
+    assert {pair: filters.reason(*pair) for pair in reasons} == reasons
+    valid = PieceFilters.of_validation(corpus(max_length=20, max_ratio=2.0))
+    assert [valid.reason(*pair) for pair in [(1, 19), (0, 1), (1, 20)]] == [None, "blank", "too_long"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_characters": 5, "max_characters": 4}, "min_characters=5 is more than max_characters=4"),
+        ({"source_script": "Latin"}, "source_script has no effect without min_script_share"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        FiltersConfig(**settings)

@@ -1,0 +1,79 @@
+"""Lines come out whole in blocks that depend only on the text, in time and memory that long lines do not change."""
+
+import io
+import random
+import resource
+import time
+
+import pytest
+
+from transformer_mt.corpora.corpus import BLOCK, LONGEST
+from transformer_mt.corpora.lines import BadLine, all_lines, line_blocks
+from transformer_mt.corpora.text_files import decode_lines, survey_of
+from transformer_mt.errors import CorpusError
+
+
+class Trickle(io.BytesIO):
+    """Gives fewer bytes than are asked for, as files that are unpacked do."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(min(size or 1, random.randint(1, 5000)))
+
+
+def lines_of(content: bytes) -> list[str | BadLine]:
+    return list(all_lines(io.BytesIO(content), "text"))
+
+
+def test_lines_are_those_of_the_reader_that_goes_line_by_line() -> None:
+    dice = random.Random(1)
+    for _ in range(200):
+        parts = dice.choices(["a", "ü", "\n", "\r\n", "\r", "\u2028", "🙂", "\ufeff", "\x0b"], k=dice.randint(0, 40))
+        content = "".join(parts).encode()
+        assert lines_of(content) == list(decode_lines(io.BytesIO(content), "text"))
+
+
+def test_blocks_depend_on_the_text_only() -> None:
+    content = b"".join(b"line %d\n" % number for number in range(5 * BLOCK + 7))
+    expected = list(line_blocks(io.BytesIO(content), "text"))
+    assert [len(block) for block in expected] == [BLOCK] * 5 + [7]
+    assert list(line_blocks(Trickle(content), "text")) == expected
+    assert survey_of(Trickle(content)) == survey_of(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("line", [b"M\xfcll", b"a\0b", b"x" * (LONGEST + 1), b"x" * 5_000_000, b"\xc3"])
+@pytest.mark.parametrize("at", [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK])
+def test_a_bad_line_leaves_the_others_as_they_are(line: bytes, at: int) -> None:
+    lines = [b"line %d" % number for number in range(3 * BLOCK + 1)]
+    expected: list[str | None] = [text.decode() for text in lines]
+    lines[at], expected[at] = line, None
+    found = lines_of(b"\n".join(lines))
+    assert [text if isinstance(text, str) else None for text in found] == expected
+    bad = found[at]
+    assert isinstance(bad, BadLine) and len(bad.text) < 1000
+
+
+def test_the_longest_line_is_whole() -> None:
+    assert lines_of(b"a\n" + b"x" * LONGEST + b"\r\nb") == ["a", "x" * LONGEST, "b"]
+
+
+def test_a_line_without_end_takes_little_memory_and_linear_time() -> None:
+    class Endless(io.RawIOBase):
+        def __init__(self, size: int) -> None:
+            self.left = size
+
+        def read(self, size: int = -1) -> bytes:
+            self.left -= (given := min(size, self.left))
+            return b"x" * given
+
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    [bad] = all_lines(Endless(1_000_000_000), "text")  # type: ignore[arg-type]
+    assert isinstance(bad, BadLine) and "more than 1,000,000 bytes" in bad.fault
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf16_is_told_at_once(encoding: str) -> None:
+    content = ("\ufeff" if encoding == "utf-16-be" else "") + "a\nb\n"
+    with pytest.raises(CorpusError, match="text: is UTF-16, not UTF-8; convert it"):
+        lines_of(content.encode(encoding))

@@ -1,0 +1,112 @@
+"""Every form of a corpus, packed in every way, gives the same pairs, and says where each stands."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from helpers.forms import FORMS, PACKINGS, filled, opened, write, write_form
+from helpers.thorough import each
+
+from transformer_mt.corpora.corpus import BLOCK, BadPair
+from transformer_mt.corpora.opening import corpus_digest, corpus_files
+
+DATA = Path(os.environ.get("PARALLEL_TEXT", "parallel text"))  # real text, which the project does not contain
+PAIRS = [
+    ("A man in a blue shirt is standing on a ladder.", "Ein Mann in einem blauen Hemd steht auf einer Leiter."),
+    ('She says: "Hello, <you> & me!"', "Sie sagt: „Hallo, <du> & ich!“ 🙂"),
+    ("5' tall, it's {not} [so]; a,b", "5' groß; é\u2028ü a,b"),
+    *((f"Two dogs, {number} cats.", f"Zwei Hunde, {number} Katzen.") for number in range(2 * BLOCK)),
+]
+# An archive is packed already.
+ROWS = [{"form": form, "packing": packing} for form in FORMS for packing in (PACKINGS if form != "zip" else ("",))]
+
+
+@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}")
+def test_every_form_gives_the_same_pairs(tmp_path: Path, row: dict[str, str]) -> None:
+    form, packing = row["form"], row["packing"]
+    keys = write_form(tmp_path, form, PAIRS, packing)
+    corpus = opened(keys)
+    assert list(corpus.pairs()) == list(corpus.pairs()) == PAIRS
+    assert corpus.count() == len(PAIRS)
+    assert corpus.num_pairs == (None if form in ("csv", "tmx") else len(PAIRS))
+    assert corpus.files == corpus_files(filled(keys))
+    blocks = list(corpus.blocks())
+    sizes = [BLOCK + 1, BLOCK + 2] if form == "shards" else [len(PAIRS)]
+    assert [len(block.pairs) for block in blocks] == [
+        min(BLOCK, size - at) for size in sizes for at in range(0, size, BLOCK)
+    ]
+    # A place can be found again: the file and the line, the row or the unit.
+    unit = {"csv": "row", "parquet": "row", "tmx": "unit"}.get(form)
+    number = blocks[-1].first + len(blocks[-1].pairs) - 1
+    last = blocks[-1].place(len(blocks[-1].pairs) - 1)
+    assert last == (f"{blocks[-1].file} ({unit} {number:,})" if unit else f"{blocks[-1].file}:{number}")
+    assert number == sizes[-1] + (form in ("named_tsv", "csv"))
+    assert corpus.digest() == corpus_digest(filled(keys))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_digest_is_of_the_text_and_not_of_its_packing(tmp_path: Path, form: str) -> None:
+    pairs, digests = PAIRS[:9], []
+    for number, packing in enumerate(PACKINGS if form != "zip" else ("",)):
+        (tmp_path / str(number)).mkdir()
+        digests.append(opened(write_form(tmp_path / str(number), form, pairs, packing)).digest())
+    assert len(set(digests)) == 1
+    (tmp_path / "other").mkdir()
+    assert opened(write_form(tmp_path / "other", form, [*pairs[:-1], ("other", "text")])).digest() != digests[0]
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not DATA.is_dir(), reason="PARALLEL_TEXT names no directory of real text")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["multi30k/val", "multi30k/train", "tatoeba-en-de/train"])
+def test_real_text_comes_out_of_every_form_as_it_went_in(tmp_path: Path, form: str, name: str) -> None:
+    expected = list(opened({"prefix": str(DATA / name)}).pairs())
+    lines = [(DATA / f"{name}.{language}").read_text(encoding="utf-8").split("\n")[:-1] for language in ("en", "de")]
+    assert expected == list(zip(*lines, strict=True))
+    assert len(expected) > 1000
+    if "tsv" in form:  # one sentence of Multi30k has a tab, which a TSV cannot hold
+        expected = [(source.replace("\t", " "), target.replace("\t", " ")) for source, target in expected]
+    for packing in PACKINGS if form != "zip" else ("",):
+        directory = tmp_path / f"packed{packing}"
+        directory.mkdir()
+        read = list(opened(write_form(directory, form, expected, packing)).pairs())
+        if form == "tmx":  # blanks around a sentence, and several within one, are of the XML
+            expected = [(one_blank(source), one_blank(target)) for source, target in expected]
+        assert read == expected
+
+
+def one_blank(text: str) -> str:
+    return re.sub(r"[ \t]+", " ", text).strip(" ")
+
+
+BAD = {
+    "not UTF-8": (b"M\xfcll", r"is not UTF-8 \(byte 0xfc\); convert it"),
+    "NUL": (b"a\0b", r"holds the character NUL"),
+    "a line of 10 MB": (b"x" * 10_000_000, r"has more than 1,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("form", ["files", "tsv", "csv", "jsonl"])
+@pytest.mark.parametrize("packing", ["", ".zst"])
+def test_a_bad_line_is_one_bad_pair_and_the_others_are_read(tmp_path: Path, form: str, name: str, packing: str) -> None:
+    content, message = BAD[name]
+    keys = write_form(tmp_path, form, [("good", "gut"), ("MARK", "schlecht"), ("also good", "auch gut")])
+    path = Path(str(keys.get(form, keys["source"] if form == "files" else "")))
+    bad = path.read_bytes().replace(b"MARK", content)
+    if packing:
+        name_packed = write(path, bad, packing)
+        keys = {key: name_packed if value == str(path) else value for key, value in keys.items()}
+        path = Path(name_packed)
+    else:
+        path.write_bytes(bad)
+    corpus = opened(keys)
+    [block] = corpus.blocks()
+    first, second, third = block.pairs
+    assert (first, third) == (("good", "gut"), ("also good", "auch gut"))
+    assert isinstance(second, BadPair) and second.reason == "bad_line"
+    assert len(second.fault) < 500
+    place = r" \(row 3\)" if form == "csv" else ":2"
+    with pytest.raises(ValueError, match=f"^{path}{place}: {message}"):
+        list(corpus.pairs())

@@ -1,0 +1,100 @@
+"""Packed files are read as their text, and one that is cut off, damaged or misnamed is never taken for whole."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.forms import PACKINGS, opened, pack, write, write_form
+
+from transformer_mt.corpora.text_files import count_lines, read_lines, survey
+from transformer_mt.errors import CorpusError
+from transformer_mt.terminal.line_input import beside, open_lines
+
+TEXT = b"".join(b"This is line %d, with words.\n" % (number * 7919 % 100_003) for number in range(30_000))
+PACKED = [packing for packing in PACKINGS if packing]
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("content", [TEXT, b"", b"a", "é\r\nü\n".encode()])
+def test_every_reader_unpacks(tmp_path: Path, packing: str, content: bytes) -> None:
+    path = Path(write(tmp_path / "a.en", content, packing))
+    lines = content.decode().replace("\r", "").splitlines()
+    assert list(read_lines(path)) == lines
+    assert count_lines(path) == survey(path).num_lines == len(lines)
+    assert survey(path).digest == survey(Path(write(tmp_path / "plain", content))).digest
+    given = open_lines(path, "strict", 2048)
+    assert given.is_file and given.num_lines == (None if packing else len(lines))
+    assert [line for block, others in beside(given, path) for line in others] == lines
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_several_packed_parts_in_a_row_are_one_text(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"a{packing}"
+    path.write_bytes(pack(b"a\nb", packing) + pack(b"c\nd\n", packing))
+    assert list(read_lines(path)) == ["a", "bc", "d"]
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("kept", [0.999, 0.5, 0.01])
+def test_a_file_that_is_cut_off_is_refused_before_anything_is_used(tmp_path: Path, packing: str, kept: float) -> None:
+    keys = write_form(tmp_path, "files", [(line, line) for line in TEXT.decode().splitlines()], packing)
+    path = Path(keys["target"])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
+    with pytest.raises(CorpusError, match=rf"{path}: cannot be read \(.*name a text file, or a complete"):
+        opened(keys)
+    with pytest.raises(CorpusError, match="cannot be read"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_a_file_that_is_damaged_or_of_another_kind_is_refused(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / f"a.en{packing}"
+    packed = pack(TEXT, packing)
+    middle = len(packed) // 2
+    for content in (packed[:middle] + b"\x55" * 50 + packed[middle + 50 :], b"plain text\n", packed + b"more"):
+        path.write_bytes(content)
+        with pytest.raises(CorpusError, match=rf"{path}: cannot be read"):
+            survey(path)
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_a_packed_file_with_a_plain_name_is_told(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "a.en"
+    path.write_bytes(pack(TEXT, packing))
+    with pytest.raises(CorpusError, match=rf"a\.en: is packed, but its name does not end in \{packing}; rename it"):
+        opened({"source": str(path), "target": str(path)})
+
+
+def test_a_file_that_changed_since_it_was_counted_is_told(tmp_path: Path) -> None:
+    keys = write_form(tmp_path, "files", [("a", "b")] * 9)
+    corpus = opened(keys)
+    Path(keys["target"]).write_text("b\n" * 8)
+    with pytest.raises(CorpusError, match="have changed while they were read"):
+        list(corpus.pairs())
+
+
+@pytest.mark.parametrize(
+    ("form", "packing", "package", "otherwise"),
+    [
+        ("files", ".zst", "pyarrow", "is packed as .zst,.*Or unpack it: zstd -d a.en.zst"),
+        ("parquet", "", "pyarrow", "is Parquet,.*Or write it as another form"),
+        ("tmx", "", "lxml", "is TMX,.*Or write it as another form"),
+    ],
+)
+def test_a_missing_package_is_named_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, packing: str, package: str, otherwise: str
+) -> None:
+    keys = write_form(tmp_path, form, [("a", "b")])
+    if packing:
+        keys = {"source": write(tmp_path / "a.en", "a\n", packing), "target": write(tmp_path / "b.de", "b\n")}
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(CorpusError, match=otherwise) as raised:
+        list(opened(keys).pairs())
+    assert f"{sys.executable} -m pip install {package}" in str(raised.value)
+    # Plain files need none of them.
+    plain = write_form(tmp_path, "files", [("a", "b")])
+    assert list(opened(plain).pairs()) == [("a", "b")]
+    assert re.search(rf"import of {package}", str(raised.value))

@@ -1,0 +1,62 @@
+"""Columns of Parquet are found by their names, and what is no text or no Parquet is refused."""
+
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from helpers.forms import opened, parquet, write
+
+from transformer_mt.corpora.corpus import BadPair
+from transformer_mt.errors import CorpusError
+
+
+def written(path: Path, columns: dict[str, object]) -> str:
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return str(path)
+
+
+def test_columns_of_every_kind_of_text_are_read(tmp_path: Path) -> None:
+    words = ["a", None, "c\nd", "a"]
+    expected = [("a", "a"), ("", ""), ("c d", "c d"), ("a", "a")]
+    for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())):
+        column = pyarrow.array(words).cast(kind)
+        path = written(tmp_path / "a.parquet", {"id": [1, 2, 3, 4], "de": column, "en": column})
+        assert list(opened({"parquet": path}).pairs()) == expected
+    nested = [{"x": {"en": word}} if word else None for word in words]
+    path = written(tmp_path / "a.parquet", {"y": nested, "y.x": words})
+    assert list(opened({"parquet": path, "source": "y.x.en", "target": "y.x"}).pairs()) == expected
+
+
+def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
+    with pytest.raises(CorpusError, match=r"no column de, but: translation\.en, translation\.fr, id.*target_language"):
+        opened({"parquet": path})
+    with pytest.raises(CorpusError, match="column id holds int64, not text; set target"):
+        opened({"parquet": path, "source": "en", "target": "id"})
+    with pytest.raises(CorpusError, match="column translation holds fields, not text; set target"):
+        opened({"parquet": path, "source": "en", "target": "translation"})
+
+
+def test_text_that_is_not_utf8_is_one_bad_pair(tmp_path: Path) -> None:
+    raw = pyarrow.array([b"a", b"M\xfcll", b"c\0"])
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 3, raw.buffers())
+    path = written(tmp_path / "a.parquet", {"en": text, "de": ["A", "B", "C"]})
+    [block] = opened({"parquet": path}).blocks()
+    assert block.pairs[0] == ("a", "A")
+    assert [pair.fault[:12] for pair in block.pairs[1:] if isinstance(pair, BadPair)] == [
+        "is not UTF-8",
+        "source holds",
+    ]
+
+
+@pytest.mark.parametrize("packing", ["", ".gz"])
+def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path, packing: str) -> None:
+    whole = parquet([("a", "b")] * 5000)
+    for content in (whole[:-100], b"no Parquet\n", b"PAR1"):
+        path = write(tmp_path / "a.parquet", content, packing)
+        with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
+            opened({"parquet": path})
+    middle = whole[:200] + b"\xff" * 100 + whole[300:]
+    with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
+        list(opened({"parquet": write(tmp_path / "a.parquet", middle, packing)}).pairs())

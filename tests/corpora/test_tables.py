@@ -1,0 +1,94 @@
+"""Rows of TSV and CSV are found by number or by name, and a row that is out of step is named."""
+
+from pathlib import Path
+
+import pytest
+from helpers.forms import opened, write
+
+from transformer_mt.corpora.corpus import BadPair
+from transformer_mt.errors import CorpusError
+
+
+def pairs_of(keys: dict[str, object]) -> list[object]:
+    return [pair for block in opened(keys).blocks() for pair in block.pairs]
+
+
+def test_columns_of_a_tsv_have_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\tc\nd\te\tf\n")
+    assert pairs_of({"tsv": path}) == [("a", "b"), ("d", "e")]
+    assert pairs_of({"tsv": path, "source": 3, "target": 1}) == [("c", "a"), ("f", "d")]
+    assert pairs_of({"tsv": path, "source": "c", "target": "a"}) == [("f", "d")]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("only one", r"a\.tsv:2: has 1 column, but the first line has 3; correct it\. Found: only one"),
+        ("a\tb\tc\td", r"a\.tsv:2: has 4 columns, but the first line has 3; .*Found: a\\tb\\tc\\td"),
+        ("", r"a\.tsv:2: has 1 column, .* Found: nothing"),
+    ],
+)
+def test_a_row_of_a_tsv_that_is_out_of_step_is_named(tmp_path: Path, row: str, message: str) -> None:
+    path = write(tmp_path / "a.tsv", f"a\tb\tc\n{row}\nd\te\tf\n")
+    assert [isinstance(pair, BadPair) for pair in pairs_of({"tsv": path})] == [False, True, False]
+    with pytest.raises(CorpusError, match=message):
+        list(opened({"tsv": path}).pairs())
+
+
+def test_a_column_that_no_row_has_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\n")
+    with pytest.raises(CorpusError, match=r"a\.tsv:1: has 2 columns, but the target is column 3; found: a\\tb"):
+        list(opened({"tsv": path, "source": 1, "target": 3}).pairs())
+    path = write(tmp_path / "a.tsv", "a\tb\nc\td\n")
+    with pytest.raises(CorpusError, match=r"a\.tsv:1: no column has the name en; the first line has: a, b\."):
+        opened({"tsv": path, "source": "en", "target": "de"})
+    path = write(tmp_path / "a.csv", "English,German\na,b\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:1: no column has the name en; the first line has: English, German"):
+        opened({"csv": path})
+    assert pairs_of({"csv": path, "source": "English", "target": "German"}) == [("a", "b")]
+    path = write(tmp_path / "a.csv", "en,de,en\na,b,c\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:1: two columns have the name en"):
+        opened({"csv": path})
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_of_a_spreadsheet_is_read(tmp_path: Path, separator: str) -> None:
+    rows = ['\ufeffid,en,"de"', '1,"a, b","c ""d""\ne"', '2,5" disk,f', "3,,"]
+    text = "\r\n".join(row.replace(",", separator).replace(f"a{separator} b", "a, b") for row in rows) + "\r\n"
+    assert pairs_of({"csv": write(tmp_path / "a.csv", text)}) == [("a, b", 'c "d" e'), ('5" disk', "f"), ("", "")]
+
+
+def test_a_row_of_a_csv_that_is_out_of_step_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'en,de\na,"b\nc"\nd,e,f\n"g"h,i\n\nj,k\n')
+    found = pairs_of({"csv": path})
+    assert [pair if isinstance(pair, tuple) else pair.fault[:20] for pair in found] == [
+        ("a", "b c"),
+        "has 3 columns, but t",
+        "is not CSV (',' expe",
+        "has 0 columns, but t",
+        ("j", "k"),
+    ]
+    with pytest.raises(CorpusError, match=r"a\.csv \(row 3\): has 3 columns, .* Found: d,e,f"):
+        list(opened({"csv": path}).pairs())
+
+
+@pytest.mark.parametrize("rows", [10, 100_000])
+def test_a_quotation_mark_that_is_never_closed_swallows_nothing_in_silence(tmp_path: Path, rows: int) -> None:
+    path = write(tmp_path / "a.csv", 'en,de\na,b\n"c,d\n' + "e,f\n" * rows)
+    with pytest.raises(CorpusError, match=r"a\.csv:3: a quotation mark that opens in this row is not closed"):
+        list(opened({"csv": path}).blocks())
+
+
+def test_tables_without_rows_are_empty(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="empty"):
+        opened({"tsv": write(tmp_path / "a.tsv", "")})
+    with pytest.raises(CorpusError, match="empty"):
+        opened({"tsv": write(tmp_path / "a.tsv", "en\tde\n"), "source": "en", "target": "de"})
+    with pytest.raises(CorpusError, match="empty"):
+        opened({"csv": write(tmp_path / "a.csv", "")})
+    with pytest.raises(CorpusError, match="empty"):
+        opened({"csv": write(tmp_path / "a.csv", "en,de\n")})
+    # One of several may be empty.
+    write(tmp_path / "b-1.tsv", "a\tb\n")
+    write(tmp_path / "b-2.tsv", "")
+    assert pairs_of({"tsv": str(tmp_path / "b-*.tsv")}) == [("a", "b")]

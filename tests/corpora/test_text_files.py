@@ -1,0 +1,175 @@
+"""Lines and pairs come out as they went in, or an error says which file, which line and what to do."""
+
+import gzip
+import os
+import socket
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+from helpers.hostile import time_limit
+
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.opening import corpus_digest, open_corpus
+from transformer_mt.corpora.text_files import read_lines
+from transformer_mt.errors import CorpusError
+from transformer_mt.settings.corpus import CorpusConfig, PairedText, Split
+
+
+def local(directory: Path) -> CorpusConfig:
+    prefix = str(directory / "train")
+    return CorpusConfig(source_language="en", target_language="de", train=prefix, valid=prefix, test={})
+
+
+def opened(corpus: CorpusConfig, split: Split) -> Corpus:
+    return open_corpus(corpus.text_of(split))
+
+
+def read(corpus: CorpusConfig, split: Split) -> list[tuple[str, str]]:
+    return list(opened(corpus, split).pairs())
+
+
+def digest(corpus: CorpusConfig, split: Split) -> str:
+    return corpus_digest(corpus.text_of(split))
+
+
+def write(directory: Path, source: str, target: str) -> CorpusConfig:
+    (directory / "train.en").write_bytes(source.encode())
+    (directory / "train.de").write_bytes(target.encode())
+    return local(directory)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\n\nb", ["a", "", "b"]),
+        (b"\n\n", ["", ""]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\rb\n", ["a\rb"]),
+        ("\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
+        ("a\u2028b\u0085c\x0bd\x1ce\n".encode(), ["a\u2028b\u0085c\x0bd\x1ce"]),
+        (" ä  b \n".encode(), [" ä  b "]),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_only_newlines_end_a_line(tmp_path: Path, content: bytes, lines: list[str], suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix else content)
+    assert list(read_lines(path)) == lines
+    # What counts the lines of a corpus must agree with what reads them.
+    corpus = CorpusConfig(source_language="en", target_language="de", train="none", valid="none", test={})
+    pair = PairedText(source=str(path), target=str(path))
+    if lines:
+        assert opened(corpus, pair).num_pairs == len(lines)
+        assert read(corpus, pair) == [(line, line) for line in lines]
+    else:
+        with pytest.raises(CorpusError, match=r"empty"):
+            opened(corpus, pair)
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"a\nb\nM\xfcll\n")
+    lines = read_lines(path)
+    assert [next(lines), next(lines)] == ["a", "b"]
+    with pytest.raises(CorpusError, match=r"text:3: is not UTF-8 \(byte 0xfc\).*iconv"):
+        next(lines)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"none\.en: cannot be read \(No such file"):
+        list(read_lines(tmp_path / "none.en"))
+    damaged = tmp_path / "cut.gz"
+    damaged.write_bytes(gzip.compress(b"a line\n" * 1000)[:-12])
+    with pytest.raises(CorpusError, match=r"cut\.gz: cannot be read"):
+        list(read_lines(damaged))
+    packed = gzip.compress(b"a line\n" * 1000)
+    damaged.write_bytes(packed[:10] + b"\xff" + packed[11:])  # the header is whole, what follows is not
+    with pytest.raises(CorpusError, match=r"cut\.gz: cannot be read"):
+        list(read_lines(damaged))
+    damaged.write_bytes(b"plain text\n")
+    with pytest.raises(CorpusError, match=r"cut\.gz: cannot be read"):
+        list(read_lines(damaged))
+
+
+def test_pairs_are_aligned_by_line(tmp_path: Path) -> None:
+    corpus = write(tmp_path, "a\n\nc", "A\nB\nC\n")
+    pairs = opened(corpus, corpus.train)
+    assert pairs.num_pairs == 3
+    assert list(pairs.pairs()) == list(pairs.pairs()) == [("a", "A"), ("", "B"), ("c", "C")]
+    assert read(corpus, corpus.train) == list(pairs.pairs())
+
+
+def test_a_prefix_finds_gzipped_files_too(tmp_path: Path) -> None:
+    corpus = write(tmp_path, "a\n", "A\n")
+    (tmp_path / "train.de").unlink()
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"B\n"))
+    assert read(corpus, corpus.train) == [("a", "B")]
+
+
+def test_two_files_may_have_any_name(tmp_path: Path) -> None:
+    corpus = write(tmp_path, "a\n", "A\n")
+    pair = PairedText(source=str(tmp_path / "train.de"), target=str(tmp_path / "train.en"))
+    assert read(corpus, pair) == [("A", "a")]
+
+
+def test_files_that_differ_in_length_are_refused_at_once(tmp_path: Path) -> None:
+    corpus = write(tmp_path, "a\nb\n", "A\n")
+    with pytest.raises(CorpusError, match=r"train\.en has 2 lines, but .*train\.de has 1"):
+        opened(corpus, corpus.train)  # not even the first pair is asked for
+
+
+def test_missing_files_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"train\.en: no such file, nor train\.en\.gz.*language 'en'"):
+        opened(local(tmp_path), str(tmp_path / "train"))
+
+
+def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
+    corpus = write(tmp_path, "a\n", "A\n")
+    before = digest(corpus, corpus.train)
+    assert digest(corpus, corpus.train) == before
+    assert digest(write(tmp_path, "a\n", "B\n"), corpus.train) != before
+    assert digest(write(tmp_path, "A\n", "a\n"), corpus.train) != before
+    assert digest(write(tmp_path, "a\nA\n", ""), corpus.train) != before
+
+
+def test_files_are_local_beside_a_hub_data_set(tmp_path: Path) -> None:
+    write(tmp_path, "a\n", "A\n")
+    corpus = local(tmp_path).model_copy(update={"dataset": "nobody/nothing"})
+    pair = PairedText(source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"))
+    assert read(corpus, pair) == [("a", "A")]
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "directory", "socket"])
+def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "odd"
+    match kind:
+        case "device":
+            path = Path("/dev/zero")
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as made, chdir(tmp_path):
+                made.bind(path.name)
+    for use in (opened, digest):
+        with (
+            time_limit(20),
+            pytest.raises(CorpusError, match=f"{path}: is not a regular file"),
+        ):
+            use(local(tmp_path), PairedText(source=str(path), target=str(path)))
+
+
+def test_lines_are_read_of_what_ends() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a\nb")
+    os.close(writer)
+    assert list(read_lines(Path(f"/dev/fd/{reader}"))) == ["a", "b"]
+    os.close(reader)
+    assert list(read_lines(Path(os.devnull))) == []
+    with time_limit(20), pytest.raises(CorpusError, match="/dev/zero: is a device, which may never end"):
+        list(read_lines(Path("/dev/zero")))

@@ -1,0 +1,108 @@
+"""Of an archive the two right members are read, and nothing is unpacked to disk."""
+
+import resource
+import zipfile
+from pathlib import Path
+
+import pytest
+from helpers.forms import opened, write
+from helpers.hostile import time_limit
+
+from transformer_mt.corpora.opening import corpus_digest
+from transformer_mt.errors import CorpusError
+from transformer_mt.settings.corpus import PairedText
+
+OPUS = {"README": "a.en", "LICENSE": "x", "Tatoeba.de-en.de": "A\nB\n", "Tatoeba.de-en.en": "a\nb\n", "x/x.xml": "<x/>"}
+
+
+def archive(directory: Path, members: dict[str, str], method: int = zipfile.ZIP_DEFLATED) -> str:
+    path = directory / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as made:
+        for name, text in members.items():
+            made.writestr(name, text)
+    return str(path)
+
+
+def test_members_are_found_by_the_ends_of_their_names_or_by_their_names(tmp_path: Path) -> None:
+    path = archive(tmp_path, {**OPUS, "de/": ""})
+    corpus = opened({"zip": path})
+    assert (list(corpus.pairs()), corpus.num_pairs) == ([("a", "A"), ("b", "B")], 2)
+    assert [block.place(1) for block in corpus.blocks()] == [f"{path}/Tatoeba.de-en.en:2"]
+    whole = {"source": "Tatoeba.de-en.de", "target": "de-en.en"}
+    assert list(opened({"zip": path, **whole}).pairs()) == [("A", "a"), ("B", "b")]
+
+
+def test_a_missing_or_ambiguous_member_is_named(tmp_path: Path) -> None:
+    path = archive(tmp_path, {**OPUS, "b.en": "x\ny\n"})
+    with pytest.raises(
+        CorpusError, match=r"2 files whose names end in \.en: Tatoeba\.de-en\.en, b\.en\. .*source: NAME"
+    ):
+        opened({"zip": path})
+    assert list(opened({"zip": path, "source": "b.en"}).pairs()) == [("x", "A"), ("y", "B")]
+    with pytest.raises(CorpusError, match=r"no file that ends in \.fr: README, LICENSE, "):
+        opened({"zip": path, "source": "fr", "target": "de"})
+
+
+def test_lengths_that_differ_are_both_named(tmp_path: Path) -> None:
+    path = archive(tmp_path, {"a.en": "a\nb\nc", "a.de": "A\n"})
+    with pytest.raises(CorpusError, match=r"a\.zip/a\.en has 3 lines, but .*a\.zip/a\.de has 1"):
+        opened({"zip": path})
+    with pytest.raises(CorpusError, match="empty"):
+        opened({"zip": archive(tmp_path, {"a.en": "", "a.de": ""})})
+
+
+def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
+    keys = {"source": "en", "target": "de"}
+    digests = {
+        corpus_digest(PairedText(zip=archive(tmp_path, OPUS, method), **keys))
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
+    }
+    assert len(digests) == 1
+    assert corpus_digest(PairedText(zip=archive(tmp_path, OPUS), source="de", target="en")) not in digests
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_damaged_archive_is_refused(tmp_path: Path, method: int) -> None:
+    path = Path(archive(tmp_path, {"a.en": "some words\n" * 9999, "a.de": "Wörter\n" * 9999}, method))
+    whole = path.read_bytes()
+    for content in (whole[:-30], b"no archive", b"", whole[:60] + b"\xff\xff" + whole[62:]):
+        path.write_bytes(content)
+        with pytest.raises(CorpusError, match=r"a\.zip: cannot be read"):
+            opened({"zip": str(path)})
+
+
+def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
+    path = Path(archive(tmp_path, {"a.en": "a\n", "a.de": "b\n"}, zipfile.ZIP_STORED))
+    content = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = 0
+        while (start := content.find(mark, start)) >= 0:
+            content[start + at] |= 1  # what says that a member is encrypted
+            start += 4
+    path.write_bytes(bytes(content))
+    with pytest.raises(CorpusError, match=r"a\.zip: a\.en is encrypted; unpack the archive with its password"):
+        opened({"zip": str(path)})
+
+
+def test_a_packed_archive_is_refused(tmp_path: Path) -> None:
+    packed = write(tmp_path / "b.zip", Path(archive(tmp_path, OPUS)).read_bytes(), ".gz")
+    with pytest.raises(CorpusError, match=r"b\.zip\.gz: an archive is packed already"):
+        opened({"zip": packed})
+
+
+def test_no_member_is_written_to_disk_and_a_bomb_fills_no_memory(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+        with made.open("../../escaped.en", "w", force_zip64=True) as file:
+            for _ in range(100):
+                file.write(b"x" * 1_000_000)
+            file.write(b"\nlast\n")
+        with made.open("/tmp/escaped.de", "w") as file:
+            file.write(b"x\nzuletzt\n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with time_limit(60):
+        [block] = opened({"zip": path}).blocks()
+    assert block.pairs[1] == ("last", "zuletzt")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+    assert [found.name for found in tmp_path.rglob("*")] == ["a.zip"]
+    assert not Path("/tmp/escaped.de").exists()

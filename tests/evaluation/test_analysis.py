@@ -1,0 +1,92 @@
+"""Weak places are found where they were put, and nowhere else."""
+
+from dataclasses import asdict
+
+import pytest
+
+from transformer_mt.data.encoded import write_encoded
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.evaluation.analysis import (
+    analyse,
+    groups_of,
+    rarest_pieces,
+    suspicious_lines,
+    text_of_analysis,
+)
+from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.settings.experiment import TokenizerConfig
+
+SOURCES = [" ".join(["word"] * length) for length in (1, 2, 2, 3, 5, 8, 9, 9)]
+REFERENCES = [" ".join(["wort"] * length) + " hier" for length in (1, 2, 2, 3, 5, 8, 9, 9)]
+HYPOTHESES = [*REFERENCES[:6], "etwas anderes", "ganz falsch"]
+
+
+def test_groups_have_about_the_same_size_and_their_own_scores():
+    groups = groups_of([1, 2, 3, 4, 5, 6, 7, 8], HYPOTHESES, REFERENCES)
+    assert [(group.least, group.most, group.num_lines) for group in groups] == [
+        (1, 2, 2),
+        (3, 4, 2),
+        (5, 6, 2),
+        (7, 8, 2),
+    ]
+    assert groups[3].bleu == bleu(HYPOTHESES[6:], REFERENCES[6:])
+    assert groups[2].chrf == chrf(HYPOTHESES[4:6], REFERENCES[4:6])
+
+
+def test_equal_values_are_never_divided():
+    groups = groups_of([5, 5, 5, 5, 5, 5, 5, 9], HYPOTHESES, REFERENCES)
+    assert [(group.least, group.most, group.num_lines) for group in groups] == [(5, 5, 7), (9, 9, 1)]
+    assert sum(group.num_lines for group in groups_of([3] * 8, HYPOTHESES, REFERENCES)) == 8
+
+
+@pytest.mark.parametrize(
+    ("source", "hypothesis", "reference", "kind"),
+    [
+        ("A dog.", " ", "Ein Hund.", "empty"),
+        ("A dog runs.", "a dog runs.", "Ein Hund läuft.", "copied"),
+        ("The old dog runs home", "Der old dog runs heim", "Der alte Hund läuft heim", "untranslated"),
+        ("A dog.", "ein Hund ein Hund ein Hund", "Ein Hund.", "repeated"),
+        ("A dog.", "Ein Hundundundundund.", "Ein Hund.", "repeated"),
+    ],
+)
+def test_odd_translations_are_named(source, hypothesis, reference, kind):
+    fine = ("It is late.", "Es ist spät.", "Es ist spät.")
+    sources, hypotheses, references = zip(fine, (source, hypothesis, reference), fine, strict=True)
+    found = suspicious_lines(sources, hypotheses, references)
+    assert {name: lines for name, lines in found.items() if lines} == {kind: [2]}
+
+
+@pytest.mark.parametrize(
+    ("source", "hypothesis", "reference"),
+    [
+        ("", "", ""),
+        ("New York", "New York", "New York"),
+        ("no no no no", "nein nein nein nein", "nein nein nein nein"),
+        ("Wait ........", "Warte ........", "Warte ........"),
+        ("Berlin is big", "Berlin ist groß", "Berlin ist groß"),
+    ],
+)
+def test_good_translations_are_not_odd(source, hypothesis, reference):
+    assert not any(suspicious_lines([source], [hypothesis], [reference]).values())
+
+
+def test_the_rarest_piece_is_counted_in_the_training_text(tmp_path):
+    tokenizer = Tokenizer.train(["a b c"] * 9, ["d e"] * 9, TokenizerConfig(vocab_size=270))
+    ids = tokenizer.encode_source(["a a b", "a c", "a"])
+    write_encoded(
+        tmp_path / "train", zip(ids, ids, strict=True), tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    )
+    assert rarest_pieces(tmp_path, tokenizer, ["a", "a b", "b c a", "d", ""]) == [3, 1, 1, 0, 3]  # a blank line has EOS
+    assert rarest_pieces(tmp_path / "nowhere", tokenizer, ["a"]) is None
+
+
+def test_the_worst_lines_come_first_and_the_text_shows_all():
+    found = analyse(SOURCES, HYPOTHESES, REFERENCES, rarest=[1, 1, 2, 2, 30, 30, 400, 400])
+    assert {worst.line for worst in found.worst[:2]} == {7, 8}
+    assert found.worst[0].chrf <= found.worst[1].chrf <= found.worst[2].chrf == pytest.approx(100)
+    words = [sum(len(line.split()) for line in lines) for lines in (HYPOTHESES, REFERENCES)]
+    assert found.length_ratio == words[0] / words[1]
+    text = text_of_analysis(asdict(found), "word")
+    for said in ("words of the source", "1 to 2\n", "rarest source piece", "400 to 400", "etwas anderes", "line 7"):
+        assert said in text
+    assert "rarest" not in text_of_analysis(asdict(analyse(SOURCES, HYPOTHESES, REFERENCES)), "word")

@@ -1,0 +1,392 @@
+"""The training set in shards: the same files whatever the number of processes, and whatever came between."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from helpers.processes import ended, said, start
+from helpers.tiny import demo_pairs
+
+from transformer_mt import prepare
+from transformer_mt.corpora import corpus as corpora
+from transformer_mt.corpora import lines
+from transformer_mt.data import block_workers, corpus_shards
+from transformer_mt.data.block_encoding import BlockEncoder
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.pair_places import places_of_pairs
+from transformer_mt.data.prepared import data_digests
+from transformer_mt.data.shards import ShardWriter
+from transformer_mt.errors import CorpusError, WorkerError
+from transformer_mt.settings.reading import load_config
+
+SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
+# The same for a process of its own.
+IN_A_PROCESS = """
+import sys
+from transformer_mt.corpora import lines
+from transformer_mt.data import block_workers, corpus_shards
+from transformer_mt import prepare
+from transformer_mt.terminal import cli
+if __name__ == "__main__":
+    lines.BLOCK, corpus_shards.ITEMS, block_workers._HERE_FIRST = 20, 100, 2
+    sys.exit(cli.run(prepare.main))
+"""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for (module, name), value in SMALL.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def write(directory: Path, name: str, pairs: list[tuple[str, str]]) -> str:
+    for language, side in (("en", 0), ("de", 1)):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    return str(directory / name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A corpus of 430 pairs: five shards, the last one short. Some pairs are blank, or are there twice."""
+    pairs = demo_pairs(460)
+    train = [*pairs[:200], ("", "leer"), *pairs[190:400], ("blank", " "), *pairs[:18]]
+    content = {
+        "data_dir": str(tmp_path / "data"),
+        "run_dir": str(tmp_path / "run"),
+        "corpus": {
+            "source_language": "en",
+            "target_language": "de",
+            "train": write(tmp_path, "train", train),
+            "valid": write(tmp_path, "valid", pairs[420:440]),
+            "test": {"tiny": write(tmp_path, "test", pairs[440:])},
+        },
+        "tokenizer": {"vocab_size": 400},
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path / "config.yaml"
+
+
+def run(config: Path, data: Path, *overrides: str, workers: int = 1) -> Path:
+    assert prepare.main([str(config), f"data_dir={data}", "--workers", str(workers), *overrides]) == 0
+    return data
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+
+
+def shards(data: Path) -> list[Path]:
+    return sorted(path.parent for path in data.glob("train/*/*/shard.json"))
+
+
+def test_the_files_are_the_same_for_any_number_of_processes(config: Path, tmp_path: Path) -> None:
+    alone = contents(run(config, tmp_path / "alone", "filters.duplicates=true"))
+    assert len(shards(tmp_path / "alone")) == 5
+    for workers in (2, 3):
+        assert contents(run(config, tmp_path / str(workers), "filters.duplicates=true", workers=workers)) == alone
+
+
+def test_in_shards_the_pairs_are_those_of_a_single_one(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = EncodedCorpus.load(run(config, tmp_path / "several") / "train")
+    monkeypatch.setattr(corpus_shards, "ITEMS", 10_000)
+    one = EncodedCorpus.load(run(config, tmp_path / "one") / "train")
+    assert len(shards(tmp_path / "one")) == 1
+    pairs = np.arange(len(one))
+    assert several.sizes == one.sizes == (428,)
+    for ours, theirs in ((several.source, one.source), (several.target, one.target)):
+        assert (ours.num_tokens, ours.longest, ours.dtype) == (theirs.num_tokens, theirs.longest, theirs.dtype)
+        for found, expected in zip(ours.gather(pairs), theirs.gather(pairs), strict=True):
+            assert found.tolist() == expected.tolist()
+    assert places_of_pairs(tmp_path / "several", pairs) == places_of_pairs(tmp_path / "one", pairs)
+    text = (tmp_path / "train.en").read_text().splitlines()
+    assert [text[line - 1] != "" for _, line in places_of_pairs(tmp_path / "one", pairs)] == [True] * 428
+    assert data_digests(tmp_path / "one")["valid"] == data_digests(tmp_path / "several")["valid"]
+
+
+def test_pairs_that_were_there_before_are_left_out_of_all_shards(config: Path, tmp_path: Path) -> None:
+    data = run(config, tmp_path / "data", "filters.duplicates=true")
+    corpus = EncodedCorpus.load(data / "train")
+    assert corpus.sizes == (400,)
+    places = places_of_pairs(data, np.arange(len(corpus)))
+    assert [line for _, line in places] == [*range(1, 201), *range(212, 412)]
+    ids, lengths = corpus.source.gather(np.arange(len(corpus)))
+    everything = EncodedCorpus.load(run(config, tmp_path / "all") / "train")
+    rows = np.array([*range(200), *range(210, 410)])
+    assert ids.tolist() == everything.source.gather(rows)[0].tolist()
+    assert corpus.source.num_tokens == len(ids) and corpus.source.longest == lengths.max()
+    assert not list(data.rglob("*duplicates*"))
+
+
+# --- Going on ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The lines with which the blocks begin that are encoded, in order."""
+    found: list[int] = []
+    encode = BlockEncoder.encode
+
+    def counting(self: BlockEncoder, task: corpus_shards.Task) -> object:
+        found.append(task.block.first)
+        return encode(self, task)
+
+    monkeypatch.setattr(BlockEncoder, "encode", counting)
+    return found
+
+
+@pytest.mark.parametrize("stop", range(5))
+def test_stopped_at_any_shard_a_rerun_goes_on_there_and_ends_the_same(
+    config: Path, tmp_path: Path, counted_blocks: list[int], stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = contents(run(config, tmp_path / "whole"))
+    finish, left = ShardWriter.finish, [stop]
+
+    def dying(self: ShardWriter, is_last: bool) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return finish(self, is_last)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ShardWriter, "finish", dying)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "data")
+    assert not (tmp_path / "data" / "prepare.json").exists()
+    assert not list((tmp_path / "data").rglob("*partial*"))
+    counted_blocks.clear()
+    assert contents(run(config, tmp_path / "data")) == whole
+    assert counted_blocks == list(range(1 + 100 * stop, 431, 20))
+
+
+def test_a_shard_that_was_damaged_meanwhile_is_made_again(
+    config: Path, tmp_path: Path, counted_blocks: list[int]
+) -> None:
+    whole = contents(run(config, tmp_path / "data"))
+    (tmp_path / "data" / "prepare.json").unlink()
+    os.truncate(shards(tmp_path / "data")[3] / "target.ids", 5)
+    (tmp_path / "data" / "train" / "train" / "00009").mkdir()
+    counted_blocks.clear()
+    assert contents(run(config, tmp_path / "data")) == whole
+    assert counted_blocks[0] == 301
+
+
+@pytest.mark.parametrize("other", ["filters.min_characters=1", "corpus.max_length=99", "tokenizer.vocab_size=399"])
+def test_with_other_settings_shards_are_made_again(config: Path, tmp_path: Path, other: str) -> None:
+    run(config, tmp_path / "data")
+    (tmp_path / "data" / "prepare.json").unlink()
+    run(config, tmp_path / "data", other)
+    assert contents(tmp_path / "data") == contents(run(config, tmp_path / "new", other))
+
+
+def process(config: Path, data: Path, number: int) -> object:
+    script = config.parent / "small_prepare.py"
+    script.write_text(IN_A_PROCESS)
+    return start(config.parent / "out", f"run{number}", script, config, f"data_dir={data}", "--workers", 2)
+
+
+@pytest.mark.thorough
+def test_killed_at_random_instants_it_ends_the_same(config: Path, tmp_path: Path) -> None:
+    whole, draw = contents(run(config, tmp_path / "whole")), random.Random(5)
+    began = time.monotonic()
+    assert ended(process(config, tmp_path / "timed", 0)) == [0]
+    takes = time.monotonic() - began
+    assert contents(tmp_path / "timed") == whole
+    kills = number = 0
+    while kills < 6:  # A run that ended before its kill came is followed by one from the start.
+        number += 1
+        data = tmp_path / f"data{number - kills}"
+        running = process(config, data, number)
+        time.sleep(draw.uniform(0.3, 0.9) * takes)
+        running.process.kill()
+        kills += running.process.wait() != 0
+    assert ended(process(config, data, number + 1)) == [0]
+    for directory in tmp_path.glob("data*"):
+        assert contents(directory) == whole
+
+
+# --- What can go wrong ---------------------------------------------------------------------------------------
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, asked = block_workers._Worker.ask, []
+
+    def killing(self: block_workers._Worker, task: corpus_shards.Task) -> object:
+        asked.append(self.process.pid)
+        if len(asked) == 9:
+            self.process.kill()
+        return ask(self, task)
+
+    monkeypatch.setattr(block_workers._Worker, "ask", killing)
+    with pytest.raises(WorkerError, match=r"\(process (\d+)\) was killed \(signal 9, SIGKILL\), as the system.*go on"):
+        run(config, tmp_path / "data", workers=2)
+    assert not set(children(os.getpid())) & set(asked)
+    monkeypatch.undo()
+    assert run(config, tmp_path / "data")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.thorough
+def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
+    script = IN_A_PROCESS.replace("sys.exit(", "import os, signal, time\n    sys.exit(").replace(
+        "    sys.exit(",
+        "    finish = corpus_shards.ShardWriter.finish\n"
+        "    def waiting(self, is_last):\n"
+        "        open(sys.argv[0] + '.reached', 'w').close()\n"
+        "        time.sleep(60)\n"
+        "    corpus_shards.ShardWriter.finish = waiting\n"
+        "    sys.exit(",
+    )
+    (tmp_path / "waiting.py").write_text(script)
+    running = start(tmp_path / "out", "run", tmp_path / "waiting.py", config, "--workers", 2)
+    until = time.monotonic() + 60
+    while not (tmp_path / "waiting.py.reached").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    workers = children(running.process.pid)
+    assert len(workers) >= 2
+    running.process.send_signal(signal.SIGINT)
+    assert ended(running) == [130], said(running)
+    assert "What is finished stays. To go on: " in said(running) and f"prepare {config}" in said(running)
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    assert not list((tmp_path / "data").rglob("*partial*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
+def test_a_full_disk_is_named_and_leaves_nothing_that_looks_whole(config: Path, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    run(config, tmp_path / "whole")
+    tokenizer = f"tokenizer.from={tmp_path / 'whole'}"
+    largest = max(path.stat().st_size for path in shards(tmp_path / "whole")[0].iterdir())
+    shutil.copytree(tmp_path / "whole", tmp_path / "data")
+    (tmp_path / "data" / "prepare.json").unlink()
+    shutil.rmtree(tmp_path / "data" / "train")
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 100, before[1]))
+        with pytest.raises(CorpusError, match=r"train/train/00000: cannot be written \(File too large\); make room"):
+            run(config, tmp_path / "data", "tokenizer.vocab_size=400", tokenizer)
+    except OSError:
+        pytest.fail("an error of the system went through")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not shards(tmp_path / "data") and not list((tmp_path / "data").rglob("*partial*"))
+
+
+# --- Several corpora -----------------------------------------------------------------------------------------
+
+
+def several(config: Path, *names: str) -> Path:
+    """The configuration with a list of corpora; the second one has a tag and the languages the other way round."""
+    content = yaml.safe_load(config.read_text())
+    pairs = demo_pairs(700)
+    known = {
+        "first": {"name": "first", "prefix": write(config.parent, "first", pairs[460:610])},
+        "back": {
+            "name": "back",
+            "source": str(config.parent / "first.de"),
+            "target": str(config.parent / "first.en"),
+            "tag": "<back>",
+        },
+        "third": {"name": "third", "prefix": write(config.parent, "third", pairs[600:640])},
+    }
+    content["corpus"]["train"] = [known[name] for name in names]
+    path = config.parent / f"{'_'.join(names)}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert load_config(path)
+    return path
+
+
+def test_several_corpora_lie_in_their_order(config: Path, tmp_path: Path) -> None:
+    data = run(several(config, "first", "back", "third"), tmp_path / "data", "filters.duplicates=true", workers=2)
+    corpus = EncodedCorpus.load(data / "train")
+    assert corpus.sizes == (150, 150, 30)  # ten of the third are also in the first
+    places = places_of_pairs(data, np.array([0, 149, 150, 299, 300, 329]))
+    files = [(Path(file).name, line) for file, line in places]
+    assert files == [
+        ("first.en", 1),
+        ("first.en", 150),
+        ("first.de", 1),
+        ("first.de", 150),
+        *[("third.en", 11), ("third.en", 40)],
+    ]
+    summary = prepare.read_prepared(data)
+    assert summary is not None and {"train/first", "train/back", "train/third"} < summary.digests.keys()
+    assert contents(data) == contents(
+        run(several(config, "first", "back", "third"), tmp_path / "again", "filters.duplicates=true")
+    )
+
+
+def test_a_tag_is_encoded_before_each_source(config: Path, tmp_path: Path) -> None:
+    data = run(several(config, "first", "back"), tmp_path / "data")
+    corpus, tokenizer = EncodedCorpus.load(data / "train"), prepare.Tokenizer.load(data)
+    first = (tmp_path / "first.de").read_text().splitlines()[0]
+    assert corpus.source.gather(np.array([150]))[0].tolist() == tokenizer.encode_source([f"<back> {first}"])[0]
+
+
+def test_a_corpus_is_added_without_touching_the_others(
+    config: Path, tmp_path: Path, counted_blocks: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, all_three = (
+        run(several(config, "first", "back"), tmp_path / "data"),
+        several(config, "first", "back", "third"),
+    )
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for shard in shards(data) for path in shard.iterdir()}
+    tokenizer = (data / "tokenizer.model").read_bytes()
+    counted_blocks.clear()
+    capsys.readouterr()
+    run(all_three, data)
+    assert counted_blocks == [1, 21]
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in before} == before
+    assert (data / "tokenizer.model").read_bytes() == tokenizer
+    assert EncodedCorpus.load(data / "train").sizes == (150, 150, 40)
+    said = capsys.readouterr().out
+    assert f"adding to {data}: third\n" in said and "trained without the text that is added" in said
+    run(all_three, data)
+    assert capsys.readouterr().out == f"already prepared: {data}\n"
+    summary = json.loads((data / "prepare.json").read_text())
+    assert summary["tokenizer_trained_on"] == ["train/first", "train/back"]
+    with pytest.raises(CorpusError, match=r"corpus\.train"):
+        run(several(config, "first", "third"), data)
+
+
+def test_stopped_while_a_corpus_is_added_the_tokenizer_stays(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, three = several(config, "first", "back"), several(config, "first", "back", "third")
+    whole = contents(run(three, run(two, tmp_path / "whole")))
+    data = run(two, tmp_path / "data")
+    with monkeypatch.context() as patched:
+        patched.setattr(ShardWriter, "finish", lambda self, is_last: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(three, data)
+    assert contents(run(three, data)) == whole
+
+
+def test_a_corpus_whose_tag_the_tokenizer_does_not_know_is_not_added(config: Path, tmp_path: Path) -> None:
+    data = run(several(config, "first"), tmp_path / "data")
+    with pytest.raises(CorpusError, match=r"the tag <back> of the corpus back is no piece of the tokenizer"):
+        run(several(config, "first", "back"), data)
+    assert (data / "prepare.json").exists()

@@ -1,0 +1,462 @@
+"""A translation from file to file: whatever stops it, the same command goes on, and ends with the same bytes."""
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers.directories import tree
+from helpers.processes import (
+    ended,
+    kill,
+    python_path,
+    said,
+    start_ranks,
+    start_torchrun,
+    wait_until,
+    work_of_ranks,
+)
+from helpers.thorough import thorough, thorough_rows
+from helpers.tiny import ROOT, demo_pairs
+
+from transformer_mt import translate, translate_file
+from transformer_mt.terminal import cli, input_parts
+from transformer_mt.terminal.translated_blocks import translated
+
+LINES = [*(source for source, _ in demo_pairs(9)), "", "He sees it. She sleeps.", " ".join(["the"] * 40)]
+CONTENT = "".join(f"{line}\n" for line in LINES)
+IN_PARTS = ["beam_size=1", "--buffer-lines", "3"]  # four parts
+SAMPLED = ["sampling=true", "seed=5", "n_best=2", "--buffer-lines", "3"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A directory with an input, and prefixes of its translations."""
+    (tmp_path / "in").write_text(CONTENT)
+    (tmp_path / "prefixes").write_text("Ein\n\n" * (len(LINES) // 2))
+    return tmp_path
+
+
+@pytest.fixture
+def start(run_stage, model_dir, files):
+    """A function that translates the file `in` with these arguments; its exit status."""
+
+    def run(*arguments, source="in", output="out"):
+        where = ["--input", files / source, "--output", files / output]
+        status, written = run_stage(translate.main, b"not read", model_dir, "--device", "cpu", *where, *arguments)
+        assert written == b""
+        return status
+
+    return run
+
+
+def stop_after(monkeypatch, num_parts, error=KeyboardInterrupt):
+    """Let the next command stop when it has made so many parts and translated all lines of the next."""
+    begun = []
+
+    def stopping(*arguments):
+        begun.append(1)
+        yield from translated(*arguments)
+        if len(begun) > num_parts:
+            raise error
+
+    monkeypatch.setattr(translate_file, "translated", stopping)
+
+
+def go_on(monkeypatch):
+    """Let the next command do its work."""
+    monkeypatch.setattr(translate_file, "translated", translated)
+
+
+# Going on
+
+
+@pytest.mark.parametrize("output", ["out.gz", *thorough("out")])
+@pytest.mark.parametrize(
+    "arguments", [SAMPLED, *thorough(IN_PARTS), [*IN_PARTS, "--prefix", "prefixes", "--scores", "--alignment"]]
+)
+def test_stopped_after_any_part_it_goes_on_and_ends_with_the_same_bytes(
+    start, files, monkeypatch, capsys, output, arguments
+):
+    arguments = [str(files / each) if each == "prefixes" else each for each in arguments]
+    assert start(*arguments, output=f"unbroken-{output}") == 0
+    whole = (files / f"unbroken-{output}").read_bytes()
+    unpacked = gzip.decompress(whole) if output == "out.gz" else whole
+    assert unpacked.count(b"\n") == len(LINES) + ("n_best=2" in arguments) * (len(LINES) - 1)
+    for num_parts in (0, 2, 1):
+        stop_after(monkeypatch, num_parts)
+        capsys.readouterr()
+        assert start(*arguments, output=output) == 130
+        assert not (files / output).exists()
+        assert ("keeps" in capsys.readouterr().err) == (num_parts > 0)
+        assert (files / f"{output}.parts").exists() == (num_parts > 0)
+    go_on(monkeypatch)
+    assert start(*arguments, output=output) == 0
+    assert (files / output).read_bytes() == whole
+    assert sorted(path.name for path in files.iterdir()) == sorted(["in", "prefixes", output, f"unbroken-{output}"])
+    error = capsys.readouterr().err
+    assert "going on: 9 of 12 lines are translated already" in error
+    assert "12 lines, 9 of them before; the others in" in error
+    assert "; 1 blank; 1 split into 2 parts;" in error, "which is of all lines"
+
+
+def test_it_is_what_a_pipe_gives(start, files, run_stage, model_dir):
+    for arguments in (IN_PARTS, SAMPLED):
+        assert start(*arguments) == 0
+        status, piped = run_stage(translate.main, CONTENT.encode(), model_dir, "--device", "cpu", *arguments)
+        assert (status, piped) == (0, (files / "out").read_bytes())
+
+
+def test_objects_of_json_are_the_same_but_for_the_time(start, files, monkeypatch):
+    def objects(name):
+        found = [json.loads(line) for line in (files / name).read_text().splitlines()]
+        assert all(each.pop("seconds") >= 0 for each in found)
+        return found
+
+    assert start(*IN_PARTS, "--json", output="unbroken") == 0
+    stop_after(monkeypatch, 2)
+    assert start(*IN_PARTS, "--json") == 130
+    go_on(monkeypatch)
+    assert start(*IN_PARTS, "--json") == 0
+    assert objects("out") == objects("unbroken")
+    assert [each["line"] for each in objects("out")] == list(range(1, len(LINES) + 1))
+
+
+@pytest.mark.parametrize("content", ["", *thorough("A dog.", "\n\n")])
+def test_a_short_input_has_an_output(start, files, content):
+    (files / "in").write_text(content)
+    for output in ("out", "out.gz"):
+        assert start(*IN_PARTS, output=output) == 0
+    found = gzip.decompress((files / "out.gz").read_bytes())
+    assert found == (files / "out").read_bytes()
+    assert found.count(b"\n") == len(content.splitlines())
+
+
+def test_what_changes_only_speed_and_memory_may_be_another_when_it_goes_on(start, files, monkeypatch):
+    assert start(*IN_PARTS, output="unbroken") == 0
+    stop_after(monkeypatch, 2)
+    assert start(*IN_PARTS) == 130
+    go_on(monkeypatch)
+    assert start("beam_size=1", "--buffer-lines", 1, "--workers", 1, "tokens_per_batch=50", "--quiet") == 0
+    assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
+
+
+def test_many_lines_are_not_more_parts_than_a_directory_holds_easily(start, files, monkeypatch):
+    assert start(*IN_PARTS, output="unbroken") == 0
+    monkeypatch.setattr(input_parts, "MOST_PARTS", 3)
+    stop_after(monkeypatch, 1)
+    assert start("beam_size=1", "--buffer-lines", 2) == 130
+    assert [path.name for path in sorted((files / "out.parts").glob("0*"))] == ["000000"]
+    stop_after(monkeypatch, 1)
+    assert start("beam_size=1", "--buffer-lines", 2) == 130
+    assert [path.name for path in sorted((files / "out.parts").glob("0*"))] == ["000000", "000001"]
+    go_on(monkeypatch)
+    assert start("beam_size=1", "--buffer-lines", 2) == 0
+    assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
+
+
+def test_a_failure_keeps_what_is_translated_too(start, files, monkeypatch, capsys):
+    full = OSError(28, "No space left on device")
+    stop_after(monkeypatch, 2, full)
+    assert start(*IN_PARTS) == 2
+    error = capsys.readouterr().err
+    assert "out.parts keeps 2 parts of the translation: the same command goes on from there" in error
+    assert "000002: cannot be written (No space left on device); make room on the disk" in error
+    assert tree(files / "out.parts").keys() == {"lock", "parts.json", "000000", "000001"}
+    go_on(monkeypatch)
+    assert start(*IN_PARTS) == 0
+
+
+# What does not belong together
+
+
+@pytest.fixture
+def kept(start, files, monkeypatch, capsys):
+    """Two parts of a translation that was stopped; the content of their directory."""
+    stop_after(monkeypatch, 2)
+    assert start(*IN_PARTS) == 130
+    go_on(monkeypatch)
+    capsys.readouterr()
+    return tree(files / "out.parts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "difference"),
+    [
+        (["beam_size=2"], "(beam_size: 1 there, 2 now)"),
+        (["--ensemble", "model", "--scores"], "(the model, --scores: False there, True now)"),
+        *thorough_rows(
+            (["--json"], "(--json: False there, True now)"),
+            (["--alignment"], "(--alignment: False there, True now)"),
+            (["--dtype", "bf16"], "(--dtype: fp32 there, bf16 now)"),
+            (["sampling=true", "seed=2"], "(sampling: False there, True now, seed: 1 there, 2 now)"),
+            (["--prefix", "prefixes"], "(--prefix: False there, True now)"),
+        ),
+    ],
+)
+def test_other_settings_are_refused_and_named(start, files, model_dir, kept, capsys, arguments, difference):
+    places = {"prefixes": files / "prefixes", "model": model_dir}
+    assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
+    error = capsys.readouterr().err
+    assert f"out.parts holds the beginning of another translation {difference}. To go on with it" in error
+    assert "to begin anew, delete the directory" in error and "keeps" not in error
+    assert tree(files / "out.parts") == kept
+    assert start(*IN_PARTS) == 0
+
+
+def test_a_copy_of_the_model_is_the_same_model_and_a_changed_one_is_another(
+    run_stage, start, files, model_dir, tmp_path, kept, capsys
+):
+    copy = shutil.copytree(model_dir, tmp_path / "model")
+    record = json.loads((files / "out.parts" / "parts.json").read_text())
+    record["settings"]["the model"][0]["model.safetensors"] = "0" * 64
+    changed = json.dumps(record)
+    (files / "out.parts" / "parts.json").write_text(changed)
+    assert start(*IN_PARTS) == 2
+    assert "another translation (the model)" in capsys.readouterr().err
+    (files / "out.parts" / "parts.json").write_bytes(kept["parts.json"])
+    where = ["--input", files / "in", "--output", files / "out"]
+    assert run_stage(translate.main, b"", copy, "--device", "cpu", *where, *IN_PARTS)[0] == 0
+    assert "going on: 6 of 12 lines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", [*thorough("in"), "prefixes"])
+def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, files, monkeypatch, capsys, what):
+    arguments = [*IN_PARTS, "--prefix", files / "prefixes"]
+    stop_after(monkeypatch, 2)
+    assert start(*arguments) == 130
+    go_on(monkeypatch)
+    lines = (files / what).read_text().splitlines()
+    (files / what).write_text("".join(f"{line}\n" for line in [*lines[:4], "Das", *lines[5:]]))
+    capsys.readouterr()
+    before = tree(files / "out.parts")
+    assert start(*arguments) == 2
+    error = capsys.readouterr().err
+    assert "in has changed since parts of it were translated, first in lines 4 to 6." in error
+    assert f"delete its 1 of the parts ({files / 'out.parts' / '000001'})" in error
+    assert tree(files / "out.parts") == before
+    (files / "out.parts" / "000001").unlink()
+    assert start(*arguments) == 0
+    assert start(*arguments, output="anew") == 0
+    assert (files / "out").read_bytes() == (files / "anew").read_bytes()
+
+
+def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
+    (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
+    assert start(*IN_PARTS) == 0
+    assert start(*IN_PARTS, output="anew") == 0
+    assert (files / "out").read_bytes() == (files / "anew").read_bytes()
+
+
+def test_another_number_of_lines_is_refused(start, files, kept, capsys):
+    (files / "in").write_text(CONTENT + "One more.\n")
+    assert start(*IN_PARTS) == 2
+    assert "out.parts holds translations of 12 lines, but" in capsys.readouterr().err
+    assert tree(files / "out.parts") == kept
+
+
+def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkeypatch, capsys):
+    real = translate_file.begin
+
+    def begin(*arguments):
+        begun = real(*arguments)
+        (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
+        return begun
+
+    monkeypatch.setattr(translate_file, "begin", begin)
+    assert start(*IN_PARTS) == 2
+    assert "in: has changed since this command began to read it (from line 10 on)" in capsys.readouterr().err
+
+
+def test_bad_lines_are_named_before_the_first_is_translated_and_cost_nothing(start, files, capsys):
+    (files / "in").write_bytes(CONTENT.encode() + b"br\xf6ken\n")
+    assert start(*IN_PARTS) == 2
+    assert f"in:{len(LINES) + 1}: is not UTF-8" in capsys.readouterr().err
+    packed = gzip.compress(CONTENT.encode() * 100)
+    (files / "cut.gz").write_bytes(packed[:-20])
+    assert start(*IN_PARTS, source="cut.gz") == 2
+    assert "cut.gz: cannot be read (Compressed file ended before" in capsys.readouterr().err
+    (files / "in").write_text(CONTENT)
+    (files / "prefixes").write_text("Ein\n")
+    assert start(*IN_PARTS, "--prefix", files / "prefixes") == 2
+    assert "prefixes: line 2 is missing, but the input has one" in capsys.readouterr().err
+    assert not list(files.glob("out*"))
+
+
+def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
+    (files / "out.parts").mkdir()
+    (files / "out.parts" / "000000").write_text("mine")
+    assert start(*IN_PARTS) == 2
+    assert "out.parts is not empty, and `translate` did not make it: it holds 000000" in capsys.readouterr().err
+    assert tree(files / "out.parts") == {"000000": b"mine"}
+    assert not (files / "out").exists()
+
+
+def test_a_damaged_record_is_named(start, files, kept, capsys):
+    for record in ("{}", '{"form": 1, "unit": 0, "settings": {}}', '{"form": 99, "unit": 3, "settings": {}}'):
+        (files / "out.parts" / "parts.json").write_text(record)
+        assert start(*IN_PARTS) == 2
+        assert "parts.json there is damaged; to begin anew, delete" in capsys.readouterr().err
+
+
+# Real kills, and several processes
+
+
+def arguments_of(model_dir, files, output, *more):
+    """What a process of Python gets."""
+    where = ["--input", files / "in", "--output", files / output]
+    return ["-m", "transformer_mt.translate", model_dir, "--device", "cpu", "--workers", 1, *where, *SAMPLED, *more]
+
+
+def killed_before(number, command):
+    """Whether a process that translates was killed before it changed the disk for that time."""
+    changes, count = {os.fsync, os.replace, os.unlink, os.rmdir, os.mkdir, os.ftruncate}, 0
+
+    def watch(frame, event, function):
+        nonlocal count
+        count += event == "c_call" and function in changes
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        sys.setprofile(watch)
+        os._exit(cli.run(translate.main, command))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
+
+
+@pytest.mark.thorough
+def test_killed_before_any_change_of_the_disk_it_ends_with_the_same_bytes(model_dir, files, start):
+    (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:5]))  # two parts
+    assert start(*SAMPLED, output="unbroken.gz") == 0
+    whole = (files / "unbroken.gz").read_bytes()
+    command = list(map(str, arguments_of(model_dir, files, "out.gz", "--quiet")[2:]))
+    for number in range(1, 200):
+        was_killed = killed_before(number, command)
+        assert not (files / "out.gz").exists() or (files / "out.gz").read_bytes() == whole
+        assert start(*SAMPLED, "--quiet", output="out.gz") == 0
+        assert (files / "out.gz").read_bytes() == whole
+        assert sorted(path.name for path in files.iterdir()) == ["in", "out.gz", "prefixes", "unbroken.gz"]
+        (files / "out.gz").unlink()
+        if not was_killed:
+            break
+    assert number > 15
+
+
+def all_end(ranks, within):
+    """Whether all ranks have ended by themselves; they are killed else."""
+    until = time.monotonic() + within
+    while time.monotonic() < until and any(rank.process.poll() is None for rank in ranks):
+        time.sleep(0.02)
+    have_ended = all(rank.process.poll() is not None for rank in ranks)
+    kill(*ranks)
+    return have_ended
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_killed_at_random_instants_it_ends_with_the_same_bytes(model_dir, files, start, num_ranks):
+    (files / "in").write_text(CONTENT * 20)
+    assert start(*SAMPLED, output="unbroken.gz") == 0
+    dice, kills, longest = random.Random(num_ranks), 0, 2.0
+    while not (files / "out.gz").exists():
+        before = len(list(files.glob("out.gz.parts/0*")))
+        ranks = start_ranks(num_ranks, files / "said", *arguments_of(model_dir, files, "out.gz"))
+        if not all_end(ranks, within=dice.uniform(0.5, longest)):
+            kills += 1
+        elif not (files / "out.gz").exists():
+            raise AssertionError(said(*ranks))
+        if len(list(files.glob("out.gz.parts/0*"))) == before:
+            longest *= 1.2  # the machine is busy, and the start takes longer
+    assert kills > 0
+    assert start(*SAMPLED, output="out.gz") == 0  # the last kill may have come when the output was there
+    assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
+
+
+def test_ranks_share_the_parts_and_another_number_of_them_goes_on(model_dir, files, start, monkeypatch):
+    assert start(*SAMPLED, output="unbroken.gz") == 0
+    stop_after(monkeypatch, 1)
+    assert start(*SAMPLED, output="out.gz") == 130
+    go_on(monkeypatch)
+
+    def noted(translator, blocks, *arguments):
+        (files / f"rank {os.environ['RANK']} line {blocks[0].first_line}").touch()
+        yield from translated(translator, blocks, *arguments)
+
+    monkeypatch.setattr(translate_file, "translated", noted)
+    command = [str(each) for each in arguments_of(model_dir, files, "out.gz")[2:]]
+
+    def work():
+        sys.exit(cli.run(translate.main, command))
+
+    work_of_ranks(2, work)
+    assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
+    made = sorted(path.name for path in files.glob("rank *"))
+    assert made == ["rank 0 line 10", "rank 0 line 4", "rank 1 line 7"], "each part once, and the one that was kept not"
+    assert not (files / "out.gz.parts").exists()
+
+
+@pytest.mark.thorough
+def test_torchrun_itself(model_dir, files, start):
+    assert start(*SAMPLED, output="unbroken.gz") == 0
+    agent = start_torchrun(2, files / "said", *arguments_of(model_dir, files, "out.gz"))
+    assert ended(agent) == [0], said(agent)
+    assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
+    assert said(agent).count("12 lines in ") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_with_an_error_and_one_process_goes_on(model_dir, files, start, victim):
+    (files / "in").write_text(CONTENT * 15)
+    ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out.gz"))
+    wait_until(lambda: len(list(files.glob("out.gz.parts/0*"))) > 1, *ranks)
+    kill(ranks[victim])
+    [other] = [rank for rank in ranks if rank is not ranks[victim]]
+    assert ended(other) == [2]
+    assert f"error: rank {1 - victim}: another rank is gone" in said(other)
+    assert "Traceback" not in said(other)
+    assert start(*SAMPLED, output="out.gz") == 0
+    assert start(*SAMPLED, output="unbroken.gz") == 0
+    assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
+
+
+@pytest.mark.thorough
+def test_what_stops_one_rank_is_said_by_that_one_and_what_stops_all_by_the_first(model_dir, files):
+    (files / "in").write_bytes(b"br\xf6ken\n")
+    ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out"))
+    assert ended(*ranks) == [2, 2]
+    assert "in:1: is not UTF-8" in said(ranks[0]) and said(ranks[1]) == ""
+    (files / "in").write_text(CONTENT)
+    ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out", "--device", "cuda:0"))
+    assert ended(*ranks) == [2, 2]
+    assert "--device cuda:0 is one GPU, and torchrun has started 2 processes" in said(ranks[0])
+
+
+def test_ranks_need_files(run_stage, model_dir, files, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_stage(translate.main, b"A dog.\n", model_dir, "--output", files / "out") == (2, b"")
+    assert "name --input FILE and --output FILE" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_ctrl_c_says_how_to_go_on(model_dir, files):
+    (files / "in").write_text(CONTENT * 100)
+    command = [sys.executable, *map(str, arguments_of(model_dir, files, "out"))]
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT), "OMP_NUM_THREADS": "1"}
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            before = len(list(files.glob("out.parts/0*")))
+            while len(list(files.glob("out.parts/0*"))) < before + 2:
+                assert process.poll() is None, process.stderr.read()
+            process.send_signal(number)
+            assert process.wait(60) == status
+            assert "of the translation: the same command goes on from there\n" in process.stderr.read()

@@ -1,0 +1,1 @@
+"""Reads sentence pairs from files of many forms and from the hub."""

@@ -1,0 +1,99 @@
+"""What the readers of all forms give: the pairs of a corpus, in blocks, with the place of each."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from transformer_mt.errors import CorpusError
+
+BLOCK = 2000  # pairs; few enough to hold several blocks for each process, and enough to make handing them over cheap
+LONGEST = 1_000_000  # bytes of a line. No sentence is so long; a file without line ends must not fill the memory
+_SURROGATE = re.compile("[\ud800-\udfff]")
+BAD_LINE = "bad_line"
+OTHER_LANGUAGES = "other_languages"
+
+
+@dataclass(frozen=True)
+class BadPair:
+    """A line, row or unit from which no pair can be read."""
+
+    fault: str
+    """What is wrong and what to do, to follow the place: "has 1 column, but …"."""
+    reason: str = BAD_LINE
+    """Under which name it is counted. Only a bad line is a mistake; a translation memory of many languages also has
+    units without one of the two (OTHER_LANGUAGES), which are always left out."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Successive pairs of one file. Where blocks end depends only on the text, never on the machine."""
+
+    file: str
+    """The file, or the name of the data set, as messages show it."""
+    first: int
+    """The number of the first pair in the file, from 1: its line, row or unit."""
+    pairs: Sequence[tuple[str, str] | BadPair]
+    """Source and target of each pair, each one line of text; at most BLOCK of them."""
+    unit: str = "line"
+    """What is numbered: line, row or unit."""
+
+    def place(self, index: int) -> str:
+        """Return the file and the number of a pair of the block, for messages. Indices begin with 0."""
+        number = self.first + index
+        return f"{self.file}:{number}" if self.unit == "line" else f"{self.file} ({self.unit} {number:,})"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The pairs of a corpus. They are read anew each time, and are not held in memory."""
+
+    files: tuple[Path, ...]
+    """The local files that are read; empty for the hub."""
+    blocks: Callable[[], Iterator[Block]]
+    """Reads all pairs, in order. Raises CorpusError where a file as a whole cannot be read."""
+    digest: Callable[[], str]
+    """The SHA-256, hexadecimal, of the text; for the hub, of its name and revision, without its text."""
+    num_pairs: int | None
+    """How many there are, bad ones included; None where only reading them all can tell."""
+
+    def count(self) -> int:
+        """Return how many pairs there are, bad ones included, by reading them if need be."""
+        return sum(len(block.pairs) for block in self.blocks()) if self.num_pairs is None else self.num_pairs
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Read all pairs, in order. Raises CorpusError, naming the place, at a bad line."""
+        for block in self.blocks():
+            for index, pair in enumerate(block.pairs):
+                if not isinstance(pair, BadPair):
+                    yield pair
+                elif pair.reason == BAD_LINE:
+                    raise CorpusError(f"{block.place(index)}: {pair.fault}")
+
+
+def blocks_of_file(
+    file: str, pairs: Iterable[tuple[str, str] | BadPair], unit: str = "line", first: int = 1
+) -> Iterator[Block]:
+    """Group the pairs of a file, in order, into blocks. `first` is the number of its first pair."""
+    remaining = iter(pairs)
+    while block := list(islice(remaining, BLOCK)):
+        yield Block(file, first, block, unit)
+        first += len(block)
+
+
+def one_line(text: str) -> str:
+    """Make one line of a text: line ends become spaces."""
+    return re.sub(r"[\r\n]+", " ", text) if "\n" in text or "\r" in text else text
+
+
+def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
+    """Return a pair of texts that come from anywhere, each as one line; or the fault of one of them."""
+    for side, text in (("source", source), ("target", target)):
+        if "\0" in text:
+            return BadPair(f"{side} holds the character NUL (U+0000), which no text needs; remove it")
+        if not text.isascii() and _SURROGATE.search(text):
+            return BadPair(f"{side} holds half a character (a surrogate); write it as the program did that made it")
+        if len(text) > LONGEST:
+            return BadPair(f"{side} has {len(text):,} characters; each side should be a sentence")
+    return one_line(source), one_line(target)

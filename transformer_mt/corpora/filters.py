@@ -1,0 +1,192 @@
+"""Decides which training pairs are left out, and for which reason."""
+
+import re
+import string
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
+from transformer_mt.corpora.held_out import HeldOut
+from transformer_mt.corpora.scripts import Script, script_of
+from transformer_mt.errors import ConfigError
+from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.filters import FiltersConfig
+
+REASONS = {
+    BAD_LINE: "that cannot be read",
+    OTHER_LANGUAGES: "of other languages",
+    "blank": "with a blank side",
+    "held_out": "also in validation or test",
+    "identical": "the same on both sides",
+    "too_short": "too short",
+    "too_long": "too long",
+    "bad_ratio": "of a bad ratio",
+    "control_characters": "with control characters",
+    "wrong_script": "in another script",
+    "digits": "with many digits",
+    "punctuation": "with many punctuation marks",
+    "duplicate": "there before",
+}
+"""Why a pair is left out, in words that follow a number of pairs."""
+
+Languages = tuple[str, str]
+"""The codes of the source and the target language."""
+
+_ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
+_LETTERS_AND_SPACE = f"{string.ascii_letters} ".encode()
+_DIGIT = re.compile(r"\d")
+# All punctuation marks and symbols, but also the accents that are characters of their own.
+_MAYBE_MARK = re.compile(r"[^\w\s]|_")
+
+
+@dataclass(frozen=True)
+class TextFilters:
+    """The filters that look at the text of a pair, before it is cut into pieces."""
+
+    settings: FiltersConfig
+    held_out: Collection[str]
+    """The sentences of the validation and test sets, of both sides; empty if filters.held_out is false."""
+    sides: "Mapping[Languages, tuple[SideFilters | None, SideFilters | None]]"
+    """The filters of source and target, by the languages of a corpus."""
+    languages: Languages
+    """Those of the configuration."""
+    _has_more: bool
+    """Whether any filter is on besides those that always are, or are unless they are switched off."""
+
+    @classmethod
+    def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
+        """Make the filters. Raises ConfigError if filters.min_script_share needs a script that is not known."""
+        own = corpus.source_language, corpus.target_language
+        all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
+        sides = {
+            (source, target): (
+                SideFilters.of(settings, settings.source_script, source, "source"),
+                SideFilters.of(settings, settings.target_script, target, "target"),
+            )
+            for source, target in all_languages
+        }
+        held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
+        lengths = settings.min_characters > 0 or settings.max_characters > 0
+        more = settings.identical or settings.control_characters or lengths
+        more = more or any(side is not None for both in sides.values() for side in both)
+        return cls(settings, held, sides, own, more)
+
+    def reason(self, source: str, target: str, languages: Languages | None = None) -> str | None:
+        """Return why a pair is left out, one of REASONS; None if it stays.
+
+        The texts are as `clean` returns them, without a tag. `languages` are those of their corpus; None: those of the
+        configuration.
+        """
+        if not source or not target:
+            return "blank"
+        if source in self.held_out or target in self.held_out:
+            return "held_out"
+        return self._other_reason(source, target, languages or self.languages) if self._has_more else None
+
+    def _other_reason(self, source: str, target: str, languages: Languages) -> str | None:
+        settings = self.settings
+        if settings.identical and source == target:
+            return "identical"
+        if len(source) < settings.min_characters or len(target) < settings.min_characters:
+            return "too_short"
+        if settings.max_characters and (len(source) > settings.max_characters or len(target) > settings.max_characters):
+            return "too_long"
+        if settings.control_characters and (_has_control_characters(source) or _has_control_characters(target)):
+            return "control_characters"
+        of_source, of_target = self.sides[languages]
+        if of_source is None or of_target is None:
+            return None
+        return of_source.reason(source) or of_target.reason(target)
+
+
+@dataclass(frozen=True)
+class SideFilters:
+    """The filters that look at the characters of one side."""
+
+    script: Script | None
+    min_script_share: float
+    max_digit_share: float
+    max_punctuation_share: float
+    _smaller_share: float
+    """The smaller one of the two."""
+
+    @classmethod
+    def of(cls, settings: FiltersConfig, script: str | None, language: str, side: str) -> "SideFilters | None":
+        """Make the filters of a side; None if all of them are off."""
+        shares = settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share
+        if shares == (0.0, 1.0, 1.0):
+            return None
+        found = _script(script, language, side) if settings.min_script_share else None
+        return cls(found, *shares, min(shares[1:]))
+
+    def reason(self, text: str) -> str | None:
+        """Return why a pair with this text on this side is left out; None if it stays. The text is not blank."""
+        if self.script is not None and self.script.share(text) < self.min_script_share:
+            return "wrong_script"
+        there = len(text) - text.count(" ")
+        # A quick look: bytes that are no letter of ASCII. Digits and marks are among them, one byte or more for each.
+        if len(text.encode().translate(None, _LETTERS_AND_SPACE)) <= self._smaller_share * there:
+            return None
+        if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * there:
+            return "digits"
+        if self.max_punctuation_share < 1.0 and _has_more_marks(text, self.max_punctuation_share * there):
+            return "punctuation"
+        return None
+
+
+@dataclass(frozen=True)
+class PieceFilters:
+    """The filters that look at how many subword pieces a pair has."""
+
+    min_length: int
+    max_length: int
+    """The fewest and the most pieces of a side, the end of the sentence included."""
+    max_ratio: float
+
+    @classmethod
+    def of(cls, settings: FiltersConfig, corpus: CorpusConfig) -> "PieceFilters":
+        """Make the filters of the training set."""
+        return cls(settings.min_length, corpus.max_length, corpus.max_ratio)
+
+    @classmethod
+    def of_validation(cls, corpus: CorpusConfig) -> "PieceFilters":
+        """Make the filters of the validation set: whoever wrote it meant its ratios and short lines, however odd."""
+        return cls(0, corpus.max_length, float("inf"))
+
+    def reason(self, num_source: int, num_target: int) -> str | None:
+        """Return why a pair with so many pieces, ends of sentences not included, is left out; None if it stays."""
+        shorter, longer = (num_source, num_target) if num_source < num_target else (num_target, num_source)
+        if not shorter:
+            return "blank"
+        if longer >= self.max_length:
+            return "too_long"
+        if shorter + 1 < self.min_length:
+            return "too_short"
+        if longer > _ANY_RATIO and longer > self.max_ratio * shorter:
+            return "bad_ratio"
+        return None
+
+
+def _script(name: str | None, language: str, side: str) -> Script:
+    """Return the script of a side. Raises ConfigError if it is not known."""
+    name = name or script_of(language)
+    if name is None:
+        raise ConfigError(
+            f"filters.min_script_share: the script of corpus.{side}_language={language} is not known; name it, as in "
+            f"filters.{side}_script=Latin"
+        )
+    return Script.named(name, f"filters.{side}_script")
+
+
+def _has_control_characters(text: str) -> bool:
+    # U+FFFD is printable.
+    return "\ufffd" in text or (not text.isprintable() and _CONTROL.search(text) is not None)
+
+
+def _has_more_marks(text: str, most: float) -> bool:
+    """Whether more characters of a text than this are punctuation marks or symbols."""
+    if len(_MAYBE_MARK.findall(text)) <= most:
+        return False
+    return sum(unicodedata.category(character)[0] in "PS" for character in text) > most

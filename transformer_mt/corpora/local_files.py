@@ -1,0 +1,88 @@
+"""Finds the files that a name of the configuration stands for: one file, or all that match a pattern."""
+
+import re
+from glob import glob
+from pathlib import Path
+
+from transformer_mt.corpora.packed import PACKED
+from transformer_mt.errors import CorpusError
+from transformer_mt.wording import counted
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+def local_files(name: str) -> tuple[Path, ...]:
+    """Return the file with this name; or, if there is none, those that it matches as a pattern, in alphabetical order.
+
+    Raises CorpusError if there is no such file, or if one is no regular file.
+    """
+    path = Path(name)
+    paths: tuple[Path, ...] = (path,)
+    if _PATTERN.search(name) and not path.exists():
+        paths = tuple(Path(found) for found in sorted(glob(name, recursive=True)))
+        if not paths:
+            raise CorpusError(f"{name}: no file has a name of this pattern; correct it in corpus")
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise CorpusError(
+                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, packed or "
+                "not, and name that"
+            )
+    return paths
+
+
+def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
+    """Return the files PREFIX.source and PREFIX.target, packed or not; or of each prefix that matches a pattern.
+
+    Raises CorpusError if a file is missing, or if a side of the pattern has a prefix that the other lacks.
+    """
+    if not _PATTERN.search(prefix) or _present(prefix, source):
+        return [(_file(prefix, source), _file(prefix, target))]
+    sides = [_matches(prefix, language) for language in (source, target)]
+    if lone := sides[0].keys() ^ sides[1].keys():
+        first = min(lone)
+        here, missing = (source, target) if first in sides[0] else (target, source)
+        raise CorpusError(
+            f"{prefix} matches {counted(len(sides[0]), 'file')} of {source} and {len(sides[1]):,} of {target}: "
+            f"{first}.{here} is there, but {first}.{missing} is not; each file needs its translation"
+        )
+    return [(sides[0][common], sides[1][common]) for common in sorted(sides[0])]
+
+
+def _matches(prefix: str, language: str) -> dict[str, Path]:
+    """Return the files of a language by what stands before it in their names."""
+    found: dict[str, Path] = {}
+    for ending in ("", *PACKED):
+        for path in map(Path, glob(f"{prefix}.{_literal(language)}{ending}", recursive=True)):
+            common = str(path).removesuffix(ending).removesuffix(f".{language}")
+            if common in found:
+                raise CorpusError(f"{found[common]} and {path} are both there; the pattern must match one of them")
+            found[common] = path
+    if not found:
+        raise CorpusError(
+            f"{prefix}.{language}: no file has a name of this pattern, nor one with {', '.join(PACKED)} after it; "
+            f"correct the prefix '{prefix}' or the language '{language}' in corpus"
+        )
+    return found
+
+
+def _literal(text: str) -> str:
+    """Return a pattern that only this text matches."""
+    return re.sub(r"([*?\[])", r"[\1]", text)
+
+
+def _present(prefix: str, language: str) -> Path | None:
+    paths = [Path(f"{prefix}.{language}{ending}") for ending in ("", *PACKED)]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _file(prefix: str, language: str) -> Path:
+    path = _present(prefix, language)
+    if path is None:
+        name = f"{Path(prefix).name}.{language}"
+        raise CorpusError(
+            f"{prefix}.{language}: no such file, nor {', '.join(name + ending for ending in PACKED)}; correct the "
+            f"prefix '{prefix}' or the language '{language}' in corpus, or name both files: "
+            "{source: FILE, target: FILE}"
+        )
+    return path

@@ -1,0 +1,59 @@
+"""Unpacks files whose names end in .gz, .zst or .xz, as they are read."""
+
+import gzip
+import io
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.corpora.packages import needed
+from transformer_mt.errors import CorpusError
+
+PACKED = (".gz", ".zst", ".xz")
+# The first bytes of each, by which one can tell a packed file that has another name.
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
+
+# What unpacking raises where a file is cut off, damaged, or packed in another way.
+Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether the name of a file says that it is packed."""
+    return path.suffix in PACKED
+
+
+def unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
+    """Return the unpacked bytes of a file, as its name asks for. Whoever reads them may meet one of `Damage`.
+
+    Raises CorpusError if the file is packed but its name does not say so, or if the package that unpacks it is missing.
+    """
+    match path.suffix:
+        case ".gz":
+            return gzip.GzipFile(fileobj=raw)
+        case ".xz":
+            return lzma.LZMAFile(raw)
+        case ".zst":
+            return io.BufferedReader(_Zstandard(raw, path))
+    if raw.seekable():
+        begin = raw.peek(8)
+        for magic, suffix in _MAGIC.items():
+            if begin.startswith(magic):
+                raise CorpusError(f"{path}: is packed, but its name does not end in {suffix}; rename it")
+    return raw
+
+
+class _Zstandard(io.RawIOBase):
+    """The unpacked bytes of a .zst. Python has a module for them only from 3.14 on."""
+
+    def __init__(self, raw: io.BufferedReader, path: Path) -> None:
+        pyarrow = needed("pyarrow", f"{path} is packed as .zst", f"unpack it: zstd -d {path.name}")
+        self._file = pyarrow.CompressedInputStream(raw, "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)

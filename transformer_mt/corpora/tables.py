@@ -1,0 +1,166 @@
+"""Reads tables: lines with columns between tabs (TSV), and comma-separated values (CSV)."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
+from transformer_mt.corpora.lines import BadLine, all_lines
+from transformer_mt.corpora.single_files import open_files
+from transformer_mt.corpora.text_files import opened
+from transformer_mt.errors import CorpusError
+from transformer_mt.settings.corpus import PairedText
+from transformer_mt.wording import counted, cut
+
+_SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is the decimal sign
+
+
+def open_tsv(text: PairedText) -> Corpus:
+    """Open lines with columns between tabs, whose first line names the columns if `text` has their names.
+
+    Raises CorpusError if the file cannot be read or is empty, or if the first line lacks a name.
+    """
+    header = int(isinstance(text.source, str))
+
+    def read(path: Path) -> Iterator[Block]:
+        with opened(path) as file:
+            lines = all_lines(file, str(path))
+            first = next(lines, None)
+            if first is None:
+                return
+            columns = _columns_of_tsv(text, path, first)
+            rest = lines if header else chain([first], lines)
+            num_columns = 0 if isinstance(first, BadLine) else first.count("\t") + 1
+            pairs = (_pair_of_line(line, columns, num_columns) for line in rest)
+            yield from blocks_of_file(str(path), pairs, first=1 + header)
+
+    corpus = open_files(text, read, lambda path, num_lines: max(0, num_lines - header))
+    _check_headers(corpus, read)
+    return corpus
+
+
+def open_csv(text: PairedText) -> Corpus:
+    """Open comma-separated values, whose first row names the columns; semicolons or tabs can stand for the commas.
+
+    Raises CorpusError if the file cannot be read or is empty, or if the first row lacks a name.
+    """
+
+    def read(path: Path) -> Iterator[Block]:
+        with opened(path) as file:
+            yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
+
+    # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
+    corpus = open_files(text, read, lambda path, num_lines: 0 if num_lines <= 1 else None)
+    _check_headers(corpus, read)
+    return corpus
+
+
+def _check_headers(corpus: Corpus, read: Callable[[Path], Iterator[Block]]) -> None:
+    """Read the beginning of each file, so that a missing column is found before anything else is done."""
+    for path in corpus.files:
+        next(read(path), None)
+
+
+def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
+    """Return the indices of the two columns, from 0. Names are looked up in the first line."""
+    if isinstance(text.source, int) and isinstance(text.target, int):
+        return text.source - 1, text.target - 1
+    if isinstance(header, BadLine):
+        raise CorpusError(f"{path}:1: {header.fault}")
+    names = header.split("\t")
+    return _index(str(text.source), names, path), _index(str(text.target), names, path)
+
+
+def _index(name: str, names: Sequence[str], path: Path) -> int:
+    if names.count(name) == 1:
+        return names.index(name)
+    found = ", ".join(names)
+    if name in names:
+        raise CorpusError(f"{path}:1: two columns have the name {name} (found: {cut(found, 200)}); give each its own")
+    raise CorpusError(
+        f"{path}:1: no column has the name {name}; the first line has: {cut(found, 200)}. Set source and target to two "
+        "of these"
+    )
+
+
+def _pair_of_line(line: str | BadLine, columns: tuple[int, int], num_columns: int) -> tuple[str, str] | BadPair:
+    if isinstance(line, BadLine):
+        return BadPair(line.fault)
+    cells = line.split("\t")
+    if num_columns and len(cells) != num_columns:
+        return _ragged(cells, num_columns, "\t")
+    if max(columns) >= len(cells):
+        side = "source" if columns[0] >= len(cells) else "target"
+        number = (columns[0] if side == "source" else columns[1]) + 1
+        found = cut(line) or "nothing"
+        return BadPair(f"has {counted(len(cells), 'column')}, but the {side} is column {number}; found: {found}")
+    return cells[columns[0]], cells[columns[1]]
+
+
+def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
+    header, faults = next(lines, ""), list[str]()
+    separator = _separator(header.text if isinstance(header, BadLine) else header, text)
+    rows = csv.reader(_with_ends(chain([header], lines), faults), delimiter=separator, strict=True)
+    columns: tuple[int, int] | None = None
+    begin, num_columns = 1, 0
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield _bad_row(error, path, begin, rows.line_num)
+            begin = rows.line_num + 1
+            continue
+        if columns is None:
+            columns = _index(str(text.source), cells, path), _index(str(text.target), cells, path)
+            num_columns = len(cells)
+        else:
+            yield _pair_of_row(cells, columns, num_columns, faults, separator)
+        faults.clear()
+        begin = rows.line_num + 1
+
+
+def _separator(header: str, text: PairedText) -> str:
+    """Return the first separator with which the header has both columns; a comma if none does."""
+    for separator in _SEPARATORS:
+        names = next(csv.reader([header], delimiter=separator), [])
+        if text.source in names and text.target in names:
+            return separator
+    return ","
+
+
+def _with_ends(lines: Iterable[str | BadLine], faults: list[str]) -> Iterator[str]:
+    """Give lines their ends back, which count in a quoted cell, and note what is wrong with a line."""
+    for line in lines:
+        if isinstance(line, BadLine):
+            faults.append(line.fault)
+        yield (line.text if isinstance(line, BadLine) else line) + "\n"
+
+
+def _bad_row(error: csv.Error, path: Path, begin: int, end: int) -> BadPair:
+    """Return the fault of a row. Raises CorpusError if nobody can tell how many rows went with it."""
+    if "unexpected end" in str(error) or "field larger" in str(error):
+        raise CorpusError(
+            f"{path}:{begin}: a quotation mark that opens in this row is not closed by line {end}; close it"
+        )
+    return BadPair(f"is not CSV ({error}); it begins in line {begin}")
+
+
+def _pair_of_row(
+    cells: list[str], columns: tuple[int, int], num_columns: int, faults: list[str], separator: str
+) -> tuple[str, str] | BadPair:
+    if faults:
+        return BadPair(faults[0])
+    if len(cells) != num_columns:
+        return _ragged(cells, num_columns, separator)
+    return pair_of_texts(cells[columns[0]], cells[columns[1]])
+
+
+def _ragged(cells: list[str], num_columns: int, separator: str) -> BadPair:
+    """Return the fault of a row in which what stands in a column may belong to another one."""
+    found = cut(separator.join(cells)) or "nothing"
+    return BadPair(
+        f"has {counted(len(cells), 'column')}, but the first line has {num_columns}; correct it. Found: {found}"
+    )

@@ -1,0 +1,130 @@
+"""Makes the shards of one corpus: those that are not there yet."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Never
+
+from tqdm import tqdm
+
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.filters import Languages
+from transformer_mt.corpora.held_out import HeldOut, Overlaps
+from transformer_mt.data.block_encoding import Task
+from transformer_mt.data.block_workers import BlockWorkers
+from transformer_mt.data.encoded import dtype_of
+from transformer_mt.data.shards import ShardRecord, ShardWriter, shard_name, whole_shards
+from transformer_mt.errors import CorpusError
+from transformer_mt.wording import counted
+
+_FORMAT = 1  # of a shard; with another one all shards are made anew
+ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
+
+
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """A corpus of the training set."""
+
+    name: str
+    pairs: Corpus
+    tag: str
+    """What is put before each source; empty: nothing."""
+    languages: Languages
+    identity: str
+    """A hash of its text and of how it is read."""
+
+
+@dataclass(frozen=True)
+class ShardMaker:
+    """Makes the shards of corpora, each in a directory of its own."""
+
+    directory: Path
+    workers: BlockWorkers
+    settings: str
+    """A hash of the settings that shards depend on: tokenizer, filters, lengths, language and held-out sets."""
+    held_out: HeldOut
+    items: int = field(default_factory=lambda: ITEMS)
+
+    def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
+        """Make the shards of a corpus that are not there, and remove others. Returns the records of all, in order.
+
+        Raises CorpusError if the text cannot be read or there is no room, and WorkerError.
+        """
+        directory = self.directory / corpus.name
+        records = whole_shards(directory, lambda number: self._key(corpus, number))
+        if not records or not records[-1].is_last:
+            num_read = sum(record.read for record in records)
+            if records:
+                are = counted(len(records), "shard is", "shards are")
+                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: going on", flush=True)
+            with tqdm(
+                total=corpus.pairs.num_pairs, initial=num_read, desc=corpus.name, unit=" pairs", disable=None
+            ) as progress:
+                for record in self._new_shards(corpus, directory, records, progress):
+                    records.append(record)
+        _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
+        return records
+
+    def _new_shards(
+        self, corpus: TrainingCorpus, directory: Path, whole: list[ShardRecord], progress: "tqdm[Never]"
+    ) -> Iterator[ShardRecord]:
+        """Write the shards that come after those that are whole."""
+        writer: ShardWriter | None = None
+        try:
+            for task, block in self.workers.encoded(_tasks(corpus, whole, self.items)):
+                if task.first == 0:
+                    if writer is not None:
+                        yield writer.finish(is_last=False)
+                    writer = self._writer(corpus, directory, task.every - 1)
+                assert writer is not None, "the first task begins a shard"
+                writer.add(task.block.file, block)
+                progress.update(block.num_read)
+            if writer is None:
+                raise CorpusError(f"{corpus.name}: its text has changed while it was read; prepare again")
+            yield writer.finish(is_last=True)
+            writer = None
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+    def _writer(self, corpus: TrainingCorpus, directory: Path, number: int) -> ShardWriter:
+        encoder = self.workers.encoder
+        sizes = encoder.tokenizer.source_vocab_size, encoder.tokenizer.target_vocab_size
+        dtypes = dtype_of(sizes[0]), dtype_of(sizes[1])
+        key, overlaps = self._key(corpus, number), Overlaps(self.held_out)
+        return ShardWriter(directory, number, key, dtypes, overlaps, encoder.with_keys)
+
+    def _key(self, corpus: TrainingCorpus, number: int) -> str:
+        """Return a hash of everything on which a shard depends."""
+        with_keys = self.workers.encoder.with_keys
+        parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, self.items, with_keys, number)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _tasks(corpus: TrainingCorpus, whole: list[ShardRecord], items: int) -> Iterator[Task]:
+    """Read the blocks of a corpus that come after the shards that are whole.
+
+    Which pairs have their sentences counted: all of the first shard, every second one of the second, and so on, so that
+    this takes less and less time, and the same share is known of each shard whatever comes after it.
+    """
+    skipped, first, number = sum(record.read for record in whole), 0, len(whole)
+    for block in corpus.pairs.blocks():
+        if skipped > 0:
+            skipped -= len(block.pairs)
+            if skipped < 0:
+                raise CorpusError(f"{corpus.name}: its text has changed while it was read; prepare again")
+            continue
+        if first >= items:
+            first, number = 0, number + 1
+        yield Task(block, corpus.tag, corpus.languages, first, every=number + 1)
+        first += len(block.pairs)
+
+
+def _remove_all_but(directory: Path, names: set[str]) -> None:
+    """Remove shards that no longer belong to a corpus, and what a killed process left."""
+    for path in sorted(directory.iterdir()):
+        if path.name not in names:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,103 @@
+"""Minimum Bayes risk decoding: of several candidates, take the one that is most like all of them.
+
+Kumar and Byrne 2004; with samples as candidates, Eikema and Aziz 2020.
+
+N candidates  M different n-grams
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.decoding.translation import Translation
+from transformer_mt.settings.decoding import DecodingConfig, MbrUtility
+
+Matrix = NDArray[np.float64]
+_ORDERS = 6  # character n-grams of chrF2 have 1 to 6 characters
+_BETA_2 = 4.0  # beta = 2: recall counts more than precision
+
+
+def least_risk(candidates: Sequence[Translation], decoding: DecodingConfig) -> list[Translation]:
+    """Return up to n_best different candidates, the one with the greatest expected utility first; that is its score."""
+    if not candidates:  # the model computed numbers that are not finite
+        return []
+    log_probs = np.array([candidate.log_prob for candidate in candidates])
+    # A sample stands for its share of the distribution; a hypothesis of a beam search stands for its probability.
+    weights = np.ones(len(log_probs)) if decoding.sampling else np.exp(log_probs - log_probs.max())
+    texts = [candidate.text for candidate in candidates]
+    utilities = expected_utilities(texts, weights.tolist(), decoding.mbr_utility)
+    best_of: dict[str, Translation] = {}
+    for candidate, utility in zip(candidates, utilities, strict=True):
+        best_of.setdefault(candidate.text, replace(candidate, score=utility))
+    return sorted(best_of.values(), key=lambda candidate: -candidate.score)[: decoding.n_best]
+
+
+def expected_utilities(texts: Sequence[str], probabilities: Sequence[float], utility: MbrUtility) -> list[float]:
+    """Return, for each candidate, the mean utility, in percent, if each of the candidates in turn were the reference.
+
+    `probabilities` weight the references; they need not sum to 1. Equal texts are compared only once.
+    """
+    distinct = list(dict.fromkeys(texts))
+    weight_of = Counter[str]()
+    for text, probability in zip(texts, probabilities, strict=True):
+        weight_of[text] += probability  # type: ignore[assignment]  # a Counter may count in fractions
+    weights_N = np.array([weight_of[text] for text in distinct], np.float64)
+    utilities_NN = _UTILITIES[utility](distinct)
+    expected_N = utilities_NN @ weights_N / weights_N.sum()
+    found = dict(zip(distinct, expected_N.tolist(), strict=True))
+    return [found[text] for text in texts]
+
+
+def chrf_of_all(texts: Sequence[str]) -> Matrix:
+    """Return chrF2 of each text, the rows, with each other text as its reference, the columns; NN, in percent.
+
+    It equals sacreBLEU's sentence_score: the F-score of precision and recall, which are means over those lengths of
+    n-grams that both texts have (Popović 2015).
+    """
+    N = len(texts)
+    without_spaces = ["".join(text.split()) for text in texts]
+    precision_NN, recall_NN, orders_NN = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N))
+    for order in range(1, _ORDERS + 1):
+        counts_NM = _ngram_counts(without_spaces, order)
+        sizes_N = counts_NM.sum(axis=1)
+        matches_NN = np.stack([np.minimum(counts_NM, counts_M).sum(axis=1) for counts_M in counts_NM])
+        sizes_N1 = np.maximum(sizes_N, 1)[:, None]
+        both_NN = (sizes_N[:, None] > 0) & (sizes_N > 0)
+        precision_NN += matches_NN / sizes_N1 * both_NN
+        recall_NN += matches_NN / sizes_N1.T * both_NN
+        orders_NN += both_NN
+    precision_NN /= np.maximum(orders_NN, 1)
+    recall_NN /= np.maximum(orders_NN, 1)
+    denominator_NN = _BETA_2 * precision_NN + recall_NN
+    score_NN: Matrix = (1 + _BETA_2) * precision_NN * recall_NN / np.where(denominator_NN > 0, denominator_NN, 1)
+    return 100 * score_NN
+
+
+def bleu_of_all(texts: Sequence[str]) -> Matrix:
+    """Return sentence BLEU of each text, the rows, with each other text as its reference, the columns; NN, in percent.
+
+    It is sacreBLEU's, with effective order, which leaves out n-grams longer than the text (Post 2018).
+    """
+    from sacrebleu.metrics.bleu import BLEU  # here, because most translating does without it
+
+    metric = BLEU(effective_order=True)
+    return np.array([[metric.sentence_score(text, [reference]).score for reference in texts] for text in texts])
+
+
+_UTILITIES: dict[MbrUtility, Callable[[Sequence[str]], Matrix]] = {"chrf": chrf_of_all, "bleu": bleu_of_all}
+
+
+def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
+    """Return how often each text has each n-gram of this many characters; NM."""
+    counters = [Counter(text[at : at + order] for at in range(len(text) - order + 1)) for text in texts]
+    number_of = {
+        ngram: number for number, ngram in enumerate(dict.fromkeys(ngram for each in counters for ngram in each))
+    }
+    counts_NM = np.zeros((len(texts), len(number_of)), np.int32)
+    for row, counter in enumerate(counters):
+        for ngram, count in counter.items():
+            counts_NM[row, number_of[ngram]] = count
+    return counts_NM

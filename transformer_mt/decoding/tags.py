@@ -1,0 +1,100 @@
+"""Finds the tags at the beginning of lines, and lines that begin otherwise than the sources of training did."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from transformer_mt.errors import TranslationError
+from transformer_mt.settings.corpus import CorpusConfig
+
+_LIKE_A_TAG = re.compile(r"\s*(<[^<>\s]{1,40}>)")
+
+
+@dataclass(frozen=True)
+class Tags:
+    """What stands before the sources of a model's corpora."""
+
+    tokens: tuple[str, ...] = ()
+    """Every token of a tag, such as <bt> and <2de>."""
+    trained: tuple[str, ...] = ()
+    """The tags of the training corpora, such as <bt> <2de>."""
+    always: bool = False
+    """Whether every training corpus has one."""
+    languages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The codes of the source and target language of lines with a tag."""
+    symbols: tuple[str, ...] = ()
+    """The other texts that the tokenizer keeps whole. They may look like tags."""
+
+    @classmethod
+    def of(cls, corpus: CorpusConfig, symbols: Sequence[str] = ()) -> "Tags":
+        """Return the tags of a configuration; `symbols` are its tokenizer.user_symbols."""
+        texts = corpus.training_corpora
+        tags = list(dict.fromkeys(text.tag for text in texts))
+        languages: dict[str, tuple[str, str]] = {}
+        for text in texts:
+            if text.tag is not None:
+                languages.setdefault(text.tag, corpus.languages_of(text))
+        trained = tuple(tag for tag in tags if tag is not None)
+        return cls(corpus.tags, trained, None not in tags, languages, tuple(symbols))
+
+    def parted(self, line: str) -> tuple[str, str]:
+        """Part a line into the tag at its beginning and the rest. The tag is empty if there is none.
+
+        Its tokens have one space between them, and no space after the last.
+        """
+        if not self.tokens:
+            return "", line
+        found = self._at_the_beginning.match(line)
+        if found is None:
+            return "", line
+        return " ".join(self._token.findall(found[0])), line[found.end() :]
+
+    def like_training(self, line: str) -> str:
+        """Return a line with one space after each token of its tag, as sources had in training."""
+        tag, text = self.parted(line)
+        return f"{tag} {text}" if tag else line
+
+    def check(self, tag: str | None) -> None:
+        """Raises TranslationError if the tag of an option --tag has a token that is no tag of the model."""
+        if tag is not None and (unknown := [token for token in tag.split() if token not in self.tokens]):
+            has = f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
+            raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
+
+    def warning(self, lines: Sequence[str], first_line: int) -> str | None:
+        """Return a warning about the first line that begins otherwise than sources did in training; None if none does.
+
+        `first_line` is the number of lines[0].
+        """
+        if not self.trained:
+            return None
+        for number, line in enumerate(lines, start=first_line):
+            if line.strip() and (fault := self._fault(line)):
+                return (
+                    f"warning: line {number} {fault}. The tags of this model's training are {', '.join(self.trained)}: "
+                    f"begin lines as in '{self.trained[0]} Hello.' Only the first such line is named"
+                )
+        return None
+
+    def _fault(self, line: str) -> str | None:
+        tag, text = self.parted(line)
+        other = _LIKE_A_TAG.match(text)
+        if other is not None and other[1] not in self.symbols:
+            return f"has {other[1]} at its beginning, which is no tag of the model and is translated like a word"
+        if not tag and self.always:
+            return "has no tag, and every line had one in training: what the model does with it is a matter of chance"
+        if tag and tag not in self.trained:
+            return f"has the tag {tag}, and no line had it in this form in training"
+        return None
+
+    @cached_property
+    def _token(self) -> re.Pattern[str]:
+        # The longest first: of two tokens, one may begin with the other.
+        return re.compile("|".join(map(re.escape, sorted(self.tokens, key=len, reverse=True))))
+
+    @cached_property
+    def _at_the_beginning(self) -> re.Pattern[str]:
+        return re.compile(rf"\s*(?:(?:{self._token.pattern})\s*)+")
+
+
+NO_TAGS = Tags()

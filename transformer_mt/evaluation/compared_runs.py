@@ -1,0 +1,148 @@
+"""Reads the translations that are compared: of runs that `evaluate` has scored, or of files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer_mt.corpora.text_files import read_lines
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.comparing import System
+from transformer_mt.evaluation.scores import Results, earlier_scores
+from transformer_mt.evaluation.test_sets import (
+    TestSet,
+    chosen_test_sets,
+    hypotheses_file,
+    model_in,
+    read_test_sets,
+    results_dir,
+)
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import differences, fingerprint, load_config
+
+
+@dataclass(frozen=True)
+class ComparedTest:
+    """A test set, and the systems that have translated it; the first is the baseline."""
+
+    name: str
+    sources: list[str] | None
+    """None if only files of translations are known."""
+    references: list[list[str]]
+    systems: list[System]
+    target_language: str
+    notes: list[str] = field(default_factory=list)
+    """What the systems differ in besides what was trained, each as a line for the user."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    model: Path
+    config: Config
+    scored: Results
+
+
+def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
+    """Read files of translations, and their references."""
+    systems = [System(str(path), list(read_lines(path))) for path in paths]
+    return ComparedTest("files", None, [list(read_lines(path)) for path in references], systems, language)
+
+
+def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
+    """Read the translations of each test set that all of these runs or models have, or only of `test`.
+
+    Raises EvaluationError if `evaluate` has not translated one, or if the runs have other references.
+    """
+    runs = [_read(path) for path in paths]
+    first = runs[0]
+    common = [name for name in first.config.corpus.test if all(name in run.config.corpus.test for run in runs)]
+    if not common:
+        raise EvaluationError(
+            f"{' and '.join(run.name for run in runs)} have no test set of the same name: compare files of translations"
+        )
+    names = chosen_test_sets(common, test)
+    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
+    return [_compared(name, runs, [text[name] for text in texts]) for name in names]
+
+
+def _read(path: Path) -> _Run:
+    model = model_in(path)
+    if not (model / "config.yaml").is_file():
+        raise EvaluationError(
+            f"{path}: is neither a run with a model, nor a model, nor a file of translations; name one of these"
+        )
+    return _Run(
+        str(path), model, load_config(model / "config.yaml"), earlier_scores(results_dir(model) / "scores.json")
+    )
+
+
+def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
+    first = runs[0]
+    systems, notes = [], []
+    for run, text in zip(runs, texts, strict=True):
+        _check_same_references(name, first, texts[0], run, text)
+        systems.append(System(run.name, _translations(name, run), run.config.training.seed, _experiment(run.config)))
+        notes += _notes(name, first, run)
+    return ComparedTest(
+        name, texts[0].sources, [texts[0].references], systems, first.config.corpus.target_language, notes
+    )
+
+
+def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, found: TestSet) -> None:
+    if found.references == wanted.references:
+        return
+    both = zip(wanted.references, found.references, strict=False)
+    line = next((number for number, (one, other) in enumerate(both, start=1) if one != other), None)
+    where = f"line {line} differs" if line else f"{len(wanted.references):,} and {len(found.references):,} lines"
+    raise EvaluationError(
+        f"{first.name} and {run.name} have different references for the test set {name} ({where}), so their scores "
+        "cannot be compared: prepare both with the same test set, or compare files of translations"
+    )
+
+
+def _translations(name: str, run: _Run) -> list[str]:
+    file = hypotheses_file(run.model, name)
+    if not file.is_file():
+        raise EvaluationError(
+            f"{file}: is missing. Translate the test set first: "
+            f"python -m transformer_mt.evaluate {run.name} --test {name}"
+        )
+    return list(read_lines(file))
+
+
+def _experiment(config: Config) -> str:
+    """Return the same text for all runs that differ in nothing but the seed and the directory of the run."""
+    training = config.training.model_copy(update={"seed": 0})
+    return fingerprint(config.model_copy(update={"training": training, "run_dir": "any"}))
+
+
+def _notes(name: str, first: _Run, run: _Run) -> list[str]:
+    """Return what the user should know about how the translations of a run were made."""
+    notes = []
+    ours, theirs = first.scored.get(name, {}), run.scored.get(name, {})
+    made_of = _made_of(run.model)
+    if theirs.get("made_of") and made_of and theirs["made_of"] != made_of:
+        notes.append(
+            f"warning: {run.name}: the translations are of an earlier model ({theirs['made_of']}), and now there is "
+            f"another ({made_of}): run `python -m transformer_mt.evaluate {run.name}` again"
+        )
+    decoding, other = ours.get("decoding"), theirs.get("decoding")
+    if decoding and other and decoding != other:
+        config = first.config
+        changed = differences(
+            config.model_copy(update={"decoding": type(config.decoding).model_validate(decoding)}),
+            config.model_copy(update={"decoding": type(config.decoding).model_validate(other)}),
+        )
+        said = "; ".join(text.replace(", now ", f" in {first.name}, ", 1) for text in changed.values())
+        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {said}")
+    return notes
+
+
+def _made_of(model: Path) -> str | None:
+    """Return what the weights of a model are the mean of; None for an export, which does not say it."""
+    weights = model / "model.safetensors"
+    if not weights.is_file():
+        return None
+    from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
+
+    return read_metadata(weights).get("made_of")

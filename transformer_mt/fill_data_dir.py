@@ -1,0 +1,152 @@
+"""Fills a data_dir with what `prepare` makes of all splits; the tokenizer is there already."""
+
+import json
+import platform
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import __version__
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.filters import PieceFilters, TextFilters
+from transformer_mt.corpora.held_out import HeldOut
+from transformer_mt.data.block_encoding import BlockEncoder
+from transformer_mt.data.block_workers import BlockWorkers
+from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
+from transformer_mt.data.drop_table import KEPT, drop_table
+from transformer_mt.data.pair_counts import PairCounts
+from transformer_mt.data.pair_filter import PairFilter, check_some_left, good_pairs, kept_pairs
+from transformer_mt.data.prepared import SUMMARY, is_training, write_data_sums
+from transformer_mt.data.split_files import encoded, write_test_set, write_validation
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.tokenizer_origin import TokenizerOrigin
+from transformer_mt.data.training_shards import TrainingSet, write_training_set
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import fingerprint
+from transformer_mt.storage.files import write_whole
+from transformer_mt.wording import counted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a data_dir is made from."""
+
+    directory: Path
+    config: Config
+    digests: dict[str, str]
+    """The digest of the text of each split, by the names that `splits_of` gives."""
+    pairs: dict[str, Corpus]
+    """The text of each split."""
+    held_out: HeldOut
+    texts: TextFilters
+    tokenizer: Tokenizer
+
+
+def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
+    """Return each split by the name of what is written of it: train, valid, test/NAME.
+
+    The corpora of a list have the names train/NAME.
+    """
+    tests = {f"test/{name}": corpus.text_of(split) for name, split in corpus.test.items()}
+    several = isinstance(corpus.train, tuple)
+    train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
+    return {**train, "valid": corpus.text_of(corpus.valid), **tests}
+
+
+def fill_data_dir(plan: Plan, num_workers: int) -> None:
+    """Write all files but the tokenizer, prepare.json last. Raises CorpusError and WorkerError."""
+    config, directory, tokenizer = plan.config, plan.directory, plan.tokenizer
+    splits = splits_of(config.corpus)
+    tests = [name for name in plan.pairs if name.startswith("test/")]
+    for name in tests:
+        in_order = good_pairs(encoded(plan.pairs[name], tokenizer, name, splits[name].tag or ""))
+        write_test_set(directory / name, in_order, config.model.max_positions)
+    trained = _write_training(plan, num_workers)
+    counts = {"train": sum(trained.counts.values(), PairCounts()), "valid": PairCounts()}
+    check_some_left(counts["train"])
+    assert trained.lines is not None, "some pair is left"
+    trained.lines.save(directory)
+    of_validation = PairFilter.of_validation(config.corpus)
+    valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
+    write_validation(directory, kept_pairs(valid, of_validation, counts["valid"]), tokenizer)
+    _write_summary(plan, counts, trained)
+    _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
+    print(trained.lines.description)
+    print(f"prepared: {directory}")
+
+
+def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
+    """Write the shards of the training set that are not there yet."""
+    filters, corpus = plan.config.filters, plan.config.corpus
+    encoder = BlockEncoder(
+        plan.tokenizer,
+        plan.texts,
+        PieceFilters.of(filters, corpus),
+        frozenset(plan.held_out.sources | plan.held_out.targets),
+        skips_bad_lines=filters.on_bad_line == "skip",
+        with_keys=filters.duplicates,
+        leaves_held_out=filters.held_out,
+    )
+    numbers = f"{corpus.max_length} {corpus.max_ratio}"
+    sets = [digest for name, digest in plan.digests.items() if not is_training(name)]
+    settings = fingerprint(plan.tokenizer.digest, filters, numbers, *sets)
+    corpora = [
+        TrainingCorpus(
+            str(text.name),
+            plan.pairs[name],
+            text.tag or "",
+            corpus.languages_of(text),
+            fingerprint(plan.digests[name], text.reading),
+        )
+        for name, text in splits_of(corpus).items()
+        if is_training(name)
+    ]
+    with BlockWorkers(encoder, num_workers) as workers:
+        return write_training_set(ShardMaker(plan.directory / "train", workers, settings, plan.held_out), corpora)
+
+
+def _write_summary(  # last of all: where it is, the stage is finished
+    plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
+) -> None:
+    config, tokenizer, origin = plan.config, plan.tokenizer, TokenizerOrigin.load(plan.directory)
+    read_the_hub = ["datasets"] if sys.modules.get("datasets") else []  # else it may not be installed
+    packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
+    content: dict[str, Any] = {
+        "corpus": config.corpus.model_dump(),
+        "filters": config.filters.model_dump(),
+        "tokenizer": config.tokenizer.model_dump(),
+        "digests": plan.digests,
+        "counts": {name: count.summary for name, count in counts.items()},
+        "corpora": {name: {KEPT: count.kept, **count.dropped} for name, count in trained.counts.items()},
+        "also_in_training": trained.overlaps.counts,
+        "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
+        "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
+        "tokenizer_digest": tokenizer.digest,
+        "tokenizer_trained_on": list(origin.trained_on) if origin and config.tokenizer.from_ is None else None,
+        "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
+    }
+    summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    write_data_sums(plan.directory, summary, config.corpus.test)
+    write_whole(plan.directory / SUMMARY, summary)
+
+
+def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int], trained: TrainingSet) -> None:
+    tokenizer = plan.tokenizer
+    for name, count in counts.items():
+        means = count.mean_lengths
+        print(
+            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {count.drops}); "
+            f"mean length {means['source']} source and {means['target']} target pieces"
+        )
+    for name, size in test_sizes.items():
+        print(f"{name}: {counted(size, 'pair')}")
+    if counts["train"].dropped:
+        print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
+    for note in trained.overlaps.notes(plan.config.filters.held_out):
+        print(note)
+    sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
+    print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)

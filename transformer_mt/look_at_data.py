@@ -1,0 +1,178 @@
+"""`prepare --look`: shows on a sample what the filters would leave out, and writes nothing."""
+
+import argparse
+import shutil
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
+from transformer_mt.corpora.filters import REASONS, Languages
+from transformer_mt.corpora.opening import open_corpus
+from transformer_mt.data.drop_table import KEPT, drop_table
+from transformer_mt.data.existing_tokenizer import open_existing
+from transformer_mt.data.pair_filter import PairFilter, held_out_of
+from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
+from transformer_mt.settings.experiment import Config
+from transformer_mt.wording import counted
+
+MOST_PAIRS = 10_000  # of each corpus, unless another number is given
+_SHOWN = 3  # pairs for each reason
+
+
+@dataclass
+class Sample:
+    """Pairs that are spread evenly over a corpus, each with its file and line."""
+
+    pairs: list[tuple[str, tuple[str, str] | BadPair]] = field(default_factory=list)
+    num_read: int = 0
+    num_bad: int = 0
+    """How many lines, rows or units of the whole corpus cannot be read."""
+    first_bad: str = ""
+    """The place of the first of them, and what is wrong."""
+
+    @classmethod
+    def of(cls, corpus: Corpus, most: int) -> "Sample":
+        """Read a corpus to its end, and hold at most `most` of its pairs."""
+        sample, every = cls(), 1
+        for block in corpus.blocks():
+            for index, pair in enumerate(block.pairs):
+                if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
+                    sample.num_bad += 1
+                    sample.first_bad = sample.first_bad or f"{block.place(index)}: {pair.fault}"
+                if sample.num_read % every == 0:
+                    sample.pairs.append((block.place(index), pair))
+                sample.num_read += 1
+                if len(sample.pairs) > 2 * most:  # how many there will be is not known before the end
+                    sample.pairs, every = sample.pairs[::2], 2 * every
+        held = len(sample.pairs)
+        sample.pairs = [sample.pairs[i * held // most] for i in range(most)] if held > most else sample.pairs
+        return sample
+
+
+@dataclass
+class _Findings:
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[tuple[str, tuple[str, str] | BadPair]]] = field(default_factory=dict)
+
+    def add(self, reason: str | None, place: str, pair: tuple[str, str] | BadPair) -> None:
+        self.counts[reason or KEPT] += 1
+        if reason is not None:
+            self.examples.setdefault(reason, []).append((place, pair))
+
+
+def add_look(parser: argparse.ArgumentParser) -> None:
+    """Add the option --look, which is the number of pairs or None."""
+    parser.add_argument(
+        "--look",
+        metavar="N",
+        nargs="?",
+        type=_number,
+        const=MOST_PAIRS,
+        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
+        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of pairs; give one, or --look as the last word")
+    return int(text)
+
+
+def look(config: Config, most: int) -> None:
+    """Print what the filters find in at most `most` pairs of each training corpus. Raises UserError."""
+    corpus = config.corpus
+    sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
+    held_out = held_out_of({name: open_corpus(corpus.text_of(split)) for name, split in sets.items()})
+    filters = PairFilter.of(config.filters, corpus, held_out)
+    tokenizer = _tokenizer(config)
+    found: dict[str, _Findings] = {}
+    is_part = False
+    for text in corpus.training_corpora:
+        name = str(text.name)
+        sample = Sample.of(open_corpus(corpus.text_of(text)), most)
+        found[name] = _findings(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
+        is_part = is_part or len(sample.pairs) < sample.num_read
+        _describe(name, sample, config.filters.on_bad_line == "stop")
+    if config.filters.duplicates and is_part:
+        print("note: duplicates are looked for only among these pairs, so the whole text may have more")
+    print()
+    print(drop_table({name: findings.counts for name, findings in found.items()}))
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in _examples(found, width):
+        print(line)
+
+
+def _tokenizer(config: Config) -> Tokenizer | None:
+    """The tokenizer of the configuration or of its data_dir. If there is none, that is said."""
+    if config.tokenizer.from_ is not None:
+        return open_existing(Path(config.tokenizer.from_))
+    if holds_tokenizer(Path(config.data_dir)):
+        return Tokenizer.load(Path(config.data_dir))
+    print(
+        "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio, filters.min_length) are not looked at, "
+        "because there is no tokenizer yet; tokenizer.from=PATH names one",
+        file=sys.stderr,
+    )
+    return None
+
+
+def _findings(
+    sample: Sample, filters: PairFilter, tokenizer: Tokenizer | None, tag: str, languages: Languages
+) -> _Findings:
+    findings = _Findings()
+    good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
+    lengths: Iterator[tuple[int, int] | None] = iter([None] * len(good))
+    if tokenizer is not None:
+        tagged = [f"{tag} {source}" if tag else source for source, _ in good]
+        sides = tokenizer.encode_source(tagged), tokenizer.encode_target([target for _, target in good])
+        lengths = ((len(source) - 1, len(target) - 1) for source, target in zip(*sides, strict=True))
+    for place, pair in sample.pairs:
+        if isinstance(pair, BadPair):
+            findings.add(pair.reason, place, pair)
+        else:
+            findings.add(filters.reason(pair, next(lengths), place, tag, languages), place, pair)
+    return findings
+
+
+def _describe(name: str, sample: Sample, stops: bool) -> None:
+    """Say how large the sample is, and whether `prepare` would stop."""
+    looked, read = counted(len(sample.pairs), "pair"), f"{sample.num_read:,}"
+    spread = ", spread evenly over it" if len(sample.pairs) < sample.num_read else ""
+    print(f"{name}: looked at {looked} of {read}{spread}; nothing is written")
+    if sample.num_bad and stops:
+        lines = counted(sample.num_bad, "such line")
+        print(
+            f"note: `prepare` stops at {sample.first_bad.rstrip('.')}. {lines} of {name} cannot be read; "
+            "filters.on_bad_line=skip leaves them out"
+        )
+
+
+def _examples(found: dict[str, _Findings], width: int) -> Iterator[str]:
+    """Lines with a few pairs for each reason, spread over the corpora and over the sample."""
+    for reason, words in REASONS.items():
+        examples = [pair for findings in found.values() for pair in findings.examples.get(reason, [])]
+        if examples:
+            yield ""
+            yield f"{words}:"
+        for number in range(min(_SHOWN, len(examples))):
+            place, pair = examples[number * len(examples) // _SHOWN if len(examples) > _SHOWN else number]
+            yield f"  {place}"
+            for text in [pair.fault] if isinstance(pair, BadPair) else pair:
+                yield f"      {_cut(text, width - 6)}"
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that fits into so many columns. Control characters are written in the form \\x1b."""
+    shown, used = "", 0
+    for char in text:
+        seen = char if char.isprintable() else repr(char)[1:-1]
+        used += len(seen) + sum(unicodedata.east_asian_width(each) in "WF" for each in seen)
+        if used > width - 1:
+            return shown + "…"
+        shown += seen
+    return shown or "(blank)"

@@ -1,0 +1,1 @@
+"""What `plot` draws: numbers become pictures. Their files are written by one function."""

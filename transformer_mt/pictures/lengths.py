@@ -1,0 +1,38 @@
+"""`plot lengths`: how long the sentences of a prepared corpus are."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.pictures import command, figures
+from transformer_mt.pictures.command import Picture
+from transformer_mt.settings.reading import load_config
+
+
+def lengths(argv: Sequence[str]) -> int:
+    """Draw how long the sentences of a prepared corpus are."""
+    parser = command.parser(
+        "lengths",
+        "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
+        "sentence: of each side by itself, and of both sides of a pair.",
+        "lengths configs/demo_en_de.yaml --output lengths.png",
+    )
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
+    return command.run("lengths", parser, argv, _picture)
+
+
+def _picture(arguments: argparse.Namespace) -> Picture:
+    config = load_config(arguments.config, arguments.overrides)
+    corpus = EncodedCorpus.load(Path(config.data_dir) / "train")
+    pairs = np.arange(len(corpus))
+    sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
+    means = ", ".join(f"{side.mean():.1f} {name} pieces" for name, side in sides.items())
+    return Picture(
+        lambda: figures.of_lengths(sides),
+        {"source_N": sides["source"], "target_N": sides["target"]},
+        f"{len(corpus):,} pairs, in the mean {means}",
+    )

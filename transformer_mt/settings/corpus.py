@@ -1,0 +1,256 @@
+"""The settings of the corpus: where sentence pairs lie, in which form, and which of them are training pairs."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
+
+from transformer_mt.settings.bounds import Positions, Text
+from transformer_mt.settings.bounds import Tag as TagText
+from transformer_mt.settings.model import Section
+
+Form = Literal["prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub"]
+FORMS: tuple[Form, ...] = ("prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub")
+_HUB_KEYS = ("subset", "split", "revision", "streaming")
+
+Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+"""A name that becomes a file name."""
+
+
+def _kind_of_part(part: Any) -> str:
+    return "(number)" if isinstance(part, int) and not isinstance(part, bool) else "(text)"
+
+
+Part = Annotated[
+    Annotated[Text, Tag("(text)")] | Annotated[int, Tag("(number)"), Field(ge=1, le=100_000)],
+    Discriminator(_kind_of_part),
+]
+"""The name of a part of a pair, such as a column, or the number of a column, from 1."""
+
+
+class PairedText(Section):
+    """Sentence pairs in files or on the hub. One key says the form: prefix, tsv, csv, jsonl, parquet, tmx, zip or hub;
+    without any of these, source and target are two files of parallel text. Files are unpacked if their names end in
+    .gz, .zst or .xz. A name with *, ? or [ ] stands for all files that it matches, in alphabetical order."""
+
+    prefix: Text | None = None
+    """Two files of parallel text that differ in their suffix only: PREFIX.<source> and PREFIX.<target>."""
+    tsv: Text | None = None
+    """A file of lines with columns between tabs. source and target are the numbers of columns, from 1; or names of
+    columns, if the first line has these names."""
+    csv: Text | None = None
+    """A file of comma-separated values, whose first line names the columns; source and target are such names."""
+    jsonl: Text | None = None
+    """A file with a JSON object on each line; source and target are the names of fields, such as translation.en."""
+    parquet: Text | None = None
+    """A Parquet file; source and target are the names of columns or of fields in them, such as translation.en."""
+    tmx: Text | None = None
+    """A translation memory (TMX 1.4); source and target are languages. The code en also finds en-GB."""
+    zip: Text | None = None
+    """A zip archive with two files of parallel text, as OPUS gives them; source and target are their names in the
+    archive, or the ends of these names, such as en."""
+    hub: Text | None = None
+    """A data set on the Hugging Face hub; source and target are the names of columns or of fields in them."""
+    subset: Text | None = None
+    """Only with hub: the configuration of the data set, if it has several."""
+    split: Text | None = None
+    """Only with hub: the split of the data set, such as train."""
+    revision: Text | None = None
+    """Only with hub: the commit or tag of the data set; null: the newest."""
+    streaming: bool | None = None
+    """Only with hub: true reads rows from the network as they are needed; false downloads the data set first."""
+    source: Part | None = None
+    """Which part is the source; null: the part with the name corpus.source_language (in a TSV, column 1)."""
+    target: Part | None = None
+    """Which part is the target; null: the part with the name corpus.target_language (in a TSV, column 2)."""
+    source_language: Text | None = None
+    """The code of the language of the sources, if it is not corpus.source_language, as in several corpora of several
+    languages."""
+    target_language: Text | None = None
+    """The code of the language of the targets. In a test set it chooses the tokenisation of BLEU. null: as `source` and
+    `target` say, if they end in corpus.source_language or corpus.target_language; otherwise those of corpus."""
+    tag: TagText | None = None
+    """A token before each source, such as <2de> or <bt>, or several, such as <bt> <2de>: the model learns to translate
+    differently after it."""
+    name: Name | None = None
+    """Only in a list of corpora, and needed there: what messages and tables call this corpus."""
+    weight: float | None = Field(default=None, gt=0.0, le=1e6)
+    """Only in a list of corpora: how many times an epoch has each pair of this corpus; null: 1. With 0.5 it has half of
+    the pairs, and the next epoch the other half."""
+
+    @property
+    def form(self) -> Form | None:
+        """The form in which the pairs lie; None for two files of parallel text."""
+        return next((form for form in FORMS if getattr(self, form) is not None), None)
+
+    @property
+    def place(self) -> str:
+        """The files or the data set, as the configuration names them."""
+        return str(getattr(self, self.form)) if self.form else f"{self.source} and {self.target}"
+
+    @property
+    def reading(self) -> str:
+        """What decides, besides the text itself, which pairs are read: the form and its parts, not the place."""
+        parts = () if self.form in (None, "prefix") else (self.source, self.target)
+        return " ".join(map(str, (self.form, *parts)))
+
+    def __str__(self) -> str:
+        return self.place
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        forms = [form for form in FORMS if getattr(self, form) is not None]
+        if len(forms) > 1:
+            raise ValueError(f"{' and '.join(forms)} are given, but pairs lie in one form: keep one of these keys")
+        if not forms and (self.source is None or self.target is None):
+            raise ValueError(f"give both files, source and target; or one of the keys {', '.join(FORMS)}")
+        if self.form != "hub" and (keys := [key for key in _HUB_KEYS if getattr(self, key) is not None]):
+            raise ValueError(f"{' and '.join(keys)}: only for a data set of the hub; name that by the key hub")
+        if self.form == "hub" and self.split is None:
+            raise ValueError("hub needs a split, such as split: train")
+        return self
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        parts = {key: part for key in ("source", "target") if (part := getattr(self, key)) is not None}
+        for key, part in parts.items():
+            if self.form != "tsv" and isinstance(part, int):
+                what = "a name" if self.form else "a file"
+                raise ValueError(
+                    f"{key} is the number {part}, but here it must be {what}; put it in quotes if it is one"
+                )
+        if self.form == "tsv" and (len(parts) == 1 or len({_kind_of_part(part) for part in parts.values()}) == 2):
+            raise ValueError("tsv: give source and target both as numbers of columns, both as names, or neither")
+        if self.form and len(parts) == 2 and self.source == self.target:
+            raise ValueError(f"source and target are both {self.source}; name two different parts")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _only_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the keys that were not given: most belong to other forms."""
+        return {key: value for key, value in handler(self).items() if value is not None}
+
+
+def _form(split: Any) -> str:
+    """Name the form in which a split is given. No test set can have such a name, so errors can leave it out."""
+    return "(text)" if isinstance(split, str | int | float | None) else "(where)"
+
+
+def _form_of_training(split: Any) -> str:
+    return "(several)" if isinstance(split, list | tuple) else _form(split)
+
+
+Split = Annotated[Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")], Discriminator(_form)]
+TrainingSplit = Annotated[
+    Annotated[Text, Tag("(text)")]
+    | Annotated[PairedText, Tag("(where)")]
+    | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
+    Discriminator(_form_of_training),
+]
+
+
+class CorpusConfig(Section):
+    """Which sentence pairs there are, and which of them are left out of training."""
+
+    source_language: Text
+    """The code of the source language, such as en. Files of text have it as their suffix, and a hub data set has it as
+    the name of a column."""
+    target_language: Text
+    """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
+    dataset: Text | None = None
+    """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""
+    subset: Text | None = None
+    """The configuration of the hub data set, if it has several."""
+    revision: Text | None = None
+    """The commit or tag of the hub data set; null: the newest."""
+    train: TrainingSplit
+    """The training set: the name of a split of the hub data set; or the prefix of PREFIX.<source_language> and
+    PREFIX.<target_language> (with .gz, .zst or .xz if they are packed); or keys that say where and in which form the
+    pairs lie, such as {source: FILE, target: FILE} or {tmx: FILE}; or a list of several corpora, each with such keys
+    and a name. `python -m transformer_mt settings corpus.train` lists the keys."""
+    valid: Split
+    """The validation set, on which the model is scored during training. It is given as a single corpus.train is."""
+    test: dict[Name, Split]
+    """The test sets: a name for each, and its text, given as a single corpus.train is. The name becomes a file name, so
+    it has only letters, digits, '.', '_' and '-'."""
+    temperature: float | None = Field(default=None, ge=1.0, le=1e6)
+    """With several corpora, instead of their weights: a corpus of n pairs is drawn in proportion to n^(1/temperature),
+    so 1 draws by size, and a higher one draws small corpora more often. The largest is seen once in an epoch."""
+    max_length: Positions = 256
+    """The most subword pieces on either side of a training pair, the end of the sentence included. Longer pairs are
+    left out and counted."""
+    max_ratio: float = Field(default=4.0, gt=0.0, le=1e6)
+    """The largest ratio of subword pieces between the longer and the shorter side of a training pair. Pairs above it
+    are left out and counted, unless both sides are short (at most 10 pieces)."""
+
+    @property
+    def training_corpora(self) -> tuple[PairedText, ...]:
+        """The corpora of train, each with a name; a single one is called train."""
+        if isinstance(self.train, tuple):
+            return self.train
+        return (self.text_of(self.train).model_copy(update={"name": "train"}),)
+
+    def languages_of(self, split: Split) -> tuple[str, str]:
+        """Return the codes of the source and target languages of a split."""
+        if isinstance(split, str):
+            return self.source_language, self.target_language
+        source = split.source_language or self._language_in(split.source) or self.source_language
+        return source, split.target_language or self._language_in(split.target) or self.target_language
+
+    def _language_in(self, part: str | int | None) -> str | None:
+        """The one of the two languages that the name of a file, field or column ends in."""
+        name = re.sub(r"\.(gz|zst|xz)$", "", str(part)).split(".")[-1]
+        return name if name in (self.source_language, self.target_language) else None
+
+    @property
+    def without_weights(self) -> "CorpusConfig":
+        """The same corpora without weights and temperature: on these, prepared data do not depend."""
+        train = self.train
+        if isinstance(train, tuple):
+            train = tuple(corpus.model_copy(update={"weight": None}) for corpus in train)
+        return self.model_copy(update={"train": train, "temperature": None})
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Every token that stands before sources of some corpus, validation or test set, once, in order."""
+        texts = [*self.training_corpora, *(self.text_of(split) for split in (self.valid, *self.test.values()))]
+        return tuple(dict.fromkeys(token for text in texts if text.tag for token in text.tag.split(" ")))
+
+    def text_of(self, split: Split) -> PairedText:
+        """Return a split as keys, with source and target filled in where the languages tell them."""
+        languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
+        if isinstance(split, str) and self.dataset is not None:
+            hub = {"hub": self.dataset, "subset": self.subset, "revision": self.revision, "split": split}
+            return PairedText.model_validate({**hub, **languages})
+        if isinstance(split, str):
+            return PairedText.model_validate({"prefix": split, **languages})
+        defaults: dict[str, Any] = {"source": 1, "target": 2} if split.form == "tsv" else languages
+        lacking = {key: value for key, value in defaults.items() if getattr(split, key) is None}
+        return split.model_copy(update=lacking)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        several = isinstance(self.train, tuple)
+        corpora = self.train if isinstance(self.train, tuple) else ()
+        if several and not corpora:
+            raise ValueError("train is an empty list; give at least one corpus, as in {name: europarl, tmx: FILE}")
+        names = [corpus.name for corpus in corpora]
+        if None in names:
+            nameless = f"train[{names.index(None) + 1}]"
+            raise ValueError(f"{nameless} has no name; in a list each corpus needs one: {{name: europarl, tmx: FILE}}")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"two corpora of train have the name {twice}; give each its own")
+        if self.temperature is not None and (not several or any(corpus.weight is not None for corpus in corpora)):
+            raise ValueError("temperature is for a list of several corpora without weights of their own")
+        for key, split in {"train": self.train, "valid": self.valid, **self.test}.items():
+            if isinstance(split, PairedText) and (split.name is not None or split.weight is not None):
+                raise ValueError(f"{key}: name and weight are only for a list of several corpora in train")
+        return self

@@ -1,0 +1,132 @@
+"""The arguments of `evaluate`, and which of them belong together."""
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import METRICS, MetricName
+from transformer_mt.terminal import cli, model_arguments
+from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
+
+DEFAULT_ENGINE = EngineOptions()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the arguments of `evaluate`."""
+    found = cli.parser(
+        "evaluate",
+        "Reads a run or a model, translates its test sets, prints BLEU, chrF and TER with sacreBLEU's signatures, and\n"
+        "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
+        "Or reads a file of translations and its references, and only prints their scores.\n"
+        "Or, with --compare, says whether one of several runs or files is better than the first of them, by\n"
+        "sacreBLEU's paired tests, and shows the sentences that differ most.",
+        "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
+        "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
+        "  python -m transformer_mt.evaluate --compare runs/old runs/new",
+    )
+    found.add_argument(
+        "model",
+        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
+        type=Path,
+        nargs="?",
+        help="a run or a model; an export needs --engine ctranslate2",
+    )
+    found.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings of decoding, such as beam_size=5"
+    )
+    found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
+    found.add_argument(
+        "--tune",
+        metavar="key=value,value",
+        nargs="+",
+        default=[],
+        help="try these settings on the validation set, and translate the test sets with the best: beam_size=4,8",
+    )
+    model_arguments.add_engine_arguments(found)
+    model_arguments.add_compile(found)
+    _add_arguments_of_scores(found)
+    return found
+
+
+def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations; no model is run")
+    parser.add_argument(
+        "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
+    )
+    language = "their language, such as zh, ja, ko or th: chooses the tokenisation of BLEU"
+    parser.add_argument("--source", metavar="FILE", type=Path, help="the sources of --hypothesis, for --analyse")
+    parser.add_argument(
+        "--compare",
+        metavar="RUN_DIR|FILE",
+        type=Path,
+        nargs="+",
+        help="whether the later ones are better than the first: runs that were evaluated, or files with --reference",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="NAME",
+        nargs="+",
+        choices=get_args(MetricName),
+        default=METRICS,
+        help="bleu, chrf, chrf++, ter (default: bleu chrf ter)",
+    )
+    parser.add_argument("--language", metavar="CODE", default="", help=language)
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
+    parser.add_argument(
+        "--confidence", action="store_true", help="add 95%% confidence intervals, from 1,000 bootstrap samples"
+    )
+    parser.add_argument(
+        "--analyse",
+        action="store_true",
+        help="look for weaknesses: scores by source length and by rare words, odd translations, the worst lines",
+    )
+    parser.add_argument(
+        "--by-length",
+        metavar="WORDS",
+        type=int,
+        help="add BLEU by source length: 10 is for 1 to 10 words, 11 to 20, …; characters if a language has no spaces",
+    )
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Raises EvaluationError for arguments that do not belong together."""
+    if arguments.compare is not None:
+        _check_comparison(arguments)
+        return
+    if arguments.hypothesis is None and (arguments.reference or arguments.language):
+        raise EvaluationError("--reference and --language need --hypothesis: give the file of translations, too")
+    if arguments.model is None and arguments.hypothesis is None:
+        raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
+    if arguments.hypothesis is not None and not arguments.reference:
+        raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
+    if arguments.by_length is not None and arguments.by_length < 1:
+        raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, such as 10")
+    needs_source = arguments.by_length is not None or arguments.analyse
+    if arguments.hypothesis is not None and needs_source and arguments.source is None:
+        raise EvaluationError(
+            "--by-length and --analyse need the source sentences: give --source FILE, or evaluate a run"
+        )
+    if arguments.hypothesis is None and arguments.source is not None:
+        raise EvaluationError("--source is for --hypothesis; a run has the sources of its test sets")
+    of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble, arguments.tune]
+    if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
+        raise EvaluationError(
+            "--hypothesis scores a file and cannot be combined with a run, a model, --test, key=value or options of an "
+            "engine: leave these out, or --hypothesis"
+        )
+
+
+def _check_comparison(arguments: argparse.Namespace) -> None:
+    if len(arguments.compare) < 2:
+        raise EvaluationError(
+            "--compare needs two or more runs or files; the first is what the others are compared with"
+        )
+    others = [arguments.model, arguments.hypothesis, arguments.by_length, arguments.source]
+    is_other = any(other is not None for other in others)
+    is_other = is_other or arguments.analyse or arguments.confidence or arguments.tune
+    if is_other or engine_options(arguments) != DEFAULT_ENGINE or arguments.ensemble:
+        raise EvaluationError(
+            "--compare reads translations that are there already, and cannot be combined with a model, --hypothesis, "
+            "--source, --by-length, --analyse, --confidence, key=value or options of an engine: leave these out"
+        )
