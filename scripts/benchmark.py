@@ -2,7 +2,7 @@
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N] [--device cpu] [--precision fp32 …]
-    python scripts/benchmark.py prepare --text SOURCE TARGET [--rounds 3] [--json FILE]
+    python scripts/benchmark.py prepare --text SOURCE TARGET [--rounds 3] [--peer fairseq=PYTHON] [--json FILE]
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
         [--beam 4 …] [--peer NAME=PYTHON …] [--device cpu] [--precision fp32 …] [--json FILE]
 
@@ -15,7 +15,8 @@ Ours, nn.Transformer and Hugging Face's Marian train on the same batches; the la
 our initial weights, and their first loss has to equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
 and are started by their own commands. Peers run with PyTorch's default settings.
 
-prepare: the stage beside sentencepiece alone, on the text of --text; see benchmarks/prepare_race.py for what is timed.
+prepare: the stage beside sentencepiece and fairseq, on the text of --text, which benchmarks/generated_text.py can make;
+benchmarks/prepare_race.py says what is timed.
 
 decode: the peer is nn.Transformer with our weights, greedy and without a cache. It runs in one process with ours, with
 the settings of `choose_device`, and in fp32 it has to find the same words.
@@ -156,7 +157,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 precisions, pythons = arguments.precision or both, dict(arguments.peer)
                 report[name] = measure_training(race, arguments.text, precisions, pythons, arguments.rounds)
             elif name == "prepare":
-                report[name] = measure_prepare(arguments.text, Path(directory) / "prepare", arguments.rounds)
+                report[name] = measure_prepare(
+                    arguments.text, Path(directory) / "prepare", arguments.rounds, dict(arguments.peer)
+                )
             elif name == "data":
                 works = benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
                 report[name] = raced(works, arguments.rounds, on_gpu)

@@ -1,9 +1,12 @@
-"""Measures how fast `prepare` is, beside sentencepiece alone on the same text in the same round.
+"""Measures how fast `prepare` is, beside sentencepiece and fairseq on the same text in the same round.
 
 Ours is the whole command with a tokenizer that is there already: start of Python, digest, reading, filters, both sides
-encoded, written. Of sentencepiece only encoding is timed: in the memory of one process, by one thread. If the program
-`spm_encode` is installed, it takes part, too: it reads text and writes numbers. Speeds are per core: ours with N
-worker processes is divided by N. The times of the processor are there, too, because other programs may run.
+encoded, written. sentencepiece takes part twice: its program `spm_encode`, if that is installed, reads text and writes
+numbers; and encoding alone is timed in the memory of one process, by one thread. fairseq, if --peer names its Python
+and `spm_encode` is installed, needs the pieces that `spm_encode` writes, and then `fairseq-preprocess` with one worker.
+Speeds are per core: ours with N worker processes is divided by N. They are compared with `spm_encode`, or with
+sentencepiece alone where that program is missing. The times of the processor are there, too, because other programs
+may run.
 """
 
 import os
@@ -11,19 +14,24 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import yaml
+from sentencepiece import SentencePieceProcessor
 
 from benchmarks.environment import SCRIPTS, PeerError, environment_of, own_path
 from transformer_mt.data.block_workers import num_cores
 
 _TOKENIZER_LINES = 100_000
 _SAMPLED_EVERY = 0.05  # seconds
-FASTEST = "sentencepiece alone"
+IN_MEMORY = "sentencepiece alone"
+PROGRAM = "spm_encode"
+FAIRSEQ = "fairseq"
 
 
 @dataclass(frozen=True)
@@ -37,43 +45,57 @@ class Timed:
     """The sum of the most that each of its processes held in memory (VmHWM), if that was looked at."""
 
 
-def measure_prepare(text: tuple[Path, Path], directory: Path, rounds: int, vocab_size: int = 6000) -> dict[str, Any]:
-    """Print and return the speeds. Raises PeerError if a contender fails."""
+def measure_prepare(
+    text: tuple[Path, Path], directory: Path, rounds: int, pythons: dict[str, Path], vocab_size: int = 6000
+) -> dict[str, Any]:
+    """Print and return the speeds. `pythons` are those of the peers. Raises PeerError if a contender fails."""
     config = _write_experiment(text, directory, vocab_size)
-    model = directory / "tokenizer" / "tokenizer.model"
     with text[0].open("rb") as file:
         num_pairs = sum(1 for _ in file)
     print(f"{num_pairs:,} pairs, {sum(path.stat().st_size for path in text) / 1e6:,.0f} MB, vocabulary {vocab_size:,}")
-    numbers = sorted({1, num_cores()})
+    runs = _contenders(text, directory, config, pythons)
     found: dict[str, list[Timed]] = {}
     for number in range(rounds):
-        runs = {FASTEST: lambda: _sentencepiece(model, text)}
-        if program := shutil.which("spm_encode"):
-            runs["spm_encode"] = lambda program=program: _spm_encode(program, model, text, directory)
-        for workers in numbers:
-            runs[f"prepare --workers {workers}"] = lambda workers=workers: _prepare(config, directory, workers)
         for name in runs if number % 2 == 0 else reversed(runs):
             found.setdefault(name, []).append(runs[name]())
-    for left_out in [] if shutil.which("spm_encode") else ["spm_encode: left out, the program is not installed"]:
-        print(f"  {left_out}")
-    return {name: _result(name, timed, found[FASTEST], num_pairs) for name, timed in found.items()}
+    for name, why in ((PROGRAM, "the program is not installed"), (FAIRSEQ, f"it needs --peer and {PROGRAM}")):
+        if name not in found:
+            print(f"  {name}: left out, {why}")
+    against = PROGRAM if PROGRAM in found else IN_MEMORY
+    return {name: _result(name, timed, against, found[against], num_pairs) for name, timed in found.items()}
 
 
-def _result(name: str, timed: list[Timed], fastest: list[Timed], num_pairs: int) -> dict[str, Any]:
+def _contenders(
+    text: tuple[Path, Path], directory: Path, config: Path, pythons: dict[str, Path]
+) -> dict[str, Callable[[], Timed]]:
+    """What each contender does in a round."""
+    model = directory / "tokenizer" / "tokenizer.model"
+    runs: dict[str, Callable[[], Timed]] = {IN_MEMORY: partial(_sentencepiece, model, text)}
+    if program := shutil.which(PROGRAM):
+        runs[PROGRAM] = partial(_spm_encode, program, "id", model, text, directory)
+        if FAIRSEQ in pythons:
+            runs[FAIRSEQ] = partial(_fairseq, pythons[FAIRSEQ], program, model, text, directory)
+    for workers in sorted({1, num_cores()}):
+        runs[f"prepare --workers {workers}"] = partial(_prepare, config, directory, workers)
+    return runs
+
+
+def _result(name: str, timed: list[Timed], against: str, others: list[Timed], num_pairs: int) -> dict[str, Any]:
     """Print a line about a contender, and return its numbers."""
     cores = int(name.rsplit(" ", 1)[1]) if name.startswith("prepare") else 1
-    ratios = [theirs.seconds / (one.seconds * cores) for one, theirs in zip(timed, fastest, strict=True)]
-    of_cpu = [theirs.cpu_seconds / one.cpu_seconds for one, theirs in zip(timed, fastest, strict=True)]
+    ratios = [theirs.seconds / (one.seconds * cores) for one, theirs in zip(timed, others, strict=True)]
+    of_cpu = [theirs.cpu_seconds / one.cpu_seconds for one, theirs in zip(timed, others, strict=True)]
     speed = median(num_pairs / one.seconds for one in timed)
     memory = max((one.megabytes for one in timed if one.megabytes is not None), default=None)
     print(
-        f"  {name:24} {speed:9,.0f} pairs/s; per core {median(ratios):.2f} times sentencepiece alone "
+        f"  {name:22} {speed:9,.0f} pairs/s; per core {median(ratios):.2f} times {against} "
         f"({min(ratios):.2f}–{max(ratios):.2f}), by processor time {median(of_cpu):.2f} "
         f"({min(of_cpu):.2f}–{max(of_cpu):.2f})" + (f"; {memory:,.0f} MB" if memory else "")
     )
     return {
         "pairs_per_second": speed,
         "cores": cores,
+        "compared_with": against,
         "ratios_per_core": ratios,
         "ratios_of_processor_time": of_cpu,
         "megabytes": memory,
@@ -127,16 +149,37 @@ def _sentencepiece(model: Path, text: tuple[Path, Path]) -> Timed:
     return Timed(seconds, cpu)
 
 
-def _spm_encode(program: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
-    flags = [program, f"--model={model}", "--output_format=id", f"--output={directory / 'ids'}"]
-    one, other = (_timed([*flags, f"--input={path}"]) for path in text)
-    return Timed(one.seconds + other.seconds, one.cpu_seconds + other.cpu_seconds)
+def _spm_encode(program: str, output: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
+    """`output` is id or piece; the files are ids.source and ids.target, or piece.source and piece.target."""
+    flags = [program, f"--model={model}", f"--output_format={output}"]
+    sides = zip(("source", "target"), text, strict=True)
+    return _sum(_timed([*flags, f"--output={directory / output}.{side}", f"--input={path}"]) for side, path in sides)
 
 
-def _timed(command: list[str]) -> Timed:
-    """Run a command. Raises PeerError if it fails."""
-    began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()) as process:
+def _fairseq(python: Path, program: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
+    """Pieces by `spm_encode`, then numbers by fairseq-preprocess with a dictionary that is there already."""
+    pieces, data = directory / "piece", directory / "fairseq"
+    vocabulary = SentencePieceProcessor(model_file=str(model))
+    listed = [vocabulary.id_to_piece(number) for number in range(vocabulary.vocab_size())]
+    dictionary = directory / "dict.txt"
+    dictionary.write_text("".join(f"{piece} 1\n" for piece in listed if not piece.startswith("<")), encoding="utf-8")
+    shutil.rmtree(data, ignore_errors=True)
+    module = [str(python), "-m", "benchmarks.contenders.run_fairseq", "fairseq_cli.preprocess"]
+    names = ["--source-lang", "source", "--target-lang", "target", "--trainpref", str(pieces), "--destdir", str(data)]
+    options = ["--joined-dictionary", "--srcdict", str(dictionary), "--workers", "1"]
+    encoded = _spm_encode(program, "piece", model, text, directory)
+    return _sum([encoded, _timed([*module, *names, *options], environment_of(SCRIPTS, 1))])
+
+
+def _sum(parts: Iterable[Timed]) -> Timed:
+    listed = list(parts)
+    return Timed(sum(part.seconds for part in listed), sum(part.cpu_seconds for part in listed))
+
+
+def _timed(command: list[str], environment: dict[str, str] | None = None) -> Timed:
+    """Run a command, in our own environment if no other is given. Raises PeerError if it fails."""
+    began, env = time.perf_counter(), environment or _environment()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as process:
         most: dict[int, int] = {}
         while True:
             _look_at_memory(process.pid, most)
