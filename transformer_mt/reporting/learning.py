@@ -1,0 +1,121 @@
+"""Reads log.jsonl: however long it is, of each curve only so many points are kept as a picture can show."""
+
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.reporting.gathered import Curve, Log, Missing
+from transformer_mt.storage.files import open_regular
+from transformer_mt.storage.json_text import parse_json
+
+CURVES = {
+    "loss": "loss in training, with label smoothing (nats per target token)",
+    "nll": "negative log-likelihood in training (nats per target token)",
+    "valid_nll": "negative log-likelihood of the validation set (nats per target token)",
+    "valid_bleu": "BLEU of the validation set (percent)",
+    "valid_chrf": "chrF2 of the validation set (percent)",
+    "learning_rate": "learning rate",
+    "tokens_per_second": "target tokens per second",
+    "gradient_norm": "norm of the gradient, before clipping",
+    "skipped": "updates that were skipped so far",
+    "split": "micro-batches that were split so far",
+}
+"""What is drawn, by the name of the field."""
+MOST_STRETCHES = 400
+_LONGEST_LINE = 100_000  # bytes
+
+
+@dataclass
+class _Stretch:
+    """Neighbouring points of a curve, of which the lowest and the highest are kept, so that no peak gets lost."""
+
+    low: tuple[int, float | None]
+    high: tuple[int, float | None]
+
+    def with_next(self, other: "_Stretch") -> "_Stretch":
+        return _Stretch(min(self.low, other.low, key=_height), max(self.high, other.high, key=_height))
+
+
+def _height(point: tuple[int, float | None]) -> float:
+    """A value that is not finite counts as the highest, and so is kept."""
+    return math.inf if point[1] is None else point[1]
+
+
+@dataclass
+class _Thinned:
+    """A curve of which at most `MOST_STRETCHES` stretches are kept; they grow with the number of points."""
+
+    stretches: list[_Stretch] = field(default_factory=list)
+    size: int = 1  # points of a stretch
+    in_last: int = 0
+    first: tuple[int, float | None] | None = None
+    last: tuple[int, float | None] | None = None
+
+    def add(self, point: tuple[int, float | None]) -> None:
+        self.first, self.last = self.first or point, point
+        one = _Stretch(point, point)
+        if self.stretches and self.in_last < self.size:
+            self.stretches[-1] = self.stretches[-1].with_next(one)
+            self.in_last += 1
+            return
+        if len(self.stretches) == MOST_STRETCHES:  # an even number: all of them are full
+            pairs = zip(self.stretches[::2], self.stretches[1::2], strict=True)
+            self.stretches = [one.with_next(other) for one, other in pairs]
+            self.size *= 2
+        self.stretches.append(one)
+        self.in_last = 1
+
+    def curve(self) -> Curve:
+        """The first point, the last, and the lowest and the highest of each stretch, in the order of the steps."""
+        kept = {self.first, self.last, *(point for each in self.stretches for point in (each.low, each.high))}
+        points = sorted((point for point in kept if point is not None), key=lambda point: (point[0], _height(point)))
+        return Curve([step for step, _ in points], [value for _, value in points])
+
+
+def read_log(directory: Path) -> Log | Missing:
+    """Read log.jsonl of a run. Memory does not grow with its length."""
+    path = directory / "log.jsonl"
+    thinned = {name: _Thinned() for name in CURVES}
+    num_lines = num_unread = 0
+    last, best, valid_seconds = dict[str, Any](), dict[str, Any](), 0.0
+    try:
+        for record in _records(path):
+            num_lines += 1
+            if record is None:
+                num_unread += 1
+                continue
+            for name in CURVES.keys() & record.keys():
+                thinned[name].add((record["step"], _number(record[name])))
+            if "valid_nll" in record:
+                best = record if record.get("best") is True else best
+                valid_seconds += _number(record.get("valid_seconds")) or 0.0
+            else:
+                last = record
+    except FileNotFoundError:
+        return Missing(f"{directory} has no log.jsonl, in which `train` writes the numbers of training.")
+    except OSError as error:
+        return Missing(f"{path} cannot be read ({error.strerror}).")
+    curves = {name: curve.curve() for name, curve in thinned.items() if curve.stretches}
+    if not any(value is not None for curve in curves.values() for value in curve.values):
+        return Missing(f"{path} has no numbers yet: `train` writes a line every training.log_every updates.")
+    return Log(curves, num_lines, num_unread, last, best, valid_seconds)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any] | None]:
+    """Each line; None for one that `train` has not written, or not to its end."""
+    with io.BufferedReader(open_regular(path)) as file:
+        while line := file.readline(_LONGEST_LINE):
+            try:
+                record = parse_json(line.decode("utf-8")) if line.endswith(b"\n") else None
+            except ValueError:
+                record = None
+            is_whole = isinstance(record, dict) and type(record.get("step")) is int and record["step"] >= 0
+            yield record if is_whole else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None

@@ -1,0 +1,156 @@
+"""Puts what was gathered into the template: one page that loads nothing from elsewhere."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from transformer_mt import __version__
+from transformer_mt.corpora.filters import REASONS
+from transformer_mt.reporting import charts
+from transformer_mt.reporting.charts import BarChart, LineChart, Map
+from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
+from transformer_mt.reporting.learning import CURVES
+
+MARK = '<meta name="generator" content="transformer_mt report">'
+"""By which a page of this command is told from other files."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page says."""
+
+    runs: list[Run]
+    logs: dict[str, Log | Missing]
+    """By the name of the run."""
+    tests: list[TestReport]
+    not_evaluated: dict[str, Missing]
+    sentences: list[Shown] | Missing
+    sentence_notes: list[str]
+    corpora: list[CorpusReport]
+    corpus_notes: list[str]
+    positions: list[tuple[str, Map, LineChart] | Missing]
+    """For each different kind, its name, the encodings, and the dot products of one with all."""
+
+
+def page_of(report: Report) -> str:
+    """The page. The same report always gives the same text."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    environment.filters["number"] = charts.shown
+    room = files("transformer_mt.reporting")
+    style, script, template = ((room / name).read_text("utf-8") for name in ("style.css", "script.js", "template.html"))
+    numbers = {run.name: number for number, run in enumerate(report.runs)}
+    curves = curve_charts(report, numbers)
+    weaknesses = {test.name: weakness_charts(test, numbers) for test in report.tests}
+    lengths = [_length_chart(number, corpus) for number, corpus in enumerate(report.corpora)]
+    with_lines = [*curves, *(chart for chart in lengths if chart), *(p[2] for p in report.positions if isinstance(p, tuple))]
+    return environment.from_string(template).render(
+        report=report,
+        title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
+        version=__version__,
+        mark=Markup(MARK),
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        numbers=numbers,
+        missing=lambda part: isinstance(part, Missing),
+        curves=curves,
+        weaknesses=weaknesses,
+        lengths=lengths,
+        settings=settings_table(report.runs),
+        reasons=REASONS,
+        embedded={
+            "charts": {chart.key: chart.numbers for chart in with_lines},
+            "sentences": _embedded(report.sentences),
+        },
+    )
+
+
+def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:
+    """The settings in which runs differ, and all the others: the key, and the value of each run."""
+    flat = [_flat(run.config.model_dump()) for run in runs]
+    keys = list(dict.fromkeys(key for each in flat for key in each))
+    rows = [(key, [each.get(key, "–") for each in flat]) for key in keys]
+    return [row for row in rows if len(set(row[1])) > 1], [row for row in rows if len(set(row[1])) == 1]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + str(key)] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return found
+
+
+def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
+    """A chart for each field of the logs; what counts mishaps only if there was one."""
+    logs = {name: log for name, log in report.logs.items() if isinstance(log, Log)}
+    marks = [
+        (start["from_update"], numbers[run.name])
+        for run in report.runs
+        if run.name in logs and not isinstance(run.starts, Missing)
+        for start in run.starts
+        if isinstance(start.get("from_update"), int) and start["from_update"] > 0
+    ]
+    found = []
+    for key, title in CURVES.items():
+        curves = {name: (numbers[name], log.curves[key]) for name, log in logs.items() if key in log.curves}
+        values = [value for _, curve in curves.values() for value in curve.values if value is not None]
+        if values and not (key in ("skipped", "split") and not any(values)):
+            found.append(charts.lines(f"curve-{key}", title, curves, marks=marks))
+    return found
+
+
+def weakness_charts(test: TestReport, numbers: dict[str, int]) -> list[BarChart]:
+    """BLEU by length and by the rarest piece. Runs with the same groups of lines are drawn together."""
+    found = []
+    for kind, what in (("by_length", "length"), ("by_rarest_piece", "rarest")):
+        groups: dict[tuple[tuple[int, int, int], ...], list[tuple[str, list[float]]]] = {}
+        unit = ""
+        for each in test.scored:
+            analysis = each.details.get("analysis", {})
+            unit = analysis.get("unit", unit)
+            if rows := analysis.get(kind):
+                bounds = tuple((int(row["least"]), int(row["most"]), int(row["num_lines"])) for row in rows)
+                groups.setdefault(bounds, []).append((each.run, [float(row["bleu"]) for row in rows]))
+        names = {"length": f"BLEU by {unit}s of the source", "rarest": "BLEU by how often the rarest piece was in training"}
+        for bounds, runs in groups.items():
+            shown = [
+                (
+                    f"{least:,.0f} to {most:,.0f} {unit + 's' if what == 'length' else 'times'} ({lines:,} lines)",
+                    [(run, numbers[run], values[number]) for run, values in runs],
+                )
+                for number, (least, most, lines) in enumerate(bounds)
+            ]
+            found.append(charts.bars(f"{what}-{test.name}-{len(found)}", names[what], shown))
+    return found
+
+
+def _length_chart(number: int, corpus: CorpusReport) -> LineChart | None:
+    if isinstance(corpus.lengths, Missing):
+        return None
+    curves = {
+        side: (at, Curve([length for length, _ in counts], [float(count) for _, count in counts]))
+        for at, (side, counts) in enumerate(corpus.lengths.items())
+    }
+    return charts.lines(f"lengths-{number}", "training sentences of each length", curves, "pieces")
+
+
+def _embedded(sentences: list[Shown] | Missing) -> list[dict[str, Any]]:
+    """What the script needs of each sentence whose attention is known."""
+    if isinstance(sentences, Missing):
+        return []
+    return [
+        {"run": shown.run, "source": shown.source, **shown.attention}
+        for shown in sentences
+        if not isinstance(shown.attention, Missing)
+    ]

@@ -1,0 +1,105 @@
+"""Gathers what is known about the corpus that runs were trained on, and about the positions of their models."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import UserError
+from transformer_mt.evaluation.test_sets import model_in
+from transformer_mt.reporting.gathered import CorpusReport, Missing, Run
+from transformer_mt.storage.json_text import read_json
+
+_MOST_PAIRS = 200_000  # whose lengths are counted
+_MOST_PIECES = 200  # longer sentences are counted together
+POSITIONS = 64
+
+
+def gather_corpora(runs: Sequence[Run]) -> tuple[list[CorpusReport], list[str]]:
+    """What prepare.json says, once for each data_dir, and sentences about what is left out."""
+    found, notes = dict[str, CorpusReport](), list[str]()
+    for run in runs:
+        data_dir = run.config.data_dir
+        if data_dir not in found:
+            report = _corpus(run, Path(data_dir))
+            if isinstance(report, Missing):
+                notes.append(report.reason)
+            else:
+                found[data_dir] = report
+    return list(found.values()), list(dict.fromkeys(notes))
+
+
+def _corpus(run: Run, data_dir: Path) -> CorpusReport | Missing:
+    path = data_dir / "prepare.json"
+    try:
+        summary = read_json(path)
+        counts = {name: _numbers(each) for name, each in summary["counts"].items()}
+        corpora = {name: _numbers(each) for name, each in summary.get("corpora", {}).items()}
+        digest = summary["tokenizer_digest"]
+    except FileNotFoundError:
+        return Missing(
+            f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this command "
+            "in the directory where `train` was run."
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Missing(f"The corpus of {run.name} is not described: {path} is not as `prepare` writes it.")
+    try:
+        if Tokenizer.load(model_in(run.directory)).digest != digest:
+            return Missing(f"The corpus of {run.name} is not described: {data_dir} was prepared again since then.")
+    except UserError:
+        pass  # a run that has no tokenizer yet: nothing says that the data are others
+    lengths = _lengths(data_dir)
+    total = counts.get("train", {}).get("kept", 0)
+    sampled = _MOST_PAIRS if total > _MOST_PAIRS else 0
+    return CorpusReport(str(data_dir), counts, corpora, summary, lengths, sampled)
+
+
+def _numbers(counts: dict[str, Any]) -> dict[str, int]:
+    return {name: int(number) for name, number in counts.items()}
+
+
+def _lengths(data_dir: Path) -> dict[str, list[tuple[int, int]]] | Missing:
+    """Count how many sentences of each side have so many pieces; of a large corpus, of pairs spread over all of it."""
+    try:
+        corpus = EncodedCorpus.load(data_dir / "train")
+        pairs = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _MOST_PAIRS)).astype(np.int64))
+        sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
+    except (UserError, OSError, IndexError):
+        return Missing(f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read.")
+    found = dict[str, list[tuple[int, int]]]()
+    for side, lengths in sides.items():
+        counts = np.bincount(np.minimum(lengths, _MOST_PIECES)).tolist()
+        found[side] = [(length, count) for length, count in enumerate(counts) if length]
+    return found
+
+
+def positions_of(run: Run) -> tuple[NDArray[np.float32], str] | Missing:
+    """The encodings TD of the first positions, and what they are."""
+    settings = run.config.model
+    if settings.kind == "rnn":
+        return Missing(f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions.")
+    if settings.kind == "transformer" and settings.positions == "sinusoidal":
+        from transformer_mt.models.positions import sinusoidal  # here, because it imports PyTorch
+
+        return sinusoidal(POSITIONS, settings.d_model).numpy(), "sines and cosines"
+    if run.model is None:
+        return Missing(f"{run.name} has learned positions, but no model yet: run `average` first.")
+    return _learned(run, run.model)
+
+
+def _learned(run: Run, model: Path) -> tuple[NDArray[np.float32], str] | Missing:
+    """The table of the encoder's positions, or of both sides if they have one together."""
+    from transformer_mt.storage.weights import read_tensors  # here, because it imports PyTorch
+
+    try:
+        tables = {name: weight for name, weight in read_tensors(model / "model.safetensors").items() if "position" in name}
+    except UserError as error:
+        return Missing(f"{error}.")
+    if not tables:
+        return Missing(f"{run.name} has no table of positions.")
+    name = next((name for name in tables if "source" in name or "encoder" in name), next(iter(tables)))
+    return tables[name][:POSITIONS].float().numpy(), "learned"
