@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Any
 
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import EvaluationError, TranslationError
+from transformer_mt.errors import CorpusError, EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
 from transformer_mt.evaluation.compared_runs import compared_files, compared_runs
-from transformer_mt.evaluation.score_file import TestSetScores, read_scores, write_scores
+from transformer_mt.evaluation.score_file import AlsoInTraining, TestSetScores, read_scores, write_scores
 from transformer_mt.evaluation.scores import ONLY_SCORES, Details, Results, print_scores, score_files, score_lines
+from transformer_mt.evaluation.seen_in_training import seen_in_training
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     check_same_tokenizer,
@@ -119,6 +120,7 @@ def evaluate_model(
     choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
     translator, results = _load([model, *others], options), Results()
     config, tuning = _tuned(translator, choices) if tried else (config, {})
+    seen = _seen_in_training(model, config, translator, texts)
     what_ran = _what_ran(model, others, options) | tuning | _machine(translator, options.engine)
     output.mkdir(exist_ok=True)  # now, because it may fail
     for name, text in texts.items():
@@ -127,7 +129,7 @@ def evaluate_model(
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
         scored = _scored(hypotheses, text, name, translator, config, model, details) | numbers
         made = {"decoding": config.decoding, "time": datetime.now(UTC).isoformat(timespec="seconds")} | what_ran
-        results[name] = TestSetScores.model_validate(scored | made)
+        results[name] = TestSetScores.model_validate(scored | {"also_in_training": seen.get(name)} | made)
     print_scores(results)
     with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
@@ -149,7 +151,23 @@ def _scored(
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = cli.shown(hypotheses_file(model, name)), f"reference of {name}"
-    return score_lines(hypotheses, [text.references], target_language, titles, details, text.sources, rarest)
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+
+
+def _seen_in_training(
+    model: Path, config: Config, translator: Translator, texts: Mapping[str, TestSet]
+) -> dict[str, AlsoInTraining]:
+    """What of each test set stands in the training text of the run; empty if that cannot be known. Warns of it."""
+    own = load_config(model / "config.yaml").data_dir  # another may be given, with other test sets
+    try:
+        data_dirs = [Path(own), Path(config.data_dir)]
+        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts)
+    except CorpusError as error:
+        print(f"note: whether the test sets stand in the training text is not known: {error}", file=sys.stderr)
+        return {}
+    for message in seen.messages:
+        print(message, file=sys.stderr)
+    return seen.found
 
 
 def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
@@ -199,7 +217,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) 
         print(f"validation set  {metric} {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True)
 
     decodings = [(settings, each.decoding) for settings, each in choices]
-    tuned = tune(decodings, translate, text.references, metric, config.corpus.target_language, tell)
+    tuned = tune(decodings, translate, text.references[0], metric, config.corpus.target_language, tell)
     print(f"best on the {tuned.num_lines:,} sentences of the validation set: {' '.join(tuned.best.settings)}\n")
     return choices[tuned.trials.index(tuned.best)][1], {"tuning": tuned.as_json()}
 

@@ -83,16 +83,17 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append(System(run.name, _translations(name, run), run.config.training.seed, _experiment(run.config)))
         notes += _notes(name, first, run)
     return ComparedTest(
-        name, texts[0].sources, [texts[0].references], systems, first.config.corpus.target_language, notes
+        name, texts[0].sources, texts[0].references, systems, first.config.corpus.target_language, notes
     )
 
 
 def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, found: TestSet) -> None:
     if found.references == wanted.references:
         return
-    both = zip(wanted.references, found.references, strict=False)
+    both = zip(zip(*wanted.references, strict=True), zip(*found.references, strict=True), strict=False)
     line = next((number for number, (one, other) in enumerate(both, start=1) if one != other), None)
-    where = f"line {line} differs" if line else f"{len(wanted.references):,} and {len(found.references):,} lines"
+    lines = [len(text.references[0]) for text in (wanted, found)]
+    where = f"line {line} differs" if line else f"{lines[0]:,} and {lines[1]:,} lines"
     raise EvaluationError(
         f"{first.name} and {run.name} have different references for the test set {name} ({where}), so their scores "
         "cannot be compared: prepare both with the same test set, or compare files of translations"

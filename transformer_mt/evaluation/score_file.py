@@ -42,6 +42,15 @@ class Checksums(Record):
     hypotheses: str
 
 
+class AlsoInTraining(Record):
+    """What of the test set stands in the training text of the run; the lines are numbered from 1."""
+
+    sources: int
+    pairs: int
+    source_lines: list[int]
+    pair_lines: list[int]
+
+
 class Hardware(Record):
     """What the translations were computed on."""
 
@@ -68,6 +77,7 @@ class TestSetScores(Record):
     scores: dict[str, Score]
     references: list[str] | None = None
     checksums: Checksums | None = None
+    also_in_training: AlsoInTraining | None = None
     by_length: list[Bucket] | None = None
     analysis: Analysis | None = None
     num_split: int | None = None
