@@ -51,6 +51,7 @@ run_fairseq.py makes it accept them.
 """
 
 import argparse
+import json
 import os
 import resource
 import sys
@@ -74,8 +75,8 @@ from benchmarks.training_text import random_rows
 from transformer_mt.data.batching import collate, epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import choose_device
-from transformer_mt.evaluation.scores import write_json
 from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 
 Results = dict[str, dict[str, Any]]
@@ -228,7 +229,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     check(parser, arguments)
     report = measure(arguments)
     if arguments.json is not None:
-        write_json(arguments.json, report)
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(arguments.json, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     return 0
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from safetensors import safe_open
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import Bucket
+from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.pictures import picture_file
 from transformer_mt.terminal import cli
 
@@ -36,7 +38,7 @@ class Row:
     num_parameters: int
     bleu: float
     interval: float
-    by_length: list[dict[str, Any]]
+    by_length: list[Bucket]
     num_target_tokens: int
     """The number of target tokens that it was trained on."""
     tokens_per_second: float | None
@@ -58,19 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_row(runs: Path, name: str) -> Row:
     """Read the results of runs/name on its only test set."""
     run, speed = runs / name, runs / "speed"
-    [scores] = _read(run / "evaluation" / "scores.json").values()
-    bleu = scores["scores"]["BLEU"]
+    [scores] = _scores(run / "evaluation" / "scores.json")
+    bleu = scores.scores["BLEU"]
     tokens_per_second = sentences_per_second = None
     if (speed / f"{name}.json").exists():
         tokens_per_second = _updates(speed / name)[-1]["tokens_per_second"]
-        [again] = _read(speed / f"{name}.json").values()
-        sentences_per_second = again["sentences_per_second"]
+        [again] = _scores(speed / f"{name}.json")
+        sentences_per_second = again.sentences_per_second
     return Row(
         name,
         num_parameters(run / "model" / "model.safetensors"),
-        bleu["value"],
-        bleu["interval"],
-        scores["by_length"],
+        bleu.value,
+        bleu.interval or 0.0,
+        scores.by_length or [],
         _updates(run)[-1]["tokens"],
         tokens_per_second,
         sentences_per_second,
@@ -118,10 +120,10 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
     axes = figure.subplots()
     for row in rows:
         style = "--" if row.name.startswith("transformer") else "-"
-        values = [bucket["bleu"] for bucket in row.by_length]
+        values = [bucket.bleu for bucket in row.by_length]
         axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
     buckets = rows[0].by_length
-    axes.set_xticks(range(len(buckets)), [f"{b['shortest']}–{b['longest']}\n{b['num_sentences']}" for b in buckets])
+    axes.set_xticks(range(len(buckets)), [f"{b.shortest}–{b.longest}\n{b.num_sentences}" for b in buckets])
     axes.set(xlabel="words of the source; below, the number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -129,14 +131,11 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
     return figure
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"{path}: cannot be read ({error}); run scripts/compare_architectures.sh to its end"
-        ) from None
-    return content
+def _scores(path: Path) -> list[TestSetScores]:
+    found = list(read_scores(path).values())
+    if not found:
+        raise EvaluationError(f"{path}: is missing, or has no scores; run scripts/compare_architectures.sh to its end")
+    return found
 
 
 def _updates(run: Path) -> list[dict[str, Any]]:

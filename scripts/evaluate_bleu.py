@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt.evaluation.scores import print_scores, score_files, write_json
+from transformer_mt.evaluation.score_file import write_scores
+from transformer_mt.evaluation.scores import print_scores, score_files
 from transformer_mt.terminal import cli
 
 
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = score_files(arguments.hypothesis, arguments.reference, arguments.language)
     print_scores(results)
     if arguments.json is not None:
-        write_json(arguments.json, results)
+        write_scores(arguments.json, results)
     return 0
 
 

@@ -1,31 +1,25 @@
 """The stage `evaluate`: scores a model on its test sets, or a file of translations."""
 
 import argparse
+import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import EvaluationError, TranslationError
+from transformer_mt.errors import CorpusError, EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
 from transformer_mt.evaluation.compared_runs import compared_files, compared_runs
-from transformer_mt.evaluation.scores import (
-    ONLY_SCORES,
-    Details,
-    Results,
-    check_scores_file,
-    earlier_scores,
-    print_scores,
-    score_files,
-    score_lines,
-    write_json,
-)
+from transformer_mt.evaluation.score_file import AlsoInTraining, TestSetScores, read_scores, write_scores
+from transformer_mt.evaluation.scores import ONLY_SCORES, Details, Results, print_scores, score_files, score_lines
+from transformer_mt.evaluation.seen_in_training import seen_in_training
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     check_same_tokenizer,
@@ -37,11 +31,13 @@ from transformer_mt.evaluation.test_sets import (
     results_dir,
 )
 from transformer_mt.evaluation.tuning import Trial, TuneMetric, choices_of, tune
+from transformer_mt.machine import processor, versions
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
+from transformer_mt.storage.run_directory import weights_sha256
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, parser
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
@@ -58,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.compare:
         return _compare(arguments)
     if arguments.json is not None:
-        check_scores_file(arguments.json)
+        read_scores(arguments.json)  # raises an error if it may not be replaced
     details = Details(arguments.confidence, arguments.by_length, metrics=arguments.metrics, analyse=arguments.analyse)
     if arguments.hypothesis is not None:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source)
@@ -69,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             models, arguments.overrides, arguments.test, engine_options(arguments), details, arguments.tune
         )
     if arguments.json is not None:
-        write_json(arguments.json, results)
+        write_scores(arguments.json, results)
     return 0
 
 
@@ -119,21 +115,24 @@ def evaluate_model(
     texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
     is_older = (output / "scores.json").is_file()
     check_own(output, OWNER, is_older=is_older)
-    check_scores_file(output / "scores.json")
+    read_scores(output / "scores.json")  # raises an error if it may not be replaced
     file = model / "config.yaml"
     choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
     translator, results = _load([model, *others], options), Results()
     config, tuning = _tuned(translator, choices) if tried else (config, {})
-    what_ran = {"decoding": config.decoding.model_dump()} | _what_ran(model, others, options) | tuning
+    seen = _seen_in_training(model, config, translator, texts)
+    what_ran = _what_ran(model, others, options) | tuning | _machine(translator, options.engine)
     output.mkdir(exist_ok=True)  # now, because it may fail
     for name, text in texts.items():
         hypotheses, numbers = _translate(translator, text.sources, config.decoding, name)
         with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
-        results[name] = _scored(hypotheses, text, name, translator, config, model, details) | numbers | what_ran
+        scored = _scored(hypotheses, text, name, translator, config, model, details) | numbers
+        made = {"decoding": config.decoding, "time": datetime.now(UTC).isoformat(timespec="seconds")} | what_ran
+        results[name] = TestSetScores.model_validate(scored | {"also_in_training": seen.get(name)} | made)
     print_scores(results)
     with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
-        write_json(output / "scores.json", earlier_scores(output / "scores.json") | results)
+        write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
     _say_where(what_ran, output, example=next(iter(texts.values())).sources[0])
     return results
 
@@ -152,7 +151,23 @@ def _scored(
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = cli.shown(hypotheses_file(model, name)), f"reference of {name}"
-    return score_lines(hypotheses, [text.references], target_language, titles, details, text.sources, rarest)
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+
+
+def _seen_in_training(
+    model: Path, config: Config, translator: Translator, texts: Mapping[str, TestSet]
+) -> dict[str, AlsoInTraining]:
+    """What of each test set stands in the training text of the run; empty if that cannot be known. Warns of it."""
+    own = load_config(model / "config.yaml").data_dir  # another may be given, with other test sets
+    try:
+        data_dirs = [Path(own), Path(config.data_dir)]
+        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts)
+    except CorpusError as error:
+        print(f"note: whether the test sets stand in the training text is not known: {error}", file=sys.stderr)
+        return {}
+    for message in seen.messages:
+        print(message, file=sys.stderr)
+    return seen.found
 
 
 def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
@@ -202,7 +217,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) 
         print(f"validation set  {metric} {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True)
 
     decodings = [(settings, each.decoding) for settings, each in choices]
-    tuned = tune(decodings, translate, text.references, metric, config.corpus.target_language, tell)
+    tuned = tune(decodings, translate, text.references[0], metric, config.corpus.target_language, tell)
     print(f"best on the {tuned.num_lines:,} sentences of the validation set: {' '.join(tuned.best.settings)}\n")
     return choices[tuned.trials.index(tuned.best)][1], {"tuning": tuned.as_json()}
 
@@ -216,11 +231,24 @@ def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> di
         made_of = read_metadata(model / "model.safetensors").get("made_of")
     return {
         "model": cli.shown(model),
+        "model_sha256": weights_sha256(model),
         "made_of": made_of,
         "ensemble": [cli.shown(other) for other in others],
+        "ensemble_sha256": [weights_sha256(other) for other in others],
         "engine": options.engine,
         "dtype": options.dtype,
         "quantize": options.quantize,
+    }
+
+
+def _machine(translator: Translator, engine: str) -> dict[str, Any]:
+    """What scores.json says about the machine and the software."""
+    on = translator.engine.hardware
+    gpu = None if on == "CPU" else on
+    packages = ("torch" if engine == "torch" else engine, "sentencepiece", "sacrebleu")
+    return {
+        "hardware": {"processor": processor(), "num_cores": os.cpu_count(), "gpu": gpu},
+        "versions": versions(packages),
     }
 
 

@@ -22,6 +22,7 @@ from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.other_runs import place_among_runs
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
 from transformer_mt.settings.reading import differences, dump_config, load_config
@@ -143,10 +144,17 @@ def _train(
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
     places_of = partial(places_of_pairs, Path(config.data_dir))
     progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, places_of)
-    say(f"{run_dir}: {_summary(progress, settings.metric)}")
-    if not signum:
-        say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
+    if ranks.is_first:
+        _say_end(config, progress, signum)
     return signum
+
+
+def _say_end(config: Config, progress: Progress, signum: int) -> None:
+    print(f"{config.run_dir}: {_summary(progress, config.training.metric)}")
+    if not signum:
+        if place := place_among_runs(config):
+            print(place)
+        print(f"next: {shlex.join(cli.command('average', config.run_dir))}")
 
 
 def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks, say: Callable[..., None]) -> int:

@@ -8,6 +8,7 @@ from compare_table import figure_of, main, read_row, table
 from safetensors.torch import save_file
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.score_file import Score, TestSetScores, write_scores
 from transformer_mt.terminal import cli
 
 
@@ -18,16 +19,18 @@ def write_run(runs, name, bleu=90.0, speed=None):
     (run / "model").mkdir()
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, run / "model" / "model.safetensors")
     by_length = [
-        {"shortest": 1, "longest": 10, "num_sentences": 7, "bleu": bleu},
-        {"shortest": 21, "longest": 30, "num_sentences": 3, "bleu": bleu / 2},
+        {"shortest": 1, "longest": 10, "unit": "word", "num_sentences": 7, "bleu": bleu},
+        {"shortest": 21, "longest": 30, "unit": "word", "num_sentences": 3, "bleu": bleu / 2},
     ]
-    scores = {"news": {"scores": {"BLEU": {"value": bleu, "interval": 1.25}}, "by_length": by_length}}
-    (run / "evaluation" / "scores.json").write_text(json.dumps(scores))
+    score = Score(value=bleu, signature="nrefs:1", interval=1.25)
+    found = TestSetScores(num_lines=10, scores={"BLEU": score}, by_length=by_length)
+    write_scores(run / "evaluation" / "scores.json", {"news": found})
     write_log(run, {"tokens": 600, "tokens_per_second": 1.0}, {"tokens": 120000, "tokens_per_second": 2.0})
     if speed is not None:
         (runs / "speed" / name).mkdir(parents=True)
         write_log(runs / "speed" / name, {"tokens_per_second": 3.0}, {"tokens_per_second": speed})
-        (runs / "speed" / f"{name}.json").write_text(json.dumps({"news": {"sentences_per_second": 12.34}}))
+        found = TestSetScores(num_lines=10, scores={}, sentences_per_second=12.34)
+        write_scores(runs / "speed" / f"{name}.json", {"news": found})
 
 
 def write_log(run, *updates):

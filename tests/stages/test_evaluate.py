@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -20,7 +22,8 @@ from transformer_mt.data.prepared import files_of_test_set
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.errors import NotFiniteError
 from transformer_mt.evaluate import main
-from transformer_mt.evaluation.scores import score_files, write_json
+from transformer_mt.evaluation.score_file import SCHEMA_VERSION, write_scores
+from transformer_mt.evaluation.scores import score_files
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.files import own_name
@@ -30,6 +33,13 @@ ROOT = Path(__file__).parent.parent.parent
 HYPOTHESES = ["Der Hund schläft hier.", "Sie sieht ein großes Haus.", "Er kommt heute nicht."]
 REFERENCES = ["Der Hund schläft dort.", "Sie sieht das große Haus.", "Er kommt heute nicht."]
 OTHERS = ["Dort schläft der Hund.", "Sie sieht ein großes Haus an.", "Heute kommt er nicht."]
+
+
+def written(path: Path) -> dict[str, Any]:
+    """What scores.json holds, by the name of the test set."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["schema_version"] == SCHEMA_VERSION
+    return content["test_sets"]
 
 
 def write(path: Path, lines: list[str], end: str = "\n") -> str:
@@ -60,7 +70,7 @@ class TestFiles:
         arguments = ["--hypothesis", files[0], "--reference", files[1], "--reference", other]
         assert cli.run(main, [*arguments, "--language", "de", "--json", str(target)]) == 0
         expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [REFERENCES, OTHERS])
-        result = json.loads(target.read_text(encoding="utf-8"))[files[0]]
+        result = written(target)[files[0]]
         assert result["scores"]["BLEU"]["value"] == expected.score
         assert result["scores"].keys() == {"BLEU", "chrF2", "TER"}
         assert (result["num_lines"], result["references"]) == (3, [files[1], other])
@@ -86,7 +96,7 @@ class TestFiles:
         target.write_text("")
         results = score_files(Path(files[0]), [Path(files[1])])
         for _ in range(2):
-            write_json(target, results)
+            write_scores(target, results)
         target.write_text('["mine"]')
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", target)
         assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
@@ -102,7 +112,7 @@ class TestFiles:
         assert main(["--hypothesis", hypothesis, "--reference", write(tmp_path / "ref.txt", lines)]) == 0
         target = tmp_path / "scores.json"
         main(["--hypothesis", hypothesis, "--reference", hypothesis, "--json", str(target)])
-        assert json.loads(target.read_text())[hypothesis]["num_lines"] == 3
+        assert written(target)[hypothesis]["num_lines"] == 3
 
     def test_tokenised_text_is_warned_of(self, tmp_path, files, capsys):
         tokenised = write(tmp_path / "tokenised.txt", [line.replace(".", " .") for line in HYPOTHESES])
@@ -119,7 +129,7 @@ class TestFiles:
         assert "warning: TER is left out: " in said.err
         assert "line 1, has 600 words" in said.err
         assert "TER" not in said.out
-        [found] = json.loads((tmp_path / "found.json").read_text(encoding="utf-8")).values()
+        [found] = written(tmp_path / "found.json").values()
         assert list(found["scores"]) == ["BLEU", "chrF2"]
 
     def test_chinese_without_its_language_is_warned_of(self, tmp_path, capsys):
@@ -196,6 +206,7 @@ class Dictionary:
     def __init__(self, models: list[Path], device: str) -> None:
         self.models, self.device = [model.absolute() for model in models], device
         self.tokenizer = None
+        self.engine = SimpleNamespace(hardware="CPU")
 
     @classmethod
     def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
@@ -234,7 +245,7 @@ def trained(tmp_path, monkeypatch):
 class TestModel:
     def test_scores_every_test_set(self, trained, capsys):
         assert main(["runs/x"]) == 0
-        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))
+        scores = written(trained / "evaluation/scores.json")
         assert list(scores) == ["news", "talks"]
         for name, references in (("news", REFERENCES), ("talks", OTHERS)):
             expected = sacrebleu.BLEU().corpus_score(HYPOTHESES, [references]).score
@@ -256,7 +267,7 @@ class TestModel:
         said = capsys.readouterr()
         assert "beam_size 4, 1 line split at ends of sentences" in said.out
         assert [line.rpartition(": ")[2] for line in said.err.splitlines()] == ["look at line 3"] * 2
-        scores = json.loads((trained / "evaluation/scores.json").read_text(encoding="utf-8"))["news"]
+        scores = written(trained / "evaluation/scores.json")["news"]
         assert [scores[f"num_{kind}"] for kind in ("split", "short", "at_limit")] == [1, 1, 1]
 
     def test_a_line_that_cannot_be_translated_is_named_with_its_test_set(self, trained, capsys, monkeypatch):
@@ -276,14 +287,14 @@ class TestModel:
         assert main([*arguments, "--device", "cpu", "--json", str(json_file)]) == 0
         assert Dictionary.calls == [([trained / "model"], "cpu", 7)]
         assert json_file.read_bytes() == (trained / "evaluation/scores.json").read_bytes()
-        scores = json.loads(json_file.read_text())
+        scores = written(json_file)
         assert list(scores) == ["talks"] and scores["talks"]["decoding"]["beam_size"] == 7
 
     def test_one_test_set_leaves_the_scores_of_the_others(self, trained):
         main([str(trained)])
         scores_file = trained / "evaluation" / "scores.json"
         main([str(trained), "--test", "talks", "beam_size=7"])
-        scores = json.loads(scores_file.read_text())
+        scores = written(scores_file)
         assert scores["talks"]["decoding"]["beam_size"] == 7
         assert "news" in scores
 
@@ -320,7 +331,7 @@ class TestModel:
 
     def test_intervals_and_lengths_are_told_where_asked_for(self, trained, capsys):
         main([str(trained), "--test", "news", "--confidence", "--by-length", "2"])
-        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        result = written(trained / "evaluation/scores.json")["news"]
         assert result["scores"]["BLEU"]["interval"] > 0 and "|bs:1000|" in result["scores"]["TER"]["signature"]
         value = result["scores"]["BLEU"]["value"]
         assert result["by_length"] == [{"shortest": 1, "longest": 2, "unit": "word", "num_sentences": 3, "bleu": value}]
@@ -328,7 +339,7 @@ class TestModel:
         assert f"news  BLEU   {value:.1f} ± {result['scores']['BLEU']['interval']:.1f}  nrefs:1|bs:1000|" in printed
         assert f"news  BLEU   {value:.1f}  3 sources of 1 to 2 words" in printed
         main([str(trained), "--test", "news"])
-        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        result = written(trained / "evaluation/scores.json")["news"]
         assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
 
     def test_settings_are_chosen_on_the_validation_set_and_both_are_written_down(
@@ -348,7 +359,7 @@ class TestModel:
         assert main([str(trained), "--tune", "beam_size=8,9", "length_penalty=1", "--test", "news"]) == 0
         said = capsys.readouterr().out
         assert "bleu 100.00  beam_size=9 length_penalty=1\nbest on the 2 sentences" in said
-        scores = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        scores = written(trained / "evaluation/scores.json")["news"]
         assert (scores["decoding"]["beam_size"], scores["decoding"]["length_penalty"]) == (9, 1.0)
         assert scores["tuning"]["chosen"] == ["beam_size=9", "length_penalty=1"]
         assert [trial["settings"][0] for trial in scores["tuning"]["trials"]] == ["beam_size=8", "beam_size=9"]
@@ -360,7 +371,7 @@ class TestModel:
         assert main([str(trained), "--analyse", "--test", "news"]) == 0
         said = capsys.readouterr().out
         assert "news: weaknesses" in said and "words of the source" in said and "the worst lines" in said
-        found = json.loads((trained / "evaluation/scores.json").read_text())["news"]["analysis"]
+        found = written(trained / "evaluation/scores.json")["news"]["analysis"]
         assert found["by_length"][0]["num_lines"] == 3 and found["worst"][0]["source"] in ("dog", "house", "he")
 
     def test_lengths_are_in_characters_where_the_source_has_no_spaces(self, trained, capsys):
@@ -368,7 +379,7 @@ class TestModel:
             text = config.read_text(encoding="utf-8")
             config.write_text(text.replace("source_language: en", "source_language: zh"), encoding="utf-8")
         main([str(trained), "--test", "news", "--by-length", "2"])
-        result = json.loads((trained / "evaluation/scores.json").read_text())["news"]
+        result = written(trained / "evaluation/scores.json")["news"]
         assert [bucket["unit"] for bucket in result["by_length"]] == ["character"] * 3
         assert "1 source of 5 to 6 characters" in capsys.readouterr().out
 

@@ -66,7 +66,11 @@ def both(models, experiment, tmp_path):
         assert translate.main([str(model), *lines, *arguments]) == 0
         assert evaluate.main([str(model), "--json", str(scores), *arguments]) == 0
         place = model if model == models / "exported" else models / "run"
-        return json.loads(scores.read_text())["tiny"], output.read_text(), place / "evaluation" / "tiny.hypotheses.txt"
+        return (
+            json.loads(scores.read_text())["test_sets"]["tiny"],
+            output.read_text(),
+            place / "evaluation" / "tiny.hypotheses.txt",
+        )
 
     return run
 
@@ -102,7 +106,7 @@ def test_an_export_is_evaluated_in_its_own_place(both, models, capsys):
 
 def test_the_models_of_an_ensemble_may_be_runs(models, capsys):
     evaluate.main([str(models / "run"), f"--ensemble={models / 'other'}", "--device=cpu", "--workers=1"])
-    record = json.loads((models / "run" / "evaluation" / "scores.json").read_text())["tiny"]
+    record = json.loads((models / "run" / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]
     assert record["ensemble"] == [str(models / "other" / "model")]
     said = capsys.readouterr().out
     assert f"Model         {models / 'run' / 'model'}, {MADE_OF}\n" in said

@@ -59,7 +59,7 @@ def test_each_test_set_is_translated_with_its_tag_and_scored(run: Path, capsys: 
     capsys.readouterr()
     assert evaluate.main([str(run), "beam_size=1"]) == 0
     assert "tag" not in capsys.readouterr().err
-    scores = json.loads((run / "evaluation" / "scores.json").read_text())
+    scores = json.loads((run / "evaluation" / "scores.json").read_text())["test_sets"]
     assert {"en_de", "de_en"} <= scores.keys()
 
 

@@ -12,7 +12,7 @@ from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 from transformer_mt import average, export, prepare, train
 from transformer_mt.data.data_directory import OWNER
 from transformer_mt.errors import EvaluationError, ExportError
-from transformer_mt.evaluation.scores import earlier_scores
+from transformer_mt.evaluation.score_file import read_scores
 from transformer_mt.storage.files import own_name
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
 from transformer_mt.storage.run_directory import checkpoint_path
@@ -193,7 +193,7 @@ def test_a_strange_export_json_and_a_strange_scores_json_end_in_their_own_words(
         export.check_output(tmp_path)
     if kind == "deep":
         with pytest.raises(EvaluationError, match="holds something else than scores"):
-            earlier_scores(tmp_path / "scores.json")
+            read_scores(tmp_path / "scores.json")
     else:
         with ends_soon():
-            assert earlier_scores(tmp_path / "scores.json") == {}
+            assert read_scores(tmp_path / "scores.json") == {}

@@ -60,6 +60,7 @@ class CTranslate2Engine(Engine):
         self.device, self.compute_type = device, compute_type
         self.vocabularies = _vocabularies(directory)
         self.on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
+        self.hardware = "CPU" if self.on_cpu else "GPU"  # CTranslate2 does not tell its name
         self.workers = workers or (num_cores() if self.on_cpu else 1)
         self.translator = self._load(self.workers)
 

@@ -59,6 +59,8 @@ class Engine(ABC):
 
     max_positions: int
     """The most pieces of a source and of a translation, EOS included."""
+    hardware = "CPU"
+    """What the model runs on: the name of the GPU, or CPU."""
     keeps_all_pasts = False
     """Whether a search keeps the pasts of all hypotheses of a sentence in one cache, where they never move."""
 

@@ -72,6 +72,8 @@ class TorchEngine(Engine):
         if self.matmul != Matmul():
             self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
         on_cpu = device.torch_device.type == "cpu"
+        if not on_cpu:
+            self.hardware = torch.cuda.get_device_name(device.torch_device)
         number = (workers or num_cores()) if on_cpu else 1
         # The workers refer to this engine weakly, so that both end as soon as nobody uses the engine.
         engine = weakref.proxy(self)

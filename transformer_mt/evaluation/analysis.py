@@ -6,7 +6,6 @@ BLEU of a single sentence says little, so lines are ranked by chrF2.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
@@ -60,8 +59,10 @@ class WorstLine:
 class Analysis:
     """What is known about the weaknesses of a system on one test set."""
 
+    unit: str
+    """What sources are counted in: word, or character in a language without spaces."""
     by_length: list[Group]
-    """By the number of words of the source; characters in a language without spaces."""
+    """By the number of units of the source."""
     by_rarest_piece: list[Group]
     """By how often the rarest piece of the source stands in the training text; empty if that is not known."""
     length_ratio: float
@@ -90,6 +91,7 @@ def analyse(
     scores = [_chrf_of_line(said, right) for said, right in zip(hypotheses, references, strict=True)]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
     return Analysis(
+        "word" if source_spaced else "character",
         groups_of(lengths, hypotheses, references, languages[1]),
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
         written / max(wanted, 1),
@@ -110,28 +112,29 @@ def rarest_pieces(data_dir: Path, tokenizer: Tokenizer, lines: Sequence[str]) ->
     return [int(counts[ids].min()) for ids in tokenizer.encode_source(lines)]
 
 
-def text_of_analysis(found: dict[str, Any], unit: str) -> str:
-    """Return an analysis, as `asdict` gives it, as text; `unit` is what sources are counted in: word or character."""
+def text_of_analysis(found: Analysis) -> str:
+    """Return an analysis as text."""
     lines = []
     for title, groups in (
-        (f"{unit}s of the source", found["by_length"]),
-        ("times that the rarest source piece stands in training", found["by_rarest_piece"]),
+        (f"{found.unit}s of the source", found.by_length),
+        ("times that the rarest source piece stands in training", found.by_rarest_piece),
     ):
         if groups:
             lines.append(f"{'BLEU':>7}  {'chrF2':>5}  {'lines':>6}  {title}")
         lines += [
-            f"{each['bleu']:7.1f}  {each['chrf']:5.1f}  {each['num_lines']:6,}  {each['least']:,} to {each['most']:,}"
+            f"{each.bleu:7.1f}  {each.chrf:5.1f}  {each.num_lines:6,}  {each.least:,} to {each.most:,}"
             for each in groups
         ]
-    lines.append(f"length of the translations: {found['length_ratio']:.3f} of the references'")
+    lines.append(f"length of the translations: {found.length_ratio:.3f} of the references'")
     for kind, meaning in _SUSPICIOUS.items():
-        if numbers := found["suspicious"][kind]:
+        if numbers := found.suspicious[kind]:
             shown = ", ".join(str(number) for number in numbers[:WORST]) + (", …" if len(numbers) > WORST else "")
             lines.append(f"{counted(len(numbers), 'line')} {meaning}: {shown}")
     lines.append("the worst lines, by chrF2")
-    for worst in found["worst"]:
-        lines.append(f"{worst['chrf']:7.1f}  line {worst['line']:,}")
-        lines += [f"           {side:10}  {worst[side]}" for side in ("source", "reference", "hypothesis")]
+    for worst in found.worst:
+        lines.append(f"{worst.chrf:7.1f}  line {worst.line:,}")
+        texts = {"source": worst.source, "reference": worst.reference, "hypothesis": worst.hypothesis}
+        lines += [f"           {side:10}  {text}" for side, text in texts.items()]
     return "\n".join(lines)
 
 

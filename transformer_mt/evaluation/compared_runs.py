@@ -7,7 +7,7 @@ from pathlib import Path
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.comparing import System
-from transformer_mt.evaluation.scores import Results, earlier_scores
+from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     chosen_test_sets,
@@ -18,6 +18,7 @@ from transformer_mt.evaluation.test_sets import (
 )
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, fingerprint, load_config
+from transformer_mt.storage.run_directory import weights_sha256
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class _Run:
     name: str
     model: Path
     config: Config
-    scored: Results
+    scored: dict[str, TestSetScores]
 
 
 def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
@@ -71,9 +72,7 @@ def _read(path: Path) -> _Run:
         raise EvaluationError(
             f"{path}: is neither a run with a model, nor a model, nor a file of translations; name one of these"
         )
-    return _Run(
-        str(path), model, load_config(model / "config.yaml"), earlier_scores(results_dir(model) / "scores.json")
-    )
+    return _Run(str(path), model, load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
 
 
 def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
@@ -84,16 +83,17 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append(System(run.name, _translations(name, run), run.config.training.seed, _experiment(run.config)))
         notes += _notes(name, first, run)
     return ComparedTest(
-        name, texts[0].sources, [texts[0].references], systems, first.config.corpus.target_language, notes
+        name, texts[0].sources, texts[0].references, systems, first.config.corpus.target_language, notes
     )
 
 
 def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, found: TestSet) -> None:
     if found.references == wanted.references:
         return
-    both = zip(wanted.references, found.references, strict=False)
+    both = zip(zip(*wanted.references, strict=True), zip(*found.references, strict=True), strict=False)
     line = next((number for number, (one, other) in enumerate(both, start=1) if one != other), None)
-    where = f"line {line} differs" if line else f"{len(wanted.references):,} and {len(found.references):,} lines"
+    lines = [len(text.references[0]) for text in (wanted, found)]
+    where = f"line {line} differs" if line else f"{lines[0]:,} and {lines[1]:,} lines"
     raise EvaluationError(
         f"{first.name} and {run.name} have different references for the test set {name} ({where}), so their scores "
         "cannot be compared: prepare both with the same test set, or compare files of translations"
@@ -119,23 +119,29 @@ def _experiment(config: Config) -> str:
 def _notes(name: str, first: _Run, run: _Run) -> list[str]:
     """Return what the user should know about how the translations of a run were made."""
     notes = []
-    ours, theirs = first.scored.get(name, {}), run.scored.get(name, {})
-    made_of = _made_of(run.model)
-    if theirs.get("made_of") and made_of and theirs["made_of"] != made_of:
+    ours, theirs = first.scored.get(name), run.scored.get(name)
+    if theirs and (other_model := _other_model(theirs, run.model)):
         notes.append(
-            f"warning: {run.name}: the translations are of an earlier model ({theirs['made_of']}), and now there is "
-            f"another ({made_of}): run `python -m transformer_mt.evaluate {run.name}` again"
+            f"warning: {run.name}: the translations are of an earlier model ({theirs.made_of or 'other weights'}), and "
+            f"now there is another ({other_model}): run `python -m transformer_mt.evaluate {run.name}` again"
         )
-    decoding, other = ours.get("decoding"), theirs.get("decoding")
-    if decoding and other and decoding != other:
+    if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
         config = first.config
         changed = differences(
-            config.model_copy(update={"decoding": type(config.decoding).model_validate(decoding)}),
-            config.model_copy(update={"decoding": type(config.decoding).model_validate(other)}),
+            config.model_copy(update={"decoding": ours.decoding}),
+            config.model_copy(update={"decoding": theirs.decoding}),
         )
         said = "; ".join(text.replace(", now ", f" in {first.name}, ", 1) for text in changed.values())
         notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {said}")
     return notes
+
+
+def _other_model(scored: TestSetScores, model: Path) -> str | None:
+    """Return what the weights of a model are made of, if they are not those that made the translations; else None."""
+    made_of = _made_of(model)
+    if scored.model_sha256 is not None:
+        return None if scored.model_sha256 == weights_sha256(model) else made_of or "other weights"
+    return None if scored.made_of == made_of or scored.made_of is None else made_of
 
 
 def _made_of(model: Path) -> str | None:

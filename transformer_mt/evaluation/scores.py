@@ -1,14 +1,13 @@
 """Scores of lines of text: what is written to scores.json, and what is printed."""
 
-import json
+import hashlib
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.analysis import analyse, text_of_analysis
 from transformer_mt.evaluation.guards import case_warning, direction_warning, tokenised_warning
 from transformer_mt.evaluation.metrics import (
@@ -20,13 +19,12 @@ from transformer_mt.evaluation.metrics import (
     score_corpus,
     ter_warning,
 )
-from transformer_mt.languages import has_spaces
-from transformer_mt.storage.files import write_whole
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.evaluation.score_file import TestSetScores
+from transformer_mt.machine import versions
 from transformer_mt.wording import counted
 
-# For the name of each test set or file: what scores.json says about it.
-Results = dict[str, dict[str, Any]]
+# By the name of each test set or file.
+Results = dict[str, TestSetScores]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,8 @@ def score_files(
     texts = [list(read_lines(file)) for file in files]
     sources = None if source is None else list(read_lines(source))
     scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details, sources)
-    return {str(hypothesis): {"references": [str(file) for file in references], **scored}}
+    told = {"references": [str(file) for file in references], "versions": versions(["sacrebleu"])}
+    return {str(hypothesis): TestSetScores.model_validate(scored | told)}
 
 
 def score_lines(
@@ -74,7 +73,7 @@ def score_lines(
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Score these lines against their references; returns what scores.json says about them.
+    """Score these lines against their references; returns fields of `TestSetScores`.
 
     Prints a warning if scores mean nothing or if TER is left out. `names` are the names of the hypotheses and of each
     set of references in errors and warnings. `rarest` is as in `analyse`.
@@ -94,16 +93,22 @@ def score_lines(
     )
     for warning in filter(None, of_all):
         print(f"warning: {warning}", file=sys.stderr)
-    result = {"num_lines": len(hypotheses), "scores": {score.name: _fields(score) for score in scores}}
+    checksums = {
+        "source": None if sources is None else lines_sha256(sources),
+        "references": [lines_sha256(lines) for lines in references],
+        "hypotheses": lines_sha256(hypotheses),
+    }
+    by_name = {score.name: _fields(score) for score in scores}
+    result: dict[str, Any] = {"num_lines": len(hypotheses), "scores": by_name, "checksums": checksums}
     if sources is None:
         return result
     if details.by_length is not None:
-        buckets = bleu_by_length(sources, hypotheses, references, details.by_length, language, details.source_language)
-        result["by_length"] = [asdict(bucket) for bucket in buckets]
+        result["by_length"] = bleu_by_length(
+            sources, hypotheses, references, details.by_length, language, details.source_language
+        )
     if details.analyse:
-        found = analyse(sources, hypotheses, references[0], (details.source_language, language), rarest)
-        unit = "word" if has_spaces(details.source_language) else "character"
-        result["analysis"] = {"unit": unit, **asdict(found)}
+        languages = details.source_language, language
+        result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
 
 
@@ -112,62 +117,34 @@ def _fields(score: MetricScore) -> dict[str, float | str]:
     return fields if score.interval is None else fields | {"interval": score.interval}
 
 
+def lines_sha256(lines: Iterable[str]) -> str:
+    """Return the SHA-256 of lines, hexadecimal: that of a file with these lines in UTF-8, each ended by a newline."""
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(f"{line}\n".encode())
+    return found.hexdigest()
+
+
 def print_scores(results: Results) -> None:
     """Print one line for each score (name, metric, value, signature), each source length and the speed, if known."""
     width = max(len(name) for name in results)
-    longest = max(5, *(len(metric) for result in results.values() for metric in result["scores"]))
+    longest = max(5, *(len(metric) for result in results.values() for metric in result.scores))
     for name, result in results.items():
-        for metric, score in result["scores"].items():
-            interval = f" ± {score['interval']:.1f}" if "interval" in score else ""
-            print(f"{name:{width}}  {metric:{longest}} {score['value']:5.1f}{interval}  {score['signature']}")
-        for bucket in result.get("by_length", []):
-            length = f"{bucket['shortest']} to {counted(bucket['longest'], bucket['unit'])}"
-            number = counted(bucket["num_sentences"], "source")
-            print(f"{name:{width}}  {'BLEU':{longest}} {bucket['bleu']:5.1f}  {number} of {length}")
-        if "analysis" in result:
-            print(f"\n{name}: weaknesses\n{text_of_analysis(result['analysis'], result['analysis']['unit'])}\n")
-        if "seconds" in result:
-            print(
-                f"{name:{width}}  {counted(result['num_lines'], 'sentence')} in {result['seconds']:.1f} s, "
-                f"{result['sentences_per_second']:.1f} a second, beam_size {result['decoding']['beam_size']}"
-                + (
-                    f", {counted(result['num_split'], 'line')} split at ends of sentences"
-                    if result["num_split"]
-                    else ""
-                )
-            )
+        for metric, score in result.scores.items():
+            interval = "" if score.interval is None else f" ± {score.interval:.1f}"
+            print(f"{name:{width}}  {metric:{longest}} {score.value:5.1f}{interval}  {score.signature}")
+        for bucket in result.by_length or ():
+            length = f"{bucket.shortest} to {counted(bucket.longest, bucket.unit)}"
+            number = counted(bucket.num_sentences, "source")
+            print(f"{name:{width}}  {'BLEU':{longest}} {bucket.bleu:5.1f}  {number} of {length}")
+        if result.analysis is not None:
+            print(f"\n{name}: weaknesses\n{text_of_analysis(result.analysis)}\n")
+        if result.seconds is not None:
+            print(f"{name:{width}}  {_speed(result)}")
 
 
-def write_json(path: Path, results: Results) -> None:
-    """Write the results to `path`: for each test set, scores, signatures, and how the translations were made.
-
-    Raises EvaluationError if the file exists and holds something else.
-    """
-    check_scores_file(path)
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-    write_whole(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-
-
-def earlier_scores(path: Path) -> Results:
-    """The scores that the file holds already, if it exists. Raises EvaluationError if it holds something else."""
-    check_scores_file(path)
-    return _scores_in(path) or {}
-
-
-def check_scores_file(path: Path) -> None:
-    """Raises EvaluationError if the file exists and holds something else than scores."""
-    if path.is_file() and path.stat().st_size and _scores_in(path) is None:
-        raise EvaluationError(
-            f"{path}: is there already, and holds something else than scores of `evaluate`, so it is left as it is. "
-            "Move it away, or delete it"
-        )
-
-
-def _scores_in(path: Path) -> Results | None:
-    try:
-        found = read_json(path)
-    except (OSError, ValueError):
-        return None
-    is_ours = isinstance(found, dict) and all(isinstance(each, dict) and "scores" in each for each in found.values())
-    return found if is_ours else None
+def _speed(result: TestSetScores) -> str:
+    split = f", {counted(result.num_split, 'line')} split at ends of sentences" if result.num_split else ""
+    beam = "" if result.decoding is None else f", beam_size {result.decoding.beam_size}"
+    sentences = counted(result.num_lines, "sentence")
+    return f"{sentences} in {result.seconds:.1f} s, {result.sentences_per_second or 0:.1f} a second{beam}{split}"

@@ -19,7 +19,8 @@ class TestSet:
     __test__ = False  # pytest takes it for tests otherwise
 
     sources: list[str]
-    references: list[str]
+    references: list[list[str]]
+    """One complete set of references, or several."""
 
 
 def model_in(path: Path) -> Path:
@@ -88,4 +89,4 @@ def read_validation_set(data_dir: Path) -> TestSet:
 def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
     sources, references = (list(read_lines(data_dir / file)) for file in files)
     check_aligned([sources, references], [str(data_dir / file) for file in files])
-    return TestSet(sources, references)
+    return TestSet(sources, [references])

@@ -2,10 +2,11 @@
 
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from transformer_mt.errors import CheckpointError
-from transformer_mt.storage.checksums import SUMS, fault, has_sums
+from transformer_mt.storage.checksums import SUMS, fault, has_sums, read_sums, sha256
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"
 TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
@@ -59,6 +60,21 @@ def check_model(directory: Path) -> str | None:
     if found.name.endswith((".yaml", ".json")):
         advice += f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
     raise CheckpointError(f"{directory / found.name} {found.what}. {advice}")
+
+
+def weights_sha256(directory: Path) -> str | None:
+    """Return the SHA-256 of the weights of a model, or of an export: from its checksums, or else from the file.
+
+    None if it has no weights.
+    """
+    name = next((name for name in (MODEL, "model.bin") if (directory / name).is_file()), None)
+    if name is None:
+        return None
+    sums: dict[str, str] = {}
+    if has_sums(directory):
+        with suppress(OSError, ValueError):  # whoever loads the model says it
+            sums = read_sums(directory)
+    return sums.get(name) or sha256(directory / name)
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:

@@ -2,21 +2,19 @@
 
 import json
 import os
-import platform
 import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from transformer_mt import __version__
 from transformer_mt.device import Device
 from transformer_mt.errors import UserError
+from transformer_mt.machine import processor, versions
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.training.distributed import Ranks
@@ -60,30 +58,13 @@ def _start(progress: Progress, changed_data: list[str], seed: int, device: Devic
         "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
         "num_ranks": ranks.size,
         "num_threads": torch.get_num_threads(),
-        "processor": _processor(),
+        "processor": processor(),
         "num_cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name(device.torch_device) if on_gpu else None,
         "num_gpus": ranks.size if on_gpu else 0,
-        "versions": _versions(),
+        "versions": versions(PACKAGES) | ({"cuda": torch.version.cuda} if torch.version.cuda else {}),
         "git": _git(PACKAGE.parent),
     }
-
-
-def _processor() -> str:
-    """The model's name where Linux tells it, else the kind of processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
-    return text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
-
-
-def _versions() -> dict[str, str]:
-    found = {"transformer_mt": __version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # copied into place, without its metadata
-            found[name] = "unknown"
-    return found | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:

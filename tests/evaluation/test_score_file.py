@@ -1,0 +1,108 @@
+"""scores.json: documented field by field, read in every version that is known, and never replaced if it is not ours."""
+
+import hashlib
+import json
+import re
+from dataclasses import fields, is_dataclass
+from typing import get_args
+
+import pytest
+from helpers.tiny import ROOT
+from pydantic import BaseModel
+
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.score_file import (
+    SCHEMA_VERSION,
+    Score,
+    ScoreFile,
+    TestSetScores,
+    read_scores,
+    write_scores,
+)
+from transformer_mt.evaluation.scores import lines_sha256
+from transformer_mt.settings.decoding import DecodingConfig
+
+SCORES = {"news": TestSetScores(num_lines=3, scores={"BLEU": Score(value=12.5, signature="nrefs:1")}, made_of=None)}
+OF_VERSION_1 = {"news": {"num_lines": 3, "scores": {"BLEU": {"value": 12.5, "signature": "nrefs:1"}}, "gone": 1}}
+
+
+def inner(annotation: object) -> object:
+    """The record in a type such as `list[Record] | None`; None if there is none."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
+        return annotation
+    return next(filter(None, map(inner, get_args(annotation))), None)
+
+
+def field_names(record: type, prefix: str = "") -> list[str]:
+    """The fields of a record and of those in it. The settings of decoding have a page of their own."""
+    if record is DecodingConfig:
+        return []
+    if issubclass(record, BaseModel):
+        types = {name: field.annotation for name, field in record.model_fields.items()}
+    else:
+        types = {field.name: field.type for field in fields(record)}
+    found = []
+    for name, annotation in types.items():
+        found.append(prefix + name)
+        key = {"test_sets": ".NAME", "scores": ".METRIC"}.get(name, "")
+        if (record_in := inner(annotation)) is not None:
+            found += field_names(record_in, f"{prefix}{name}{key}.")
+    return found
+
+
+def test_the_page_names_every_field_and_no_other():
+    page = (ROOT / "docs" / "run_files.md").read_text(encoding="utf-8")
+    section = page.split("## Fields of `scores.json`\n")[1].split("\n## ")[0]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(field_names(ScoreFile))
+    assert f"the version of these fields, {SCHEMA_VERSION} |" in section
+
+
+def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path):
+    write_scores(tmp_path / "new" / "scores.json", SCORES)
+    assert read_scores(tmp_path / "new" / "scores.json") == SCORES
+    content = json.loads((tmp_path / "new" / "scores.json").read_text())
+    given = {"num_lines": 3, "scores": {"BLEU": {"value": 12.5, "signature": "nrefs:1"}}, "made_of": None}
+    assert content == {"schema_version": SCHEMA_VERSION, "test_sets": {"news": given}}
+
+
+def test_a_file_of_the_version_before_is_read(tmp_path):
+    (tmp_path / "scores.json").write_text(json.dumps(OF_VERSION_1))
+    found = read_scores(tmp_path / "scores.json")
+    assert found["news"].scores["BLEU"].value == 12.5 and found["news"].checksums is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"schema_version": 3, "test_sets": {}}, r"a later version of this program wrote it \(schema_version 3"),
+        ({"schema_version": SCHEMA_VERSION}, r"is damaged \(test_sets: Field required\)"),
+        (
+            {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {"BLEU": {}}}}},
+            r"test_sets\.news\.scores\.BLEU\.value: Field required",
+        ),
+        (
+            {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {}, "mine": 1}}},
+            r"test_sets\.news\.mine: Extra inputs are not permitted",
+        ),
+        ({"schema_version": "2", "test_sets": {}}, "holds something else than scores"),
+        ({"news": {"bleu": 3}}, "holds something else than scores"),
+        ([1], "holds something else than scores"),
+        ("cut", "cannot be read as JSON"),
+    ],
+)
+def test_any_other_file_is_named_with_its_fault_and_stays(tmp_path, content, message):
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps(content)[: 3 if content == "cut" else None])
+    before = path.read_bytes()
+    with pytest.raises(EvaluationError, match=message):
+        read_scores(path)
+    with pytest.raises(EvaluationError, match=re.escape(str(path))):
+        write_scores(path, SCORES)
+    assert path.read_bytes() == before
+
+
+def test_the_checksum_of_lines_is_that_of_their_file(tmp_path):
+    (tmp_path / "text").write_bytes("ein Satz\näöü\n\n".encode())
+    assert lines_sha256(["ein Satz", "äöü", ""]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()

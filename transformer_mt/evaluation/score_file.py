@@ -1,0 +1,171 @@
+"""scores.json: its fields, and how it is read and written. docs/run_files.md describes the same fields."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.analysis import Analysis
+from transformer_mt.evaluation.metrics import Bucket
+from transformer_mt.evaluation.tuning import Trial, TuneMetric
+from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
+from transformer_mt.wording import cut
+
+SCHEMA_VERSION = 2
+"""Of the files that are written. It grows with every change of the fields. 1 had no number, and no `test_sets`."""
+
+
+class Record(BaseModel):
+    """An object in the file. A field that it does not know is an error: it belongs to another version, or to others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class Score(Record):
+    """The score by one metric."""
+
+    value: float
+    signature: str
+    interval: float | None = None
+
+
+class Checksums(Record):
+    """SHA-256 of lines, as `lines_sha256` computes it."""
+
+    source: str | None = None
+    references: list[str]
+    hypotheses: str
+
+
+class AlsoInTraining(Record):
+    """What of the test set stands in the training text of the run; the lines are numbered from 1."""
+
+    sources: int
+    pairs: int
+    source_lines: list[int]
+    pair_lines: list[int]
+
+
+class Hardware(Record):
+    """What the translations were computed on."""
+
+    processor: str
+    num_cores: int | None
+    gpu: str | None
+
+
+class Tuning(Record):
+    """The settings of decoding that were tried on the validation set."""
+
+    metric: TuneMetric
+    num_lines: int
+    trials: list[Trial]
+    chosen: list[str]
+
+
+class TestSetScores(Record):
+    """All about one test set, or about one file of translations. What was not known is left out."""
+
+    __test__ = False  # pytest takes it for tests otherwise
+
+    num_lines: int
+    scores: dict[str, Score]
+    references: list[str] | None = None
+    checksums: Checksums | None = None
+    also_in_training: AlsoInTraining | None = None
+    by_length: list[Bucket] | None = None
+    analysis: Analysis | None = None
+    num_split: int | None = None
+    num_short: int | None = None
+    num_at_limit: int | None = None
+    seconds: float | None = None
+    sentences_per_second: float | None = None
+    decoding: DecodingConfig | None = None
+    tuning: Tuning | None = None
+    model: str | None = None
+    model_sha256: str | None = None
+    made_of: str | None = None
+    ensemble: list[str] | None = None
+    ensemble_sha256: list[str] | None = None
+    engine: str | None = None
+    dtype: str | None = None
+    quantize: str | None = None
+    time: str | None = None
+    hardware: Hardware | None = None
+    versions: dict[str, str] | None = None
+
+
+class ScoreFile(Record):
+    """The whole file."""
+
+    schema_version: int
+    test_sets: dict[str, TestSetScores]
+
+
+def read_scores(path: Path) -> dict[str, TestSetScores]:
+    """Return the scores in a file, by the name of the test set; an empty dict if there is no file, or an empty one.
+
+    Reads files of earlier versions, too. Raises EvaluationError, which says what is wrong and what to do, if the file
+    is damaged, of a later version, or holds something else.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return {}
+    try:
+        content = read_json(path)
+    except (OSError, ValueError) as error:
+        raise _not_scores(path, f"it cannot be read as JSON: {error}") from None
+    version = content.get("schema_version", 1) if isinstance(content, dict) else None
+    if type(version) is int and version > SCHEMA_VERSION:
+        raise EvaluationError(
+            f"{path}: a later version of this program wrote it (schema_version {version}, and this version knows "
+            f"{SCHEMA_VERSION}), so it is left as it is. Use that version; or move the file away, and evaluate again"
+        )
+    if version == 1 and _is_of_version_1(content):
+        content = {"schema_version": SCHEMA_VERSION, "test_sets": _known_fields(content)}
+    elif version != SCHEMA_VERSION:
+        raise _not_scores(path, "it has not the fields of scores")
+    try:
+        return ScoreFile.model_validate(content).test_sets
+    except ValidationError as error:
+        raise _not_scores(path, _first_fault(error)) from None
+
+
+def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
+    """Write the scores, and make the directory if it is missing. Of each test set, the fields that were given.
+
+    Raises EvaluationError as `read_scores` does, and UserError if the file cannot be written.
+    """
+    read_scores(path)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+    file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
+    content = file.model_dump(mode="json", exclude_unset=True)
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_of_version_1(content: dict[str, Any]) -> bool:
+    return all(isinstance(each, dict) and "scores" in each for each in content.values())
+
+
+def _known_fields(content: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the fields that only an earlier version had."""
+    known = TestSetScores.model_fields
+    return {name: {key: value for key, value in each.items() if key in known} for name, each in content.items()}
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    return cut(f"{place}: {fault['msg']}")
+
+
+def _not_scores(path: Path, why: str) -> EvaluationError:
+    return EvaluationError(
+        f"{path}: is there already, and holds something else than scores of `evaluate`, or is damaged ({why}), so it "
+        "is left as it is. Move it away, or delete it, and evaluate again"
+    )
