@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.disk import largest_file
 
 from transformer_mt.corpora import duplicates
 from transformer_mt.corpora.duplicates import KEY_BYTES, find_duplicates, pair_key, plain_duplicates
@@ -102,3 +103,9 @@ def test_keys_differ_where_texts_do_and_do_not_depend_on_the_process():
 def test_nobody_elses_directory_is_used(tmp_path):
     with temporary_directory(tmp_path / "duplicates"), pytest.raises(ValueError, match="another process"):
         found(tmp_path, [[bytes(16)]])
+
+
+def test_on_a_full_disk_nothing_is_lost_in_silence(tmp_path):
+    files = write(tmp_path, random_keys([100], 50))
+    with largest_file(400), pytest.raises(OSError, match="File too large"):
+        list(find_duplicates(files, tmp_path / "duplicates"))

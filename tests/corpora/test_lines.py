@@ -77,3 +77,15 @@ def test_utf16_is_told_at_once(encoding: str) -> None:
     content = ("\ufeff" if encoding == "utf-16-be" else "") + "a\nb\n"
     with pytest.raises(CorpusError, match="text: is UTF-16, not UTF-8; convert it"):
         lines_of(content.encode(encoding))
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_of_an_old_macintosh_are_told_at_once(mark: str) -> None:
+    with pytest.raises(CorpusError, match=r"text: its lines end in carriage returns alone \(CR\).*`tr '\\r' '\\n'`"):
+        lines_of((mark + "a\r" * 11 + "b").encode())
+    assert lines_of(b"a\rb\r" * 20 + b"\n") == ["a\rb\r" * 19 + "a\rb"]
+
+
+def test_what_to_do_with_another_encoding_keeps_the_quotes_of_windows() -> None:
+    [bad] = lines_of("“don’t” – now".encode("cp1252"))
+    assert isinstance(bad, BadLine) and "iconv -f WINDOWS-1252 -t UTF-8" in bad.fault

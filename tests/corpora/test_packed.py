@@ -1,5 +1,6 @@
 """Packed files are read as their text, and one that is cut off, damaged or misnamed is never taken for whole."""
 
+import bz2
 import re
 import sys
 from pathlib import Path
@@ -65,6 +66,16 @@ def test_a_packed_file_with_a_plain_name_is_told(tmp_path: Path, packing: str) -
     path.write_bytes(pack(TEXT, packing))
     with pytest.raises(CorpusError, match=rf"a\.en: is packed, but its name does not end in \{packing}; rename it"):
         opened({"source": str(path), "target": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"), [(bz2.compress(TEXT), "bzip2"), (b"PK\x03\x04...", "zip"), (b"7z\xbc\xaf\x27\x1c", "7")]
+)
+def test_a_file_that_is_packed_otherwise_is_told(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "a.en"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError, match=rf"{path}: is no text, but packed by {kind}.*; unpack it"):
+        survey(path)
 
 
 def test_a_file_that_changed_since_it_was_counted_is_told(tmp_path: Path) -> None:

@@ -35,6 +35,27 @@ def test_a_row_of_a_tsv_that_is_out_of_step_is_named(tmp_path: Path, row: str, m
         list(opened({"tsv": path}).pairs())
 
 
+@pytest.mark.parametrize("first", ["only one", "", "no\xffutf8\tb\tc"])
+def test_a_first_row_that_is_out_of_step_spoils_only_itself(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(f"{first}\na\tb\tc\nd\te\n".encode("latin-1"))
+    bad, good, short = pairs_of({"tsv": str(path), "source": 1, "target": 2})
+    assert isinstance(bad, BadPair) and good == ("a", "b")
+    assert isinstance(short, BadPair) and short.fault.startswith("has 2 columns, but the first line has 3")
+
+
+def test_a_table_of_an_old_macintosh_is_not_called_empty(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "en,de\r" + "a,b\r" * 20)
+    with pytest.raises(CorpusError, match="carriage returns alone"):
+        opened({"csv": path})
+
+
+def test_an_empty_table_beside_others_has_no_rows(tmp_path: Path) -> None:
+    write(tmp_path / "1.csv", "")
+    write(tmp_path / "2.csv", "en,de\na,b\n")
+    assert pairs_of({"csv": str(tmp_path / "*.csv")}) == [("a", "b")]
+
+
 def test_a_column_that_no_row_has_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\n")
     with pytest.raises(CorpusError, match=r"a\.tsv:1: has 2 columns, but the target is column 3; found: a\\tb"):

@@ -24,7 +24,7 @@ def archive(directory: Path, members: dict[str, str], method: int = zipfile.ZIP_
 
 
 def test_members_are_found_by_the_ends_of_their_names_or_by_their_names(tmp_path: Path) -> None:
-    path = archive(tmp_path, {**OPUS, "de/": ""})
+    path = archive(tmp_path, {**OPUS, "de/": "", "__MACOSX/._Tatoeba.de-en.en": "of macOS"})
     corpus = opened({"zip": path})
     assert (list(corpus.pairs()), corpus.num_pairs) == ([("a", "A"), ("b", "B")], 2)
     assert [block.place(1) for block in corpus.blocks()] == [f"{path}/Tatoeba.de-en.en:2"]

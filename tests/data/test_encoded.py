@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.disk import largest_file
 
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.errors import CorpusError
@@ -122,3 +123,9 @@ def test_damaged_sizes_are_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "train" / "sizes.json").write_text(content)
     with pytest.raises(CorpusError, match=r"train: is missing, or not as it was written"):
         EncodedCorpus.load(tmp_path / "train")
+
+
+def test_on_a_full_disk_nothing_is_lost_in_silence(tmp_path: Path) -> None:
+    with largest_file(300), pytest.raises(OSError, match="File too large"):  # room for all but the offsets
+        write_encoded(tmp_path / "corpus", [([5, 2], [6, 2])] * 60, 40, 40)
+    assert not (tmp_path / "corpus").exists()

@@ -1,9 +1,10 @@
 """The training set in shards: the same files whatever the number of processes, and whatever came between."""
 
 import json
+import mmap
 import os
 import random
-import resource
+import re
 import shutil
 import signal
 import sys
@@ -14,19 +15,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from helpers.disk import fill, largest_file, mounted, unmount
 from helpers.processes import ended, said, start
 from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
 from transformer_mt.corpora import corpus as corpora
 from transformer_mt.corpora import lines
-from transformer_mt.data import block_workers, corpus_shards
+from transformer_mt.data import block_workers, corpus_shards, training_shards
 from transformer_mt.data.block_encoding import BlockEncoder
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.pair_places import places_of_pairs
 from transformer_mt.data.prepared import data_digests
 from transformer_mt.data.shards import ShardWriter
-from transformer_mt.errors import CorpusError, WorkerError
+from transformer_mt.errors import CorpusError, UserError, WorkerError
 from transformer_mt.settings.reading import load_config
 
 SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
@@ -275,24 +277,56 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(config: Path, tmp_path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
 def test_a_full_disk_is_named_and_leaves_nothing_that_looks_whole(config: Path, tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     run(config, tmp_path / "whole")
     tokenizer = f"tokenizer.from={tmp_path / 'whole'}"
     largest = max(path.stat().st_size for path in shards(tmp_path / "whole")[0].iterdir())
     shutil.copytree(tmp_path / "whole", tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
     shutil.rmtree(tmp_path / "data" / "train")
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 100, before[1]))
-        with pytest.raises(CorpusError, match=r"train/train/00000: cannot be written \(File too large\); make room"):
-            run(config, tmp_path / "data", "tokenizer.vocab_size=400", tokenizer)
-    except OSError:
-        pytest.fail("an error of the system went through")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
+    message = r"train/train/00000: cannot be written \(File too large\); make room"
+    with largest_file(largest - 100), pytest.raises(CorpusError, match=message):
+        run(config, tmp_path / "data", "tokenizer.vocab_size=400", tokenizer)
     assert not shards(tmp_path / "data") and not list((tmp_path / "data").rglob("*partial*"))
+
+
+def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = run(config, tmp_path / "data", "filters.duplicates=true")
+    found = [np.array([7], np.int64) for _ in shards(data)]
+    monkeypatch.setattr(training_shards, "find_duplicates", lambda files, work: iter(found))
+    with largest_file(100), pytest.raises(CorpusError, match=r"duplicates: cannot be written \(File too large\); make"):
+        training_shards._leave_out_duplicates(shards(data), data / "train" / "duplicates")
+
+
+@pytest.mark.thorough
+def test_wherever_the_disk_is_full_it_is_named_and_with_more_room_it_ends_the_same(
+    config: Path, tmp_path: Path
+) -> None:
+    settings = ("filters.duplicates=true", "tokenizer.vocab_size=399")
+    whole, disk = contents(run(config, tmp_path / "whole", *settings)), tmp_path / "disk"
+    if not mounted(disk, 2**20):
+        pytest.skip("mounting is not permitted")
+    names = set()
+    try:
+        for room in range(0, 2**20, 2 * mmap.PAGESIZE):
+            ballast = fill(disk, room)
+            try:
+                run(config, disk / "data", *settings)
+                break
+            except UserError as error:
+                found = re.search(
+                    r"^(\S+): cannot be (?:written|made) \(No space left on device\); make room", str(error)
+                )
+                assert found, error
+                names.add(Path(found[1]).name)
+            assert not (disk / "data" / "prepare.json").exists()
+            ballast.unlink()
+            assert contents(run(config, disk / "data", *settings)) == whole
+            shutil.rmtree(disk / "data")
+        assert names >= {"data", "tiny", "tokenizer.model", "00000", "duplicates", "valid"}
+    finally:
+        unmount(disk)
 
 
 # --- Several corpora -----------------------------------------------------------------------------------------

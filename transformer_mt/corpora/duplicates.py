@@ -39,7 +39,7 @@ def find_duplicates(files: Sequence[Path], work: Path, memory: int = MEMORY) -> 
     A row was there before if its key is in an earlier row, or in an earlier file. A file holds the keys of its pairs,
     one after another. Temporary files, 32 bytes for each key, lie beside `work` under a name that only this program
     uses; what a killed process left there is deleted first. At most about `memory` bytes are taken, apart from the rows
-    of one file. Raises DirectoryError if the files cannot be written, or if another process writes them.
+    of one file. Raises OSError if the files cannot be written, and DirectoryError if another process writes them.
     """
     sizes = [path.stat().st_size // KEY_BYTES for path in files]
     at_once = max(1, memory // _BYTES_PER_KEY)
@@ -140,4 +140,4 @@ def _there_before(entries: Entries) -> NDArray[np.bool_]:
 def _append(path: Path, values: NDArray[np.generic]) -> None:
     if len(values):
         with path.open("ab") as file:
-            values.tofile(file)
+            file.write(values.data)  # `tofile` of NumPy says nothing if the disk is full

@@ -10,7 +10,10 @@ from transformer_mt.errors import CorpusError
 
 _CHUNK = 1 << 18  # bytes
 _BOM = b"\xef\xbb\xbf"
+_MANY_RETURNS = 10  # in text without any line end
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
+CONVERT = "convert it from its encoding, as in `iconv -f WINDOWS-1252 -t UTF-8`"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ def line_blocks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[list
     """Cut a file of UTF-8 into blocks of BLOCK lines, without their ends; the last block may have fewer.
 
     Only "\\n" ends a line. Carriage returns before it are removed, and so is a byte order mark at the start.
-    Raises CorpusError, which calls the file `name`, if it is in UTF-16.
+    Raises CorpusError, which calls the file `name`, if it is in UTF-16, or if carriage returns alone end its lines.
     """
     waiting: list[str | BadLine] = []
     for chunk in _chunks(file, name):
@@ -57,6 +60,11 @@ def _chunks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[bytes]:
     if head.startswith(_UTF16):
         raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
     chunk = head.removeprefix(_BOM) + file.read(_CHUNK)
+    if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
+        raise CorpusError(
+            f"{name}: its lines end in carriage returns alone (CR), as of an old Macintosh; convert it, as in "
+            "`tr '\\r' '\\n'`"
+        )
     # A byte order mark by itself is an empty line, as where lines are counted.
     begun, length = [b""] if head else [], 0
     while chunk:
@@ -99,7 +107,7 @@ def _checked(raw: bytes) -> str | BadLine:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 (byte 0x{line[error.start]:02x}); convert it, as in `iconv -f LATIN1 -t UTF-8`"
+        fault = f"is not UTF-8 (byte 0x{line[error.start]:02x}); {CONVERT}"
         return BadLine(fault, line.decode("utf-8", errors="replace"))
     if "\0" in text:
         return BadLine("holds the character NUL (U+0000), which no text needs; remove it, as in `tr -d '\\000'`", text)

@@ -13,6 +13,8 @@ from transformer_mt.errors import CorpusError
 PACKED = (".gz", ".zst", ".xz")
 # The first bytes of each, by which one can tell a packed file that has another name.
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
+# Those of files that are packed otherwise.
+_OTHER_MAGIC = {b"BZh91AY&": "bzip2", b"7z\xbc\xaf\x27\x1c": "7-Zip", b"PK\x03\x04": "zip, as archives and spreadsheets are"}
 
 # What unpacking raises where a file is cut off, damaged, or packed in another way.
 Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -26,7 +28,8 @@ def is_packed(path: Path) -> bool:
 def unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
     """Return the unpacked bytes of a file, as its name asks for. Whoever reads them may meet one of `Damage`.
 
-    Raises CorpusError if the file is packed but its name does not say so, or if the package that unpacks it is missing.
+    Raises CorpusError if the file is packed but its name does not say so, if it is packed in a way that is not read, or
+    if the package that unpacks it is missing.
     """
     match path.suffix:
         case ".gz":
@@ -40,6 +43,12 @@ def unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
         for magic, suffix in _MAGIC.items():
             if begin.startswith(magic):
                 raise CorpusError(f"{path}: is packed, but its name does not end in {suffix}; rename it")
+        for magic, kind in _OTHER_MAGIC.items():
+            if begin.startswith(magic):
+                raise CorpusError(
+                    f"{path}: is no text, but packed by {kind}; unpack it, or save a spreadsheet as CSV. Only the key "
+                    "zip reads archives, and of text files .gz, .zst and .xz are unpacked"
+                )
     return raw
 
 

@@ -1,7 +1,7 @@
 """Reads tables: lines with columns between tabs (TSV), and comma-separated values (CSV)."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -31,13 +31,14 @@ def open_tsv(text: PairedText) -> Corpus:
                 return
             columns = _columns_of_tsv(text, path, first)
             rest = lines if header else chain([first], lines)
-            num_columns = 0 if isinstance(first, BadLine) else first.count("\t") + 1
-            pairs = (_pair_of_line(line, columns, num_columns) for line in rest)
-            yield from blocks_of_file(str(path), pairs, first=1 + header)
+            num_columns = first.count("\t") + 1 if header and isinstance(first, str) else 0
+            yield from blocks_of_file(str(path), _pairs_of_lines(rest, columns, num_columns), first=1 + header)
 
-    corpus = open_files(text, read, lambda path, num_lines: max(0, num_lines - header))
-    _check_headers(corpus, read)
-    return corpus
+    def count(path: Path, num_lines: int) -> int:
+        _check_beginning(read(path))
+        return max(0, num_lines - header)
+
+    return open_files(text, read, count)
 
 
 def open_csv(text: PairedText) -> Corpus:
@@ -50,16 +51,17 @@ def open_csv(text: PairedText) -> Corpus:
         with opened(path) as file:
             yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
 
-    # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
-    corpus = open_files(text, read, lambda path, num_lines: 0 if num_lines <= 1 else None)
-    _check_headers(corpus, read)
-    return corpus
+    def count(path: Path, num_lines: int) -> int | None:
+        _check_beginning(read(path))
+        # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
+        return 0 if num_lines <= 1 else None
+
+    return open_files(text, read, count)
 
 
-def _check_headers(corpus: Corpus, read: Callable[[Path], Iterator[Block]]) -> None:
-    """Read the beginning of each file, so that a missing column is found before anything else is done."""
-    for path in corpus.files:
-        next(read(path), None)
+def _check_beginning(blocks: Iterator[Block]) -> None:
+    """Read the beginning of a file, so that a missing column is found before anything else is done."""
+    next(blocks, None)
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
@@ -84,22 +86,35 @@ def _index(name: str, names: Sequence[str], path: Path) -> int:
     )
 
 
-def _pair_of_line(line: str | BadLine, columns: tuple[int, int], num_columns: int) -> tuple[str, str] | BadPair:
-    if isinstance(line, BadLine):
-        return BadPair(line.fault)
-    cells = line.split("\t")
+def _pairs_of_lines(
+    lines: Iterable[str | BadLine], columns: tuple[int, int], num_columns: int
+) -> Iterator[tuple[str, str] | BadPair]:
+    """Read the pair of each line. `num_columns` is how many columns each has; 0: as many as the first pair has."""
+    for line in lines:
+        if isinstance(line, BadLine):
+            yield BadPair(line.fault)
+            continue
+        pair = _pair_of_cells(line.split("\t"), columns, num_columns)
+        if not num_columns and not isinstance(pair, BadPair):
+            num_columns = line.count("\t") + 1
+        yield pair
+
+
+def _pair_of_cells(cells: list[str], columns: tuple[int, int], num_columns: int) -> tuple[str, str] | BadPair:
     if num_columns and len(cells) != num_columns:
         return _ragged(cells, num_columns, "\t")
     if max(columns) >= len(cells):
         side = "source" if columns[0] >= len(cells) else "target"
         number = (columns[0] if side == "source" else columns[1]) + 1
-        found = cut(line) or "nothing"
+        found = cut("\t".join(cells)) or "nothing"
         return BadPair(f"has {counted(len(cells), 'column')}, but the {side} is column {number}; found: {found}")
     return cells[columns[0]], cells[columns[1]]
 
 
 def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
-    header, faults = next(lines, ""), list[str]()
+    header, faults = next(lines, None), list[str]()
+    if header is None:
+        return
     separator = _separator(header.text if isinstance(header, BadLine) else header, text)
     rows = csv.reader(_with_ends(chain([header], lines), faults), delimiter=separator, strict=True)
     columns: tuple[int, int] | None = None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
+from transformer_mt.corpora.lines import CONVERT
 from transformer_mt.corpora.packed import Damage, unpacked
 from transformer_mt.errors import CorpusError
 
@@ -45,7 +46,7 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
         except UnicodeDecodeError as error:
             place = f"{name}:{number}: is not UTF-8 (byte 0x{line[error.start]:02x})"
             if errors == "strict":
-                raise CorpusError(f"{place}; convert it, as in `iconv -f LATIN1 -t UTF-8`") from None
+                raise CorpusError(f"{place}; {CONVERT}") from None
             if not warned:
                 _log.warning("warning: %s; such bytes are replaced by U+FFFD, here and below", place)
             warned = True

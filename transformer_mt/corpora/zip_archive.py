@@ -78,7 +78,8 @@ def _members(text: PairedText, archive: ZipFile, path: Path) -> tuple[ZipInfo, Z
 
 def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
     """Return the member with this name, or the only one whose name ends in it. Raises CorpusError if there is none."""
-    files = [info for info in archive.infolist() if not info.is_dir()]
+    # macOS puts a file of its own beside each.
+    files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
     found = [info for info in files if info.filename == name] or [
         info for info in files if info.filename.endswith(f".{name}")
     ]

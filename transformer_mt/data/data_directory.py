@@ -1,4 +1,4 @@
-"""Makes and locks the directory that `prepare` fills, so that no file of the user is lost."""
+"""Makes and locks the directory that `prepare` fills, so that no file of the user is lost, and says if it is full."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 from transformer_mt.corpora.opening import corpus_files
 from transformer_mt.errors import ConfigError, CorpusError
 from transformer_mt.settings.corpus import PairedText
+from transformer_mt.storage.files import cure
 from transformer_mt.storage.own_directory import Owner, hold
 
 OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
@@ -28,6 +29,18 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
     with hold(directory, OWNER):
         _check_no_links(directory)
         yield
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise any OSError of writing a part of a data_dir, which messages call `path`, as a CorpusError."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
+            "it goes on with what is whole"
+        ) from None
 
 
 def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:

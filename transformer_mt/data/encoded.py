@@ -88,7 +88,7 @@ def write_encoded(
         (partial / "target.offsets").open("wb") as target_offsets,
     ):
         for offsets in (source_offsets, target_offsets):
-            np.zeros(1, np.int64).tofile(offsets)
+            offsets.write(np.zeros(1, np.int64).data)
         for block in _blocks(rows):
             _append([source for source, _ in block], sizes["source"], source_ids, source_offsets)
             _append([target for _, target in block], sizes["target"], target_ids, target_offsets)
@@ -111,8 +111,9 @@ def _blocks(rows: Iterable[tuple[list[int], list[int]]]) -> Iterator[list[tuple[
 
 def _append(sentences: list[list[int]], size: dict[str, Any], ids: BinaryIO, offsets: BinaryIO) -> None:
     ends = np.fromiter(accumulate(map(len, sentences)), np.int64, len(sentences))
-    np.fromiter(chain.from_iterable(sentences), size["dtype"], ends[-1]).tofile(ids)
-    (ends + size["tokens"]).tofile(offsets)
+    # Not by `tofile` of NumPy, which says nothing if the disk is full.
+    ids.write(np.fromiter(chain.from_iterable(sentences), size["dtype"], ends[-1]).data)
+    offsets.write((ends + size["tokens"]).data)
     size["tokens"] += int(ends[-1])
 
 

@@ -8,8 +8,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,11 +18,12 @@ from pydantic import BaseModel, ConfigDict
 
 from transformer_mt.corpora.held_out import Overlaps
 from transformer_mt.data.block_encoding import EncodedBlock, Side
+from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import FILES, SIZES
 from transformer_mt.data.line_words import LineWords
-from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.errors import UserError
 from transformer_mt.storage.checksums import SUMS, fault, write_sums
-from transformer_mt.storage.files import cure, own_name
+from transformer_mt.storage.files import own_name
 from transformer_mt.storage.json_text import read_json
 
 RECORD, WORDS, LINES, KEYS = "shard.json", "words.json", "lines", "keys"
@@ -103,7 +103,7 @@ class ShardWriter:
         self._read = self._pairs = 0
         self._dropped: Counter[str] = Counter()
         self._open: dict[str, _SummedFile] = {}
-        with self._writing():
+        with writing(self.shard):
             shutil.rmtree(self._partial, ignore_errors=True)
             self._partial.mkdir(parents=True)
             self._source = _SideWriter(self._new("source.ids"), self._new("source.offsets"), dtypes[0])
@@ -114,7 +114,7 @@ class ShardWriter:
         """Write the pairs of a block of this file. Raises CorpusError if there is no room."""
         if not self._files or self._files[-1][0] != file:
             self._files.append((file, self._pairs))
-        with self._writing():
+        with writing(self.shard):
             self._source.add(block.source)
             self._target.add(block.target)
             self._lines.write(block.lines)
@@ -142,7 +142,7 @@ class ShardWriter:
             found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
         )
         sides = {"source": self._source.size, "target": self._target.size}
-        with self._writing():
+        with writing(self.shard):
             self._new(SIZES).write(_json({"pairs": self._pairs, **sides}, indent=2))
             self._new(WORDS).write(_json(self._words.content))
             self._new(RECORD).write(_json(record.model_dump(mode="json")))
@@ -161,18 +161,6 @@ class ShardWriter:
     def _new(self, name: str) -> "_SummedFile":
         self._open[name] = _SummedFile(self._partial / name)
         return self._open[name]
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, UserError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            advice = cure(error) if isinstance(error, OSError) else "make room on the disk"
-            raise CorpusError(
-                f"{self.shard}: cannot be written ({reason}); {advice}, and give the same command again: it goes on "
-                "with what is whole"
-            ) from None
 
 
 class _SummedFile:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from transformer_mt.corpora.corpus import BadPair, Corpus
+from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import write_encoded
 from transformer_mt.data.pair_counts import EncodedPair
 from transformer_mt.data.pair_filter import Encoded, Pair
@@ -32,7 +33,7 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> It
 
 def write_validation(directory: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
     """Write token ids and text of the same pairs: perplexity is measured on the ids, BLEU on the text."""
-    with _text_files(directory / "valid") as write:
+    with writing(directory / "valid"), _text_files(directory / "valid") as write:
 
         def rows() -> Iterator[EncodedPair]:
             for text, ids in pairs:
@@ -44,8 +45,7 @@ def write_validation(directory: Path, pairs: Iterable[Pair], tokenizer: Tokenize
 
 def write_test_set(prefix: Path, pairs: Iterable[Pair], max_positions: int) -> None:
     """Write all lines in order: a test set is scored whole. Raises CorpusError if one is too long for the model."""
-    prefix.parent.mkdir(exist_ok=True)
-    with _text_files(prefix) as write:
+    with writing(prefix), _text_files(prefix) as write:
         for number, (text, (source, _)) in enumerate(pairs, start=1):
             if len(source) > max_positions:
                 raise CorpusError(
@@ -58,6 +58,7 @@ def write_test_set(prefix: Path, pairs: Iterable[Pair], max_positions: int) -> N
 @contextmanager
 def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
     """Yields a function that writes the next line of PREFIX.source.txt and of PREFIX.target.txt."""
+    prefix.parent.mkdir(exist_ok=True)
     with (
         Path(f"{prefix}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
         Path(f"{prefix}.target.txt").open("w", encoding="utf-8", newline="\n") as targets,

@@ -24,6 +24,7 @@ import numpy as np
 from transformer_mt.corpora.duplicates import KEY_BYTES, find_duplicates
 from transformer_mt.corpora.held_out import Overlaps
 from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
+from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import SIZES, EncodedCorpus
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.shard_index import INDEX, IndexedShard, ShardIndex
@@ -47,7 +48,8 @@ class TrainingSet:
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
     """Make the shards that are not there, and their list. Raises CorpusError and WorkerError as `ShardMaker` does."""
     _remove_older_form(maker.directory)
-    maker.directory.mkdir(exist_ok=True)
+    with writing(maker.directory):
+        maker.directory.mkdir(exist_ok=True)
     records = {corpus.name: maker.shards(corpus) for corpus in corpora}
     _remove_other_corpora(maker.directory, set(records))
     shards = [maker.directory / name / shard_name(number) for name in records for number in range(len(records[name]))]
@@ -73,11 +75,13 @@ def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> 
 
 def _leave_out_duplicates(shards: Sequence[Path], work: Path) -> None:
     """Beside each shard that has pairs that were there before, write which of its rows stay."""
-    twice = find_duplicates([shard / KEYS for shard in shards], work)
-    for shard, rows in zip(shards, twice, strict=True):
-        if len(rows):
-            num_pairs = (shard / KEYS).stat().st_size // KEY_BYTES
-            np.delete(np.arange(num_pairs, dtype=np.int32), rows).tofile(_kept_rows(shard))
+    with writing(work):
+        twice = find_duplicates([shard / KEYS for shard in shards], work)
+        for shard, rows in zip(shards, twice, strict=True):
+            if len(rows):
+                num_pairs = (shard / KEYS).stat().st_size // KEY_BYTES
+                # Not by `tofile` of NumPy, which says nothing if the disk is full.
+                _kept_rows(shard).write_bytes(np.delete(np.arange(num_pairs, dtype=np.int32), rows).data)
 
 
 def _kept_rows(shard: Path) -> Path:

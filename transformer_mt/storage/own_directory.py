@@ -83,16 +83,20 @@ def hold(
         if descriptor is None:
             raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
     except OSError as error:
-        raise DirectoryError(
-            f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
-        ) from None
-    # Network file systems do not lock a file that is open only for reading.
-    with os.fdopen(descriptor, "r+b") as file:
-        if file.read() != owner.mark:
-            file.seek(0)
-            file.write(owner.mark)
-            file.flush()
+        raise _not_writable(directory, owner, error) from None
+    # Network file systems do not lock a file that is open only for reading. Without a buffer, closing writes nothing.
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        try:
+            if file.read() != owner.mark:
+                file.seek(0)
+                file.write(owner.mark)
+        except OSError as error:
+            raise _not_writable(directory, owner, error) from None
         yield
+
+
+def _not_writable(directory: Path, owner: Owner, error: OSError) -> DirectoryError:
+    return DirectoryError(f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}")
 
 
 @contextmanager
