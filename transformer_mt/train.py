@@ -126,7 +126,10 @@ def _train(
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
-        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}")
+        more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
+        how = "; a larger training.max_steps goes on" if more else ""
+        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}")
+        say(_next(config))
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
@@ -145,8 +148,12 @@ def _train(
     progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, places_of)
     say(f"{run_dir}: {_summary(progress, settings.metric)}")
     if not signum:
-        say(f"next: {shlex.join(cli.command('average', config.run_dir))}")
+        say(_next(config))
     return signum
+
+
+def _next(config: Config) -> str:
+    return f"next: {shlex.join(cli.command('average', config.run_dir))}"
 
 
 def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks, say: Callable[..., None]) -> int:
