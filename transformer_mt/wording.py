@@ -22,3 +22,8 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{hours // 24} days {hours % 24} h"
+
+
+def two_decimals(number: float) -> str:
+    """Write a number with two decimals, or as 1e+06 if it is a million or more."""
+    return f"{number:.2f}" if number < 1e6 else f"{number:.0e}"

@@ -19,7 +19,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
-from transformer_mt.wording import counted, duration
+from transformer_mt.wording import counted, duration, two_decimals
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
@@ -99,7 +99,7 @@ class RunLog:
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
         self._say_how_far(
             progress,
-            f"  loss {record['loss']:.3f}  perplexity {record['perplexity']:.2f}  "
+            f"  loss {record['loss']:.3f}  perplexity {two_decimals(record['perplexity'])}  "
             f"{record['tokens_per_second']:,.0f} tokens/s",
         )
 
@@ -141,7 +141,7 @@ class RunLog:
             }
         )
         self._say(
-            f"update {progress.step}: validation perplexity {scores.perplexity:.2f}, BLEU {scores.bleu:.2f}"
+            f"update {progress.step}: validation perplexity {two_decimals(scores.perplexity)}, BLEU {scores.bleu:.2f}"
             f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
         )
 
