@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, duration, two_decimals
 
 
 @pytest.mark.parametrize(
@@ -14,3 +14,17 @@ def test_one_is_not_many(number, said):
 
 def test_a_plural_may_be_its_own():
     assert [counted(number, "batch", "batches") for number in (1, 2)] == ["1 batch", "2 batches"]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0.004, "0.00"), (999_999.4, "999999.40"), (2e6, "2e+06"), (1e304, "1e+304")]
+)
+def test_a_number_of_a_run_that_diverged_stays_short(number, said):
+    assert two_decimals(number) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(9.6, "10 s"), (100, "2 min"), (5400, "1 h 30 min"), (9e6, "104 days 4 h")]
+)
+def test_a_time_has_the_units_that_it_needs(seconds, said):
+    assert duration(seconds) == said

@@ -24,7 +24,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
 from transformer_mt.training.checkpoint import check_tokenizer
 from transformer_mt.training.validation import ValidationScores, load_validation
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, two_decimals
 
 # The values of training.metric, as they are printed.
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "perplexity"}
@@ -120,7 +120,7 @@ def _validate(
     print(f"{'on the validation set':{width}}  perplexity   BLEU{'   chrF' if has_chrf else ''}")
     for candidate, found in zip(candidates, scores, strict=True):
         chrf = f"  {found.chrf:5.1f}" if has_chrf else ""
-        print(f"{candidate!s:{width}}  {found.perplexity:10.2f}  {found.bleu:5.1f}{chrf}")
+        print(f"{candidate!s:{width}}  {two_decimals(found.perplexity):>10}  {found.bleu:5.1f}{chrf}")
     return scores
 
 
@@ -175,7 +175,7 @@ def _warning(
 
 
 def _shown(scores: ValidationScores, metric: str) -> str:
-    return {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": f"{scores.perplexity:.2f}"}[metric]
+    return {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": two_decimals(scores.perplexity)}[metric]
 
 
 def _write(

@@ -30,6 +30,9 @@ from transformer_mt.settings.reading import fingerprint
 from transformer_mt.storage.files import write_whole
 from transformer_mt.wording import counted
 
+# Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.
+_OFTEN = 30
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -148,5 +151,22 @@ def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int
         print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
     for note in trained.overlaps.notes(plan.config.filters.held_out):
         print(note)
+    if plan.config.tokenizer.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
+        print(note)
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
+
+
+def _note_of_rare_pieces(tokenizer: Tokenizer, trained: PairCounts) -> str:
+    """Return advice if the vocabulary is too large for the text to show its pieces often, or an empty text."""
+    source, target = trained.source_tokens, trained.target_tokens
+    if tokenizer.joint:
+        times = (source + target) / tokenizer.source_vocab_size
+    else:
+        times = min(source / tokenizer.source_vocab_size, target / tokenizer.target_vocab_size)
+    if times >= _OFTEN:
+        return ""
+    return (
+        f"note: a piece of the vocabulary stands only {times:,.0f} times in the training text on average, so most are "
+        "too rare to be learned well: choose a smaller tokenizer.vocab_size, with another data_dir"
+    )

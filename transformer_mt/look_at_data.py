@@ -60,8 +60,7 @@ class _Findings:
 
     def add(self, reason: str | None, place: str, pair: tuple[str, str] | BadPair) -> None:
         self.counts[reason or KEPT] += 1
-        if reason is not None:
-            self.examples.setdefault(reason, []).append((place, pair))
+        self.examples.setdefault(reason or KEPT, []).append((place, pair))
 
 
 def add_look(parser: argparse.ArgumentParser) -> None:
@@ -153,8 +152,8 @@ def _describe(name: str, sample: Sample, stops: bool) -> None:
 
 
 def _examples(found: dict[str, _Findings], width: int) -> Iterator[str]:
-    """Lines with a few pairs for each reason, spread over the corpora and over the sample."""
-    for reason, words in REASONS.items():
+    """Lines with a few pairs that are kept and a few for each reason, spread over the corpora and over the sample."""
+    for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
         examples = [pair for findings in found.values() for pair in findings.examples.get(reason, [])]
         if examples:
             yield ""

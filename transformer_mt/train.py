@@ -127,7 +127,10 @@ def _train(
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
-        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}")
+        more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
+        how = "; a larger training.max_steps goes on" if more else ""
+        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}")
+        say(_next(config))
         return 0
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
@@ -154,7 +157,11 @@ def _say_end(config: Config, progress: Progress, signum: int) -> None:
     if not signum:
         if place := place_among_runs(config):
             print(place)
-        print(f"next: {shlex.join(cli.command('average', config.run_dir))}")
+        print(_next(config))
+
+
+def _next(config: Config) -> str:
+    return f"next: {shlex.join(cli.command('average', config.run_dir))}"
 
 
 def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks, say: Callable[..., None]) -> int:

@@ -10,3 +10,20 @@ def cut(text: str, longest: int = 80) -> str:
     """Return the beginning of a text for a message. Control characters are written in the form \\x1b."""
     shown = text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in shown)
+
+
+def duration(seconds: float) -> str:
+    """Write a number of seconds in the two largest units that it has."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def two_decimals(number: float) -> str:
+    """Write a number with two decimals, or as 1e+06 if it is a million or more."""
+    return f"{number:.2f}" if number < 1e6 else f"{number:.0e}"

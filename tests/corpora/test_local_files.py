@@ -84,6 +84,20 @@ def test_a_pattern_without_files_is_named(tmp_path: Path) -> None:
             opened(keys)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("my.tsv", r"say that this file holds both sides: \{tsv: .*my\.tsv\}$"),
+        ("my.jsonl.gz", r"say that this file holds both sides: \{jsonl: .*my\.jsonl\.gz\}$"),
+        ("my.txt", r"name both files: \{source: FILE, target: FILE\}$"),
+    ],
+)
+def test_a_prefix_that_is_itself_a_file_of_pairs_is_told_how_to_name_it(tmp_path: Path, name: str, advice: str) -> None:
+    write(tmp_path / name, "a\tb\n")
+    with pytest.raises(CorpusError, match=advice):
+        opened({"prefix": str(tmp_path / name)})
+
+
 def test_a_file_of_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.tsv", "a\tb\n")
     (tmp_path / "b.tsv").mkdir()

@@ -15,7 +15,7 @@ def pairs_of(keys: dict[str, object]) -> list[object]:
 
 def test_columns_of_a_tsv_have_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\tc\nd\te\tf\n")
-    assert pairs_of({"tsv": path}) == [("a", "b"), ("d", "e")]
+    assert pairs_of({"tsv": path, "source": 1, "target": 2}) == [("a", "b"), ("d", "e")]
     assert pairs_of({"tsv": path, "source": 3, "target": 1}) == [("c", "a"), ("f", "d")]
     assert pairs_of({"tsv": path, "source": "c", "target": "a"}) == [("f", "d")]
 
@@ -29,10 +29,17 @@ def test_columns_of_a_tsv_have_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_of_a_tsv_that_is_out_of_step_is_named(tmp_path: Path, row: str, message: str) -> None:
-    path = write(tmp_path / "a.tsv", f"a\tb\tc\n{row}\nd\te\tf\n")
-    assert [isinstance(pair, BadPair) for pair in pairs_of({"tsv": path})] == [False, True, False]
+    keys = {"tsv": write(tmp_path / "a.tsv", f"a\tb\tc\n{row}\nd\te\tf\n"), "source": 1, "target": 2}
+    assert [isinstance(pair, BadPair) for pair in pairs_of(keys)] == [False, True, False]
     with pytest.raises(CorpusError, match=message):
-        list(opened({"tsv": path}).pairs())
+        list(opened(keys).pairs())
+
+
+def test_only_two_columns_of_a_tsv_need_no_numbers(tmp_path: Path) -> None:
+    assert pairs_of({"tsv": write(tmp_path / "a.tsv", "a\tb\nd\te\n")}) == [("a", "b"), ("d", "e")]
+    path = write(tmp_path / "b.tsv", "1\tHi.\t2\tHallo.\n")
+    with pytest.raises(CorpusError, match=r"b\.tsv:1: has 4 columns; say which are the source .* Found: 1\\tHi\."):
+        opened({"tsv": path})
 
 
 @pytest.mark.parametrize("first", ["only one", "", "no\xffutf8\tb\tc"])

@@ -87,6 +87,13 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
     assert sorted(os.listdir(config.parent)) == before
 
 
+def test_it_shows_which_side_is_which_in_pairs_that_are_kept(config, capsys):
+    assert look(config) == 0
+    place, source, target, *_ = capsys.readouterr().out.split("kept, each source above its target:\n")[1].split("\n")
+    number = int(place.removeprefix(f"  {config.parent / 'train.en'}:"))
+    assert (source.strip(), target.strip()) == GOOD[number - 1]
+
+
 def test_it_finds_what_prepare_leaves_out(config, capsys):
     assert prepare.main([str(config), *ALL, "corpus.max_length=70"]) == 0
     prepared = capsys.readouterr().out

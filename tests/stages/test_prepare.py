@@ -419,3 +419,21 @@ def test_a_test_line_that_the_model_cannot_read_is_named(experiment: Experiment)
     experiment.write("test", [("short", "kurz"), ("long " * 40, "lang")])
     with pytest.raises(CorpusError, match=r"test set small: source line 2 has \d+ pieces.*model\.max_positions=32"):
         experiment.prepare("model.max_positions=32", "corpus.max_length=32")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_vocabulary_that_is_too_large_for_the_text_is_said(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str], joint: bool
+) -> None:
+    means = []
+    for copies in (20, 1):
+        shutil.rmtree(experiment.data_dir, ignore_errors=True)
+        experiment.write("train", [pair for pair in TRAIN[:100] for _ in range(copies)])
+        settings = ["tokenizer.vocab_size=305", f"tokenizer.joint={joint}".lower()]
+        assert experiment.prepare(*settings, f"model.tied_embeddings={'all' if joint else 'none'}") == 0
+        counts = experiment.summary()["counts"]["train"]
+        tokens = [counts["source_tokens"], counts["target_tokens"]]
+        means.append((sum(tokens) if joint else min(tokens)) / 305)
+    assert means[0] > 30 > means[1]
+    notes = [line for line in capsys.readouterr().out.splitlines() if "piece of the vocabulary" in line]
+    assert len(notes) == 1 and f"stands only {means[1]:.0f} times" in notes[0]

@@ -12,7 +12,7 @@ import pytest
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
-from transformer_mt import __version__
+from transformer_mt import __version__, score, translate
 from transformer_mt.errors import UserError
 from transformer_mt.terminal import cli
 
@@ -39,6 +39,15 @@ def ends_with(error, capsys):
 @pytest.mark.parametrize("kind", [UserError, *UserError.__subclasses__()])
 def test_a_mistake_of_the_users_is_2_and_its_message(capsys, kind):
     assert ends_with(kind("x.yaml:3: is wrong; mend it"), capsys) == (2, "", "error: x.yaml:3: is wrong; mend it\n")
+
+
+def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
+    with pytest.raises(SystemExit):
+        translate.main(["a", "--beam", "5"])
+    assert "unrecognized arguments: --beam" in (said := capsys.readouterr().err) and "written key=value" in said
+    with pytest.raises(SystemExit):
+        score.main(["a", "--beam", "5"])
+    assert "key=value" not in capsys.readouterr().err, "it takes none"
 
 
 def test_control_c_is_130_without_a_traceback(capsys):

@@ -155,12 +155,33 @@ def test_elsewhere_than_on_a_terminal_each_record_is_a_plain_line(tmp_path, caps
     log_updates(tmp_path, 1, 4)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        f"update {step}/6  loss {loss:.3f}  perplexity {perplexity:.2f}  {rate} tokens/s"
-        for step, loss, perplexity, rate in [
-            (2, 125 / 30, math.exp(85 / 30), 30),
-            (4, 305 / 70, math.exp(185 / 70), 70),
+        f"update {step}/6  loss {loss:.3f}  perplexity {perplexity:.2f}  {rate} tokens/s  {left} s left"
+        for step, loss, perplexity, rate, left in [
+            (2, 125 / 30, math.exp(85 / 30), 30, 2),
+            (4, 305 / 70, math.exp(185 / 70), 70, 1),
         ]
     ]
+
+
+def test_the_time_that_is_left_counts_validations_and_only_updates_of_this_start(tmp_path, capsys):
+    scores = ValidationScores(nll=1.0, bleu=1.0, chrf=1.0, seconds=7.0)
+    with RunLog(tmp_path, TrainingConfig(max_steps=10, log_every=2), progress_at(4), Ranks(), CPU) as log:
+        log.validation(progress_at(4), scores)
+        for step in (5, 6, 7, 8, 9, 10):
+            log.update(progress_at(step), update(step))
+    lines = [line for line in capsys.readouterr().err.splitlines() if "tokens/s" in line]
+    # after 6: two updates took 0.5 s each, and the validation 7 s, for four updates that are left
+    assert [re.search(r"tokens/s *(.*)$", line)[1] for line in lines] == ["16 s left", "4 s left", ""]
+
+
+@pytest.mark.parametrize("ranks", [Ranks(), Ranks(rank=1, size=2)])
+def test_slow_updates_are_not_silent_until_the_first_record(tmp_path, capsys, ranks):
+    slow = [Progress(step=step, seconds=40.0 * step) for step in range(6)]
+    with RunLog(tmp_path, TrainingConfig(max_steps=100_000, log_every=50), slow[0], ranks, CPU) as log:
+        for step in range(1, 6):
+            log.update(slow[step], update(step))
+    said = "update 2/100000  46 days 7 h left\nupdate 4/100000  46 days 7 h left\n" if ranks.is_first else ""
+    assert capsys.readouterr().err == said
 
 
 def test_a_terminal_shows_a_bar_and_no_plain_lines(tmp_path, monkeypatch):

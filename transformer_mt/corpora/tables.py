@@ -19,7 +19,8 @@ _SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is
 def open_tsv(text: PairedText) -> Corpus:
     """Open lines with columns between tabs, whose first line names the columns if `text` has their names.
 
-    Raises CorpusError if the file cannot be read or is empty, or if the first line lacks a name.
+    Raises CorpusError if the file cannot be read or is empty, if the first line lacks a name, or if there are more than
+    two columns and `text` says nothing of them.
     """
     header = int(isinstance(text.source, str))
 
@@ -65,7 +66,18 @@ def _check_beginning(blocks: Iterator[Block]) -> None:
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
-    """Return the indices of the two columns, from 0. Names are looked up in the first line."""
+    """Return the indices of the two columns, from 0. Names are looked up in the first line.
+
+    Raises CorpusError if that lacks a name, or if nothing says which of more than two columns are meant.
+    """
+    if text.source is None:
+        num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
+        if num_columns > 2:
+            raise CorpusError(
+                f"{path}:1: has {num_columns} columns; say which are the source and the target: {{tsv: {path}, source: "
+                f"NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
+            )
+        return 0, 1
     if isinstance(text.source, int) and isinstance(text.target, int):
         return text.source - 1, text.target - 1
     if isinstance(header, BadLine):

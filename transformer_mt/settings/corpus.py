@@ -18,6 +18,8 @@ from transformer_mt.settings.model import Section
 
 Form = Literal["prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub"]
 FORMS: tuple[Form, ...] = ("prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub")
+SINGLE_FILES: tuple[Form, ...] = ("tsv", "csv", "jsonl", "parquet", "tmx", "zip")
+"""The forms in which a file holds both sides. The names of such files end so."""
 _HUB_KEYS = ("subset", "split", "revision", "streaming")
 
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
@@ -67,9 +69,11 @@ class PairedText(Section):
     streaming: bool | None = None
     """Only with hub: true reads rows from the network as they are needed; false downloads the data set first."""
     source: Part | None = None
-    """Which part is the source; null: the part with the name corpus.source_language (in a TSV, column 1)."""
+    """Which part is the source; null: the part with the name corpus.source_language (in a TSV of two
+    columns, the first)."""
     target: Part | None = None
-    """Which part is the target; null: the part with the name corpus.target_language (in a TSV, column 2)."""
+    """Which part is the target; null: the part with the name corpus.target_language (in a TSV of two
+    columns, the second)."""
     source_language: Text | None = None
     """The code of the language of the sources, if it is not corpus.source_language, as in several corpora of several
     languages."""
@@ -98,7 +102,9 @@ class PairedText(Section):
     @property
     def reading(self) -> str:
         """What decides, besides the text itself, which pairs are read: the form and its parts, not the place."""
-        parts = () if self.form in (None, "prefix") else (self.source, self.target)
+        parts: tuple[Any, ...] = () if self.form in (None, "prefix") else (self.source, self.target)
+        if self.form == "tsv" and self.source is None:
+            parts = (1, 2)
         return " ".join(map(str, (self.form, *parts)))
 
     def __str__(self) -> str:
@@ -224,16 +230,16 @@ class CorpusConfig(Section):
         return tuple(dict.fromkeys(token for text in texts if text.tag for token in text.tag.split(" ")))
 
     def text_of(self, split: Split) -> PairedText:
-        """Return a split as keys, with source and target filled in where the languages tell them."""
+        """Return a split as keys, with source and target filled in where the languages tell them (not in a TSV)."""
         languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
         if isinstance(split, str) and self.dataset is not None:
             hub = {"hub": self.dataset, "subset": self.subset, "revision": self.revision, "split": split}
             return PairedText.model_validate({**hub, **languages})
         if isinstance(split, str):
             return PairedText.model_validate({"prefix": split, **languages})
-        defaults: dict[str, Any] = {"source": 1, "target": 2} if split.form == "tsv" else languages
-        lacking = {key: value for key, value in defaults.items() if getattr(split, key) is None}
-        return split.model_copy(update=lacking)
+        if split.form == "tsv":
+            return split
+        return split.model_copy(update={key: value for key, value in languages.items() if getattr(split, key) is None})
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -25,12 +25,21 @@ class Terminated(KeyboardInterrupt):
 
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
     """Make the argument parser of a stage. Its help says what the stage reads and writes, and shows an example."""
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=as_typed(f"python -m transformer_mt.{stage}"),
         description=as_typed(description),
         epilog=as_typed(f"example:\n  {example}"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says how settings are given, to those who know programs that have an option for each."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments") and any(a.metavar == "key=value" for a in self._actions):
+            message += "\nSettings are written key=value, without dashes: see the example of --help"
+        super().error(message)
 
 
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:

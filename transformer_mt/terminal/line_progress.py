@@ -4,6 +4,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from transformer_mt.wording import duration
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -51,20 +53,8 @@ class LineProgress:
         shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
         if self._num_lines is None:
             return f"{shown_done} lines, {rate:,.1f} a second"
-        left = f", {_duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
+        left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
         return f"{shown_done} of {self._num_lines:,} lines, {rate:,.1f} a second{left}"
-
-
-def _duration(seconds: float) -> str:
-    """Write a number of seconds in the two largest units that it has."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    if hours < 48:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} days {hours % 24} h"
 
 
 def _bar(num_lines: int | None, done_before: int, doing: str) -> "tqdm[NoReturn]":

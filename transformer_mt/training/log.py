@@ -19,7 +19,9 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 from transformer_mt.training.validation import ValidationScores
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, duration, two_decimals
+
+_LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
 
 class RunLog:
@@ -33,7 +35,7 @@ class RunLog:
         self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks, device: torch.device
     ) -> None:
         self._path = run_dir / "log.jsonl"
-        self._every, self._device = settings.log_every, device
+        self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
         self._may_fail = settings.on_failed_save == "go_on"
         self._talks = ranks.is_first
         if self._talks:
@@ -47,7 +49,8 @@ class RunLog:
             dynamic_ncols=True,
         )
         self._updates: list[Update] = []
-        self._logged = progress
+        self._begun = self._logged = self._said = progress
+        self._validated = 0.0  # seconds
 
     def __enter__(self) -> Self:
         return self
@@ -62,6 +65,8 @@ class RunLog:
         self._bar.update()
         self._updates.append(update)
         if progress.step % self._every:
+            if progress.seconds - self._said.seconds >= _LONGEST_SILENCE:
+                self._say_how_far(progress, "")
             return
         if self._talks:
             self._means(progress)
@@ -92,11 +97,21 @@ class RunLog:
         }
         self._write(record)
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
-        if self._bar.disable:
-            self._say(
-                f"update {progress.step}/{self._bar.total or '?'}  loss {record['loss']:.3f}  "
-                f"perplexity {record['perplexity']:.2f}  {record['tokens_per_second']:,.0f} tokens/s"
-            )
+        self._say_how_far(
+            progress,
+            f"  loss {record['loss']:.3f}  perplexity {two_decimals(record['perplexity'])}  "
+            f"{record['tokens_per_second']:,.0f} tokens/s",
+        )
+
+    def _say_how_far(self, progress: Progress, numbers: str) -> None:
+        """Where no bar shows it, say how many updates are made, and how long the others take at the speed so far."""
+        if not self._talks or not self._bar.disable:
+            return
+        self._said = progress
+        made, left = progress.step - self._begun.step, self._num_updates - progress.step
+        seconds = progress.seconds - self._begun.seconds + self._validated
+        time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
+        self._say(f"update {progress.step}/{self._num_updates}{numbers}{time_left}")
 
     def _warn(self, progress: Progress) -> None:
         if skipped := progress.skipped - self._logged.skipped:
@@ -110,6 +125,7 @@ class RunLog:
 
     def validation(self, progress: Progress, scores: ValidationScores) -> None:
         """Write and say how good the model is now."""
+        self._validated += scores.seconds
         if not self._talks:
             return
         best = progress.best_steps[:1] == [progress.step]
@@ -125,7 +141,7 @@ class RunLog:
             }
         )
         self._say(
-            f"update {progress.step}: validation perplexity {scores.perplexity:.2f}, BLEU {scores.bleu:.2f}"
+            f"update {progress.step}: validation perplexity {two_decimals(scores.perplexity)}, BLEU {scores.bleu:.2f}"
             f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
         )
 
