@@ -13,6 +13,8 @@ from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.data.block_workers import num_cores
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
+from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
+from transformer_mt.data.look_at_data import add_look, look
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.pair_filter import PairFilter, held_out_of, kept_pairs
 from transformer_mt.data.prepared import (
@@ -33,8 +35,6 @@ from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.fill_data_dir import Plan, fill_data_dir, splits_of
-from transformer_mt.look_at_data import add_look, look
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.experiment import Config, TokenizerConfig
 from transformer_mt.settings.filters import AS_BEFORE
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.look is not None:
-        look(config, arguments.look)
+        look(config.corpus, config.filters, config.tokenizer, Path(config.data_dir), arguments.look)
         return 0
     if warning := config.training.schedule_warning():
         print(f"warning: {warning}", file=sys.stderr)
@@ -116,7 +116,9 @@ def prepare(config: Config, num_workers: int = 1) -> None:
             existing.save(directory)
             (directory / ORIGIN).unlink(missing_ok=True)
         tokenizer = existing or _tokenizer(directory, config, digests, pairs)
-        fill_data_dir(Plan(directory, config, digests, pairs, held_out, texts, tokenizer), num_workers)
+        sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
+        plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
+        fill_data_dir(plan, num_workers)
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
