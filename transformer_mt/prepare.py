@@ -29,14 +29,14 @@ from transformer_mt.data.prepared import (
 )
 from transformer_mt.data.split_files import encoded
 from transformer_mt.data.tags import tag_warnings
-from transformer_mt.data.tokenizer import Tokenizer, taken
+from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.experiment import Config, TokenizerConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.filters import AS_BEFORE
 from transformer_mt.settings.reading import differences, fingerprint, load_config
 from transformer_mt.storage.checksums import has_sums
@@ -115,7 +115,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         if existing is not None:
             existing.save(directory)
             (directory / ORIGIN).unlink(missing_ok=True)
-        tokenizer = existing or _tokenizer(directory, config, digests, pairs)
+        tokenizer = existing or _tokenizer(directory, config, digests, pairs, texts)
         sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
         plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
         fill_data_dir(plan, num_workers)
@@ -197,17 +197,18 @@ def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
     return [name for name in digests if name.startswith("train/") and name not in prepared.digests]
 
 
-def _tokenizer(directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus]) -> Tokenizer:
+def _tokenizer(
+    directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus], texts: TextFilters
+) -> Tokenizer:
     """The tokenizer that is in the directory, if it was made for the same; else a new one."""
-    settings, training = config.tokenizer, {name: digest for name, digest in digests.items() if is_training(name)}
+    training = {name: digest for name, digest in digests.items() if is_training(name)}
     if tokenizer := kept_tokenizer(directory, _tokenizer_settings(config), training):
         print(f"the tokenizer in {directory} stays as it is", flush=True)
         return tokenizer
     print(
         f"training the tokenizer on {', '.join(splits_of(config.corpus)[name].place for name in training)}", flush=True
     )
-    skip_bad = config.filters.on_bad_line == "skip"
-    tokenizer = _train_tokenizer([pairs[name] for name in training], settings, _symbols(config), skip_bad)
+    tokenizer = _train_tokenizer([pairs[name] for name in training], config, texts)
     tokenizer.save(directory)
     origin = TokenizerOrigin(
         settings=_tokenizer_settings(config),
@@ -226,7 +227,8 @@ def _symbols(config: Config) -> list[str]:
 
 def _tokenizer_settings(config: Config) -> str:
     """A hash of all settings that decide what tokenizer is trained on a text."""
-    return fingerprint(config.tokenizer, *_symbols(config))
+    filters = [config.filters] if config.filters.look_at_text else []
+    return fingerprint(config.tokenizer, *filters, *_symbols(config))
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
@@ -260,13 +262,19 @@ def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     return tokenizer
 
 
-def _train_tokenizer(
-    corpora: Sequence[Corpus], settings: TokenizerConfig, symbols: Sequence[str], skip_bad: bool
-) -> Tokenizer:
-    """On an even sample of all corpora, with these symbols as pieces. With `skip_bad`, bad lines are passed over."""
+def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilters) -> Tokenizer:
+    """On an even sample of all corpora, without pairs that a filter leaves out because of their text."""
+    settings, skip_bad = config.tokenizer, config.filters.on_bad_line == "skip"
+    languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
+
+    def stays(corpus: int, pair: tuple[str, str]) -> bool:
+        # Those on by default are left out of this, so that with them alone the tokenizer is that of older versions.
+        return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
+
     samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]
-    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes)
-    return Tokenizer.train(taken(sources), taken(targets), settings, symbols)
+    filtering = (stays,) if config.filters.look_at_text else ()
+    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes, *filtering)
+    return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
 
 
 def _good(corpus: Corpus) -> Iterator[tuple[str, str]]:

@@ -187,7 +187,7 @@ def test_a_shard_that_was_damaged_meanwhile_is_made_again(
     assert counted_blocks[0] == 301
 
 
-@pytest.mark.parametrize("other", ["filters.min_characters=1", "corpus.max_length=99", "tokenizer.vocab_size=399"])
+@pytest.mark.parametrize("other", ["filters.max_characters=70", "corpus.max_length=99", "tokenizer.vocab_size=399"])
 def test_with_other_settings_shards_are_made_again(config: Path, tmp_path: Path, other: str) -> None:
     run(config, tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
