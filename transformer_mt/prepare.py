@@ -15,6 +15,7 @@ from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
 from transformer_mt.data.look_at_data import add_look, look
+from transformer_mt.data.mixing import twice_warnings
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.pair_filter import PairFilter, held_out_of, kept_pairs
 from transformer_mt.data.prepared import (
@@ -100,7 +101,8 @@ def prepare(config: Config, num_workers: int = 1) -> None:
             return
     pairs = {name: open_corpus(split) for name, split in splits.items()}
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    for warning in tag_warnings(config.corpus):
+    training = {name: text for name, text in splits.items() if is_training(name)}
+    for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = None
     if config.tokenizer.from_ is not None:
