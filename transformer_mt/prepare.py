@@ -13,6 +13,9 @@ from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.data.block_workers import num_cores
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
+from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
+from transformer_mt.data.look_at_data import add_look, look
+from transformer_mt.data.mixing import twice_warnings
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.pair_filter import PairFilter, held_out_of, kept_pairs
 from transformer_mt.data.prepared import (
@@ -27,16 +30,14 @@ from transformer_mt.data.prepared import (
 )
 from transformer_mt.data.split_files import encoded
 from transformer_mt.data.tags import tag_warnings
-from transformer_mt.data.tokenizer import Tokenizer, taken
+from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.fill_data_dir import Plan, fill_data_dir, splits_of
-from transformer_mt.look_at_data import add_look, look
 from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.experiment import Config, TokenizerConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.filters import AS_BEFORE
 from transformer_mt.settings.reading import differences, fingerprint, load_config
 from transformer_mt.storage.checksums import has_sums
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.look is not None:
-        look(config, arguments.look)
+        look(config.corpus, config.filters, config.tokenizer, Path(config.data_dir), arguments.look)
         return 0
     if warning := config.training.schedule_warning():
         print(f"warning: {warning}", file=sys.stderr)
@@ -100,7 +101,8 @@ def prepare(config: Config, num_workers: int = 1) -> None:
             return
     pairs = {name: open_corpus(split) for name, split in splits.items()}
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    for warning in tag_warnings(config.corpus):
+    training = {name: text for name, text in splits.items() if is_training(name)}
+    for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = None
     if config.tokenizer.from_ is not None:
@@ -115,8 +117,10 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         if existing is not None:
             existing.save(directory)
             (directory / ORIGIN).unlink(missing_ok=True)
-        tokenizer = existing or _tokenizer(directory, config, digests, pairs)
-        fill_data_dir(Plan(directory, config, digests, pairs, held_out, texts, tokenizer), num_workers)
+        tokenizer = existing or _tokenizer(directory, config, digests, pairs, texts)
+        sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
+        plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
+        fill_data_dir(plan, num_workers)
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
@@ -195,17 +199,18 @@ def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
     return [name for name in digests if name.startswith("train/") and name not in prepared.digests]
 
 
-def _tokenizer(directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus]) -> Tokenizer:
+def _tokenizer(
+    directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus], texts: TextFilters
+) -> Tokenizer:
     """The tokenizer that is in the directory, if it was made for the same; else a new one."""
-    settings, training = config.tokenizer, {name: digest for name, digest in digests.items() if is_training(name)}
+    training = {name: digest for name, digest in digests.items() if is_training(name)}
     if tokenizer := kept_tokenizer(directory, _tokenizer_settings(config), training):
         print(f"the tokenizer in {directory} stays as it is", flush=True)
         return tokenizer
     print(
         f"training the tokenizer on {', '.join(splits_of(config.corpus)[name].place for name in training)}", flush=True
     )
-    skip_bad = config.filters.on_bad_line == "skip"
-    tokenizer = _train_tokenizer([pairs[name] for name in training], settings, _symbols(config), skip_bad)
+    tokenizer = _train_tokenizer([pairs[name] for name in training], config, texts)
     tokenizer.save(directory)
     origin = TokenizerOrigin(
         settings=_tokenizer_settings(config),
@@ -224,7 +229,8 @@ def _symbols(config: Config) -> list[str]:
 
 def _tokenizer_settings(config: Config) -> str:
     """A hash of all settings that decide what tokenizer is trained on a text."""
-    return fingerprint(config.tokenizer, *_symbols(config))
+    filters = [config.filters] if config.filters.look_at_text else []
+    return fingerprint(config.tokenizer, *filters, *_symbols(config))
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
@@ -258,13 +264,19 @@ def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     return tokenizer
 
 
-def _train_tokenizer(
-    corpora: Sequence[Corpus], settings: TokenizerConfig, symbols: Sequence[str], skip_bad: bool
-) -> Tokenizer:
-    """On an even sample of all corpora, with these symbols as pieces. With `skip_bad`, bad lines are passed over."""
+def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilters) -> Tokenizer:
+    """On an even sample of all corpora, without pairs that a filter leaves out because of their text."""
+    settings, skip_bad = config.tokenizer, config.filters.on_bad_line == "skip"
+    languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
+
+    def stays(corpus: int, pair: tuple[str, str]) -> bool:
+        # Those on by default are left out of this, so that with them alone the tokenizer is that of older versions.
+        return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
+
     samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]
-    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes)
-    return Tokenizer.train(taken(sources), taken(targets), settings, symbols)
+    filtering = (stays,) if config.filters.look_at_text else ()
+    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes, *filtering)
+    return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
 
 
 def _good(corpus: Corpus) -> Iterator[tuple[str, str]]:

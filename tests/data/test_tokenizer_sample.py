@@ -28,6 +28,21 @@ def test_of_one_corpus_every_kth_pair_is_taken(count: int, most: int) -> None:
     assert list(zip(*found, strict=True)) == expected
 
 
+def test_pairs_that_do_not_stay_are_not_replaced_by_others() -> None:
+    corpora = [(numbered(100, "a"), 100), (numbered(100, "b"), None)]
+    asked: list[tuple[int, Line]] = []
+
+    def stays(corpus: int, pair: Line) -> bool:
+        asked.append((corpus, pair))
+        return not (corpus == 0 and pair[0] < "a5")
+
+    sources, targets = sample_of(corpora, 1000, PLENTY, stays)
+    assert sources == [*(f"a{i}" for i in range(100) if f"a{i}" >= "a5"), *(f"b{i}" for i in range(100))]
+    assert len(targets) == len(sources) and len(asked) == 200
+    sources, _ = sample_of([(numbered(100, "a"), 100)], 50, PLENTY, stays)
+    assert numbers(sources, "a") == [i for i in range(0, 100, 2) if f"a{i}" >= "a5"]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_no_bound_is_exceeded_and_the_lines_are_spread_evenly(known: bool) -> None:
     generator = random.Random(1)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 
 @contextmanager
 def largest_file(num_bytes: int) -> Iterator[None]:
@@ -22,22 +24,34 @@ def largest_file(num_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-def mounted(place: Path, num_bytes: int) -> bool:
-    """Mount an empty disk of this size in a directory. Returns False where that is not permitted."""
-    mount = shutil.which("mount")
-    place.mkdir(exist_ok=True)
-    command = [mount or "", "-t", "tmpfs", "-o", f"size={num_bytes}", "tmpfs", str(place)]
-    return mount is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
+class SmallDisk:
+    """A file system of 2 MB in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.filler = path, path / "filler"
+
+    def fill(self, but: int = 0) -> None:
+        """Leave no byte, or so many."""
+        with self.filler.open("ab", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1024))
+            except OSError:
+                file.truncate(file.tell() - but)
+
+    def make_room(self) -> None:
+        """Delete what fills it."""
+        self.filler.unlink()
 
 
-def unmount(place: Path) -> None:
-    """Take away what `mounted` has mounted."""
-    subprocess.run([shutil.which("umount") or "umount", str(place)], check=True)
-
-
-def fill(place: Path, room: int) -> Path:
-    """Leave so many bytes of a disk free. Returns the file that takes the others."""
-    ballast = place / "ballast"
-    with ballast.open("wb") as file:
-        file.write(bytes(shutil.disk_usage(place).free - room))
-    return ballast
+@contextmanager
+def small_disk(path: Path) -> Iterator[SmallDisk]:
+    """Mount a small disk. Skips the test where that is not permitted."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(path)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk may not be mounted here")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from transformer_mt import look_at_data, prepare
-from transformer_mt.corpora.corpus import OTHER_LANGUAGES, BadPair, Corpus, blocks_of_file
+from transformer_mt import prepare
+from transformer_mt.corpora.corpus import BLOCK, OTHER_LANGUAGES, BadPair, Corpus, blocks_of_file
+from transformer_mt.data import look_at_data
+from transformer_mt.data.look_at_data import Sample
 from transformer_mt.errors import ConfigError
-from transformer_mt.look_at_data import Sample
 
 GOOD = [(f"Good sentence of words {'x' * (i % 7)} and {i}.", f"Guter Satz {i} von {i * i % 97}!") for i in range(400)]
 PLANTED = {
@@ -113,7 +114,11 @@ def test_texts_fit_the_terminal(config, columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     write(config.parent, "train", [*GOOD, ("很" * 300, "長い" * 300), ("é\x07" * 200, "x" * 500)])
     assert look(config, "filters.max_characters=100") == 0
-    texts = [line for line in capsys.readouterr().out.split("too long:")[1].splitlines() if line.startswith("      ")]
+    texts = [
+        line
+        for line in capsys.readouterr().out.split("too long:\n")[1].split("\n\n")[0].splitlines()
+        if line.startswith("      ")
+    ]
     assert len(texts) == 4 and all(line.endswith("…") for line in texts)
     width = max(len(line) + sum(char in "很長い" for char in line) for line in texts)
     assert columns - 4 <= width <= columns
@@ -159,6 +164,35 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
         assert prepare.main([str(config), "filters.on_bad_line=skip"]) == 0
         table = rows(capsys.readouterr().out)
         assert (table["that cannot be read"], table["of other languages"], table["kept"]) == (2, 1, 397)
+
+
+def test_of_a_streamed_data_set_only_the_first_pairs_are_read():
+    read = []
+    corpus = Corpus(
+        (), lambda: blocks_of_file("f", ((read.append(i) or str(i), "x") for i in range(10_007))), str, None
+    )
+    sample = Sample.of(corpus, 50, only_first=True)
+    assert [pair[0] for _, pair in sample.pairs] == [str(i) for i in range(50)] and sample.num_read == 50
+    assert len(read) <= 2 * BLOCK
+
+
+def test_a_streamed_corpus_is_said_to_be_read_in_part(config, capsys, monkeypatch):
+    corpus = Corpus((), lambda: blocks_of_file("f", iter([*GOOD, GOOD[0]] * 30)), lambda: "d", None)
+    really = look_at_data.open_corpus
+    monkeypatch.setattr(look_at_data, "open_corpus", lambda text: corpus if text.streaming else really(text))
+    streamed = "corpus.train={hub: x, split: train, streaming: true}"
+    assert prepare.main([str(config), streamed, "filters.duplicates=true", "--look", "300"]) == 0
+    out = capsys.readouterr().out
+    assert "train: looked at 300 pairs, the first of a streamed data set, which is not read further; nothing" in out
+    assert "note: duplicates are looked for only among these pairs" in out
+
+
+def test_pairs_that_are_kept_are_shown_so_that_mixed_up_sides_are_seen(config, capsys):
+    assert look(config) == 0
+    kept = capsys.readouterr().out.split("\n\nkept:\n")[1].splitlines()
+    train = config.parent / "train.en"
+    assert kept[0].startswith(f"  {train}:") and len(kept) == 9
+    assert kept[:3] == [f"  {train}:1", "      " + GOOD[0][0], "      " + GOOD[0][1]]
 
 
 def test_the_number_of_pairs_is_checked(config, capsys):

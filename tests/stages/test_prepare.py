@@ -21,6 +21,7 @@ from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, Eval
 from transformer_mt.prepare import main
 from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.files import own_name
+from transformer_mt.vocabulary import UNK
 
 WORDS = [
     *("red", "blue", "green", "big", "small", "old", "new", "fast", "slow", "quiet"),
@@ -399,6 +400,19 @@ def test_the_tokenizer_sees_all_parts_of_the_corpus(experiment: Experiment, monk
     monkeypatch.setattr(Tokenizer, "train", listening)
     experiment.prepare("tokenizer.sample_sentences=150")
     assert seen == [[pair[side] for pair in TRAIN[::3]] for side in (0, 1)]
+
+
+def test_what_the_filters_leave_out_by_its_text_gives_the_tokenizer_no_pieces(experiment: Experiment) -> None:
+    junk = [(f"ЖЖЖ {i}", "ЖЖЖ ЖЖЖ") for i in range(200)]
+    experiment.prepare()
+    clean = (experiment.data_dir / "tokenizer.model").read_bytes()
+    experiment.write("train", [*TRAIN[:100], *junk, *TRAIN[100:]])
+    for number, filters in enumerate(([], ["filters.min_script_share=0.5"])):
+        data_dir = experiment.directory / f"junk{number}"
+        experiment.prepare(f"data_dir={data_dir}", *filters)
+        tokenizer = Tokenizer.load(data_dir)
+        assert (tokenizer.source.piece_to_id("ЖЖЖ") == UNK) == bool(filters)
+        assert ((data_dir / "tokenizer.model").read_bytes() == clean) == bool(filters)
 
 
 def test_somebody_elses_directory_is_not_removed(experiment: Experiment) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from helpers.disk import fill, largest_file, mounted, unmount
+from helpers.disk import largest_file, small_disk
 from helpers.processes import ended, said, start
 from helpers.tiny import demo_pairs
 
@@ -187,7 +187,7 @@ def test_a_shard_that_was_damaged_meanwhile_is_made_again(
     assert counted_blocks[0] == 301
 
 
-@pytest.mark.parametrize("other", ["filters.min_characters=1", "corpus.max_length=99", "tokenizer.vocab_size=399"])
+@pytest.mark.parametrize("other", ["filters.max_characters=70", "corpus.max_length=99", "tokenizer.vocab_size=399"])
 def test_with_other_settings_shards_are_made_again(config: Path, tmp_path: Path, other: str) -> None:
     run(config, tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
@@ -304,29 +304,23 @@ def test_wherever_the_disk_is_full_it_is_named_and_with_more_room_it_ends_the_sa
     config: Path, tmp_path: Path
 ) -> None:
     settings = ("filters.duplicates=true", "tokenizer.vocab_size=399")
-    whole, disk = contents(run(config, tmp_path / "whole", *settings)), tmp_path / "disk"
-    if not mounted(disk, 2**20):
-        pytest.skip("mounting is not permitted")
-    names = set()
-    try:
+    whole, names = contents(run(config, tmp_path / "whole", *settings)), set()
+    with small_disk(tmp_path / "disk") as disk:
+        data = disk.path / "data"
         for room in range(0, 2**20, 2 * mmap.PAGESIZE):
-            ballast = fill(disk, room)
+            disk.fill(but=room)
             try:
-                run(config, disk / "data", *settings)
+                run(config, data, *settings)
                 break
             except UserError as error:
-                found = re.search(
-                    r"^(\S+): cannot be (?:written|made) \(No space left on device\); make room", str(error)
-                )
+                found = re.search(r"^(\S+): cannot be written \(No space left on device\); make room", str(error))
                 assert found, error
                 names.add(Path(found[1]).name)
-            assert not (disk / "data" / "prepare.json").exists()
-            ballast.unlink()
-            assert contents(run(config, disk / "data", *settings)) == whole
-            shutil.rmtree(disk / "data")
-        assert names >= {"data", "tiny", "tokenizer.model", "00000", "duplicates", "valid"}
-    finally:
-        unmount(disk)
+            assert not (data / "prepare.json").exists()
+            disk.make_room()
+            assert contents(run(config, data, *settings)) == whole
+            shutil.rmtree(data)
+    assert names >= {"data", "tiny", "tokenizer.model", "00000", "duplicates", "valid"}
 
 
 # --- Several corpora -----------------------------------------------------------------------------------------
@@ -371,6 +365,19 @@ def test_several_corpora_lie_in_their_order(config: Path, tmp_path: Path) -> Non
     assert contents(data) == contents(
         run(several(config, "first", "back", "third"), tmp_path / "again", "filters.duplicates=true")
     )
+
+
+def test_a_corpus_that_is_there_twice_is_told(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = tmp_path / "train"
+    corpora = [
+        f"{{name: a, prefix: {prefix}}}",
+        f"{{name: b, source: {prefix}.en, target: {prefix}.de}}",
+        f"{{name: other_way, prefix: {prefix}, source: de, target: en}}",
+        f"{{name: tagged, prefix: {prefix}, tag: <x>}}",
+    ]
+    run(config, tmp_path / "data", f"corpus.train=[{', '.join(corpora)}]")
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "same text" in line]
+    assert len(warnings) == 1 and warnings[0].startswith("warning: train/a and train/b are the same text, so an epoch")
 
 
 def test_a_tag_is_encoded_before_each_source(config: Path, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 import json
 import resource
-import subprocess
 import sys
 
 import pytest
 import torch
+from helpers.disk import small_disk
 from helpers.processes import ended, records, said, start, start_ranks, training, wait_until
 from helpers.tiny import ROOT, train_tiny
 from safetensors.torch import load_file
@@ -39,36 +39,11 @@ def assert_same_weights(run_dir, expected, exactly):
             torch.testing.assert_close(found[name], weight, rtol=tolerance, atol=tolerance)
 
 
-class SmallDisk:
-    """A file system of 2 MB: room for three checkpoints."""
-
-    def __init__(self, path):
-        self.path, self.filler = path, path / "filler"
-
-    def fill(self, but=0):
-        """Leave no byte, or so many."""
-        with self.filler.open("ab", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(1024))
-            except OSError:
-                file.truncate(file.tell() - but)
-
-    def make_room(self):
-        self.filler.unlink()
-
-
 @pytest.fixture
 def disk(tmp_path):
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", path], capture_output=True, text=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip(f"only root may have a small disk: {mount.stderr}")
-    yield SmallDisk(path)
-    subprocess.run(["umount", "--lazy", path], check=True)
+    """Room for three checkpoints."""
+    with small_disk(tmp_path / "disk") as mounted:
+        yield mounted
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import string
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.held_out import HeldOut
@@ -52,8 +53,6 @@ class TextFilters:
     """The filters of source and target, by the languages of a corpus."""
     languages: Languages
     """Those of the configuration."""
-    _has_more: bool
-    """Whether any filter is on besides those that always are, or are unless they are switched off."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
@@ -68,10 +67,11 @@ class TextFilters:
             for source, target in all_languages
         }
         held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
-        lengths = settings.min_characters > 0 or settings.max_characters > 0
-        more = settings.identical or settings.control_characters or lengths
-        more = more or any(side is not None for both in sides.values() for side in both)
-        return cls(settings, held, sides, own, more)
+        return cls(settings, held, sides, own)
+
+    @cached_property
+    def _has_more(self) -> bool:
+        return self.settings.look_at_text
 
     def reason(self, source: str, target: str, languages: Languages | None = None) -> str | None:
         """Return why a pair is left out, one of REASONS; None if it stays.
@@ -83,9 +83,13 @@ class TextFilters:
             return "blank"
         if source in self.held_out or target in self.held_out:
             return "held_out"
-        return self._other_reason(source, target, languages or self.languages) if self._has_more else None
+        return self.reason_switched_on(source, target, languages or self.languages) if self._has_more else None
 
-    def _other_reason(self, source: str, target: str, languages: Languages) -> str | None:
+    def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
+        """Return why a filter leaves a pair out that is off unless it is switched on; None if none does.
+
+        The texts and `languages` are as in `reason`.
+        """
         settings = self.settings
         if settings.identical and source == target:
             return "identical"

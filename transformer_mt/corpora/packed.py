@@ -14,7 +14,11 @@ PACKED = (".gz", ".zst", ".xz")
 # The first bytes of each, by which one can tell a packed file that has another name.
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
 # Those of files that are packed otherwise.
-_OTHER_MAGIC = {b"BZh91AY&": "bzip2", b"7z\xbc\xaf\x27\x1c": "7-Zip", b"PK\x03\x04": "zip, as archives and spreadsheets are"}
+_OTHER_MAGIC = {
+    b"BZh91AY&": "bzip2",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"PK\x03\x04": "zip, as archives and spreadsheets are",
+}
 
 # What unpacking raises where a file is cut off, damaged, or packed in another way.
 Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)

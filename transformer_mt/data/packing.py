@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.data.batching import BatchOrder, Pairs, copied_to, epoch_random
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_text import EncodedText, Text
+from transformer_mt.data.encoded_text import EncodedText
 from transformer_mt.data.mixing import epoch_pairs
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS
@@ -181,10 +182,11 @@ def packed_epoch_batches(
 
 def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
     """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
-    num_source, num_target = (int(text.lengths(pairs).sum()) for text in (corpus.source, corpus.target))
-    dummies = shape.dummies_beside(num_source, num_target)
-    source_N, source_positions_N, source_offsets = _packed(corpus.source, pairs, shape, shape.source_rows, dummies)
-    labels_N, target_positions_N, target_offsets = _packed(corpus.target, pairs, shape, shape.target_rows, dummies)
+    source, target = corpus.source.gather(pairs), corpus.target.gather(pairs)
+    num_target = len(target[0])
+    dummies = shape.dummies_beside(len(source[0]), num_target)
+    source_N, source_positions_N, source_offsets = _packed(*source, shape, shape.source_rows, dummies)
+    labels_N, target_positions_N, target_offsets = _packed(*target, shape, shape.target_rows, dummies)
     decoder_input_N = np.zeros_like(labels_N)
     decoder_input_N[1:num_target] = labels_N[: max(0, num_target - 1)]
     decoder_input_N[target_offsets[: len(pairs)]] = BOS
@@ -225,23 +227,21 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 
 
 def _packed(
-    text: Text, pairs: Pairs, shape: PackedShape, num_rows: int, num_dummies: int
+    ids: NDArray[Any], lengths_B: NDArray[np.int64], shape: PackedShape, num_rows: int, num_dummies: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Return the ids N and positions N of these sentences, and the offsets of sentences and dummies."""
-    ids, lengths_B = text.gather(pairs)
-    room = num_rows - shape.num_dummies
-    assert len(pairs) <= shape.max_pairs and lengths_B.sum() <= room, "these pairs have no room in one batch"
+    """Return the ids N and positions N of sentences that lie end to end, and the offsets of sentences and dummies."""
+    num_sentences, num_tokens, room = len(lengths_B), len(ids), num_rows - shape.num_dummies
+    assert num_sentences <= shape.max_pairs and num_tokens <= room, "these pairs have no room in one batch"
     assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
     offsets = np.full(shape.max_pairs + shape.num_dummies + 1, num_rows, np.int32)
     offsets[0] = 0
-    offsets[1 : len(pairs) + 1] = lengths_B.cumsum()
-    num_tokens = int(offsets[len(pairs)])
+    offsets[1 : num_sentences + 1] = lengths_B.cumsum()
     # The dummies share the rows that are left as evenly as possible; the last one ends at the last row.
     dummies = np.arange(1, num_dummies + 1)
-    offsets[len(pairs) + 1 :][:num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // num_dummies
+    offsets[num_sentences + 1 :][:num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // num_dummies
 
     positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
-    positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[: len(pairs)], lengths_B)
+    positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[:num_sentences], lengths_B)
     ids_N[:num_tokens] = ids
     return ids_N, positions_N, offsets
 

@@ -207,7 +207,10 @@ def taken(lines: list[str]) -> Iterator[str]:
 
 def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> bytes:
     if not lines:
-        raise TokenizerError(f"no {side} text to train a tokenizer on: every line is blank; see corpus.train")
+        raise TokenizerError(
+            f"no {side} text to train a tokenizer on: every line is blank, cannot be read, or is left out by filters; "
+            "see corpus.train, and what `prepare CONFIG --look` shows"
+        )
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(

@@ -1,6 +1,6 @@
 """Chooses the lines from which a tokenizer is trained: spread evenly, from every corpus, and bounded in memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 Line = tuple[str, str]  # source and target
@@ -31,21 +31,25 @@ class _Sample:
 
 
 def sample_of(
-    corpora: Sequence[tuple[Iterable[Line], int | None]], most_lines: int, most_bytes: int
+    corpora: Sequence[tuple[Iterable[Line], int | None]],
+    most_lines: int,
+    most_bytes: int,
+    stays: Callable[[int, Line], bool] = lambda corpus, pair: True,
 ) -> tuple[list[str], list[str]]:
     """Return sources and targets: at most `most_lines` pairs, and of each language at most `most_bytes` of UTF-8.
 
     Each corpus comes with its number of pairs, or None if that is not known. It is read once, and every k-th of its
-    pairs is taken, so that no part of it is left out. Whenever there are too many, every second pair goes of the corpus
-    that has the most of them: large corpora end with equal shares or nearly so, and small ones stay whole.
+    pairs is taken, so that no part of it is left out. Of these, only those stay of which `stays` says so, given the
+    number of the corpus, from 0, and the pair. Whenever there are too many, every second pair goes of the corpus that
+    has the most of them: large corpora end with equal shares or nearly so, and small ones stay whole.
     """
     samples: list[_Sample] = []
     num_lines = num_bytes = 0
-    for pairs, num_pairs in corpora:
+    for corpus, (pairs, num_pairs) in enumerate(corpora):
         sample = _Sample(step=-(-(num_pairs or 1) // most_lines))
         samples.append(sample)
         for number, pair in enumerate(pairs):
-            if number % sample.step:
+            if number % sample.step or not stays(corpus, pair):
                 continue
             before = sample.num_bytes
             sample.add(pair)

@@ -47,6 +47,13 @@ class FiltersConfig(Section):
     """What happens at a line, row or unit of a training corpus from which no pair can be read. stop: `prepare` stops
     and names it; skip: it is left out and counted. In validation and test sets such a line always stops `prepare`."""
 
+    @property
+    def look_at_text(self) -> bool:
+        """Whether a filter is switched on that looks at the text of one pair alone."""
+        shares = self.min_script_share, self.max_digit_share, self.max_punctuation_share
+        lengths = self.min_characters > 0 or self.max_characters > 0
+        return self.identical or self.control_characters or lengths or shares != (0.0, 1.0, 1.0)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if 0 < self.max_characters < self.min_characters:

@@ -16,7 +16,9 @@ from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.pair_filter import PairFilter, held_out_of
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
-from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.wording import counted
 
 MOST_PAIRS = 10_000  # of each corpus, unless another number is given
@@ -25,21 +27,23 @@ _SHOWN = 3  # pairs for each reason
 
 @dataclass
 class Sample:
-    """Pairs that are spread evenly over a corpus, each with its file and line."""
+    """Pairs that are spread evenly over a corpus, or the first ones, each with its file and line."""
 
     pairs: list[tuple[str, tuple[str, str] | BadPair]] = field(default_factory=list)
     num_read: int = 0
     num_bad: int = 0
-    """How many lines, rows or units of the whole corpus cannot be read."""
+    """How many lines, rows or units of those that were read are no pairs, though they should be."""
     first_bad: str = ""
     """The place of the first of them, and what is wrong."""
 
     @classmethod
-    def of(cls, corpus: Corpus, most: int) -> "Sample":
-        """Read a corpus to its end, and hold at most `most` of its pairs."""
+    def of(cls, corpus: Corpus, most: int, only_first: bool = False) -> "Sample":
+        """Read a corpus to its end and hold at most `most` of its pairs, spread evenly; or read and hold the first."""
         sample, every = cls(), 1
         for block in corpus.blocks():
             for index, pair in enumerate(block.pairs):
+                if only_first and sample.num_read == most:
+                    return sample
                 if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
                     sample.num_bad += 1
                     sample.first_bad = sample.first_bad or f"{block.place(index)}: {pair.fault}"
@@ -82,22 +86,26 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def look(config: Config, most: int) -> None:
-    """Print what the filters find in at most `most` pairs of each training corpus. Raises UserError."""
-    corpus = config.corpus
+def look(
+    corpus: CorpusConfig, settings: FiltersConfig, tokenizer_settings: TokenizerConfig, data_dir: Path, most: int
+) -> None:
+    """Print what the filters find in at most `most` pairs of each training corpus. Raises UserError.
+
+    Lengths in pieces are looked at with the tokenizer of the settings, or of the data_dir, if there is one.
+    """
     sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
     held_out = held_out_of({name: open_corpus(corpus.text_of(split)) for name, split in sets.items()})
-    filters = PairFilter.of(config.filters, corpus, held_out)
-    tokenizer = _tokenizer(config)
+    filters = PairFilter.of(settings, corpus, held_out)
+    tokenizer = _tokenizer(tokenizer_settings, data_dir)
     found: dict[str, _Findings] = {}
     is_part = False
     for text in corpus.training_corpora:
         name = str(text.name)
-        sample = Sample.of(open_corpus(corpus.text_of(text)), most)
+        sample = Sample.of(open_corpus(corpus.text_of(text)), most, only_first=bool(text.streaming))
         found[name] = _findings(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
-        is_part = is_part or len(sample.pairs) < sample.num_read
-        _describe(name, sample, config.filters.on_bad_line == "stop")
-    if config.filters.duplicates and is_part:
+        is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
+        _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")
+    if settings.duplicates and is_part:
         print("note: duplicates are looked for only among these pairs, so the whole text may have more")
     print()
     print(drop_table({name: findings.counts for name, findings in found.items()}))
@@ -106,12 +114,12 @@ def look(config: Config, most: int) -> None:
         print(line)
 
 
-def _tokenizer(config: Config) -> Tokenizer | None:
+def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     """The tokenizer of the configuration or of its data_dir. If there is none, that is said."""
-    if config.tokenizer.from_ is not None:
-        return open_existing(Path(config.tokenizer.from_))
-    if holds_tokenizer(Path(config.data_dir)):
-        return Tokenizer.load(Path(config.data_dir))
+    if settings.from_ is not None:
+        return open_existing(Path(settings.from_))
+    if holds_tokenizer(data_dir):
+        return Tokenizer.load(data_dir)
     print(
         "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio, filters.min_length) are not looked at, "
         "because there is no tokenizer yet; tokenizer.from=PATH names one",
@@ -138,11 +146,12 @@ def _findings(
     return findings
 
 
-def _describe(name: str, sample: Sample, stops: bool) -> None:
+def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
     """Say how large the sample is, and whether `prepare` would stop."""
     looked, read = counted(len(sample.pairs), "pair"), f"{sample.num_read:,}"
     spread = ", spread evenly over it" if len(sample.pairs) < sample.num_read else ""
-    print(f"{name}: looked at {looked} of {read}{spread}; nothing is written")
+    of = ", the first of a streamed data set, which is not read further" if only_first else f" of {read}{spread}"
+    print(f"{name}: looked at {looked}{of}; nothing is written")
     if sample.num_bad and stops:
         lines = counted(sample.num_bad, "such line")
         print(

@@ -25,7 +25,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
 from transformer_mt.data.training_shards import TrainingSet, write_training_set
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
-from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.settings.reading import fingerprint
 from transformer_mt.storage.files import write_whole
 from transformer_mt.wording import counted
@@ -39,7 +40,11 @@ class Plan:
     """What a data_dir is made from."""
 
     directory: Path
-    config: Config
+    corpus: CorpusConfig
+    filters: FiltersConfig
+    tokenizer_settings: TokenizerConfig
+    max_positions: int
+    """The most pieces that the model takes, of which a line of a test set must not have more."""
     digests: dict[str, str]
     """The digest of the text of each split, by the names that `splits_of` gives."""
     pairs: dict[str, Corpus]
@@ -62,18 +67,17 @@ def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
 
 def fill_data_dir(plan: Plan, num_workers: int) -> None:
     """Write all files but the tokenizer, prepare.json last. Raises CorpusError and WorkerError."""
-    config, directory, tokenizer = plan.config, plan.directory, plan.tokenizer
-    splits = splits_of(config.corpus)
+    directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
         in_order = good_pairs(encoded(plan.pairs[name], tokenizer, name, splits[name].tag or ""))
-        write_test_set(directory / name, in_order, config.model.max_positions)
+        write_test_set(directory / name, in_order, plan.max_positions)
     trained = _write_training(plan, num_workers)
     counts = {"train": sum(trained.counts.values(), PairCounts()), "valid": PairCounts()}
     check_some_left(counts["train"])
     assert trained.lines is not None, "some pair is left"
     trained.lines.save(directory)
-    of_validation = PairFilter.of_validation(config.corpus)
+    of_validation = PairFilter.of_validation(plan.corpus)
     valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
     write_validation(directory, kept_pairs(valid, of_validation, counts["valid"]), tokenizer)
     _write_summary(plan, counts, trained)
@@ -84,7 +88,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
 
 def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     """Write the shards of the training set that are not there yet."""
-    filters, corpus = plan.config.filters, plan.config.corpus
+    filters, corpus = plan.filters, plan.corpus
     encoder = BlockEncoder(
         plan.tokenizer,
         plan.texts,
@@ -115,13 +119,13 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
 def _write_summary(  # last of all: where it is, the stage is finished
     plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
 ) -> None:
-    config, tokenizer, origin = plan.config, plan.tokenizer, TokenizerOrigin.load(plan.directory)
+    tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
     read_the_hub = ["datasets"] if sys.modules.get("datasets") else []  # else it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
-        "corpus": config.corpus.model_dump(),
-        "filters": config.filters.model_dump(),
-        "tokenizer": config.tokenizer.model_dump(),
+        "corpus": plan.corpus.model_dump(),
+        "filters": plan.filters.model_dump(),
+        "tokenizer": plan.tokenizer_settings.model_dump(),
         "digests": plan.digests,
         "counts": {name: count.summary for name, count in counts.items()},
         "corpora": {name: {KEPT: count.kept, **count.dropped} for name, count in trained.counts.items()},
@@ -129,11 +133,11 @@ def _write_summary(  # last of all: where it is, the stage is finished
         "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
         "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
         "tokenizer_digest": tokenizer.digest,
-        "tokenizer_trained_on": list(origin.trained_on) if origin and config.tokenizer.from_ is None else None,
+        "tokenizer_trained_on": list(origin.trained_on) if origin and plan.tokenizer_settings.from_ is None else None,
         "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
     }
     summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-    write_data_sums(plan.directory, summary, config.corpus.test)
+    write_data_sums(plan.directory, summary, plan.corpus.test)
     write_whole(plan.directory / SUMMARY, summary)
 
 
@@ -149,7 +153,7 @@ def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int
         print(f"{name}: {counted(size, 'pair')}")
     if counts["train"].dropped:
         print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
-    for note in trained.overlaps.notes(plan.config.filters.held_out):
+    for note in trained.overlaps.notes(plan.filters.held_out):
         print(note)
     if plan.config.tokenizer.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
         print(note)
