@@ -35,6 +35,7 @@ from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_
 from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
+from transformer_mt.evaluation.guards import cut_warning, tokenised_warning
 from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.experiment import Config
@@ -104,6 +105,8 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     training = {name: text for name, text in splits.items() if is_training(name)}
     for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests)]:
         print(f"warning: {warning}", file=sys.stderr)
+    for warning in _text_warnings({name: corpus for name, corpus in pairs.items() if not is_training(name)}):
+        print(f"warning: {warning}", file=sys.stderr)
     existing = None
     if config.tokenizer.from_ is not None:
         existing = _existing_tokenizer(config.tokenizer.from_, config)
@@ -121,6 +124,15 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
         plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
         fill_data_dir(plan, num_workers)
+
+
+def _text_warnings(sets: dict[str, Corpus]) -> Iterator[str]:
+    """Warnings about targets that are not plain text, which `evaluate` would tell only after training."""
+    for name, corpus in sets.items():
+        targets = [target for _, target in corpus.pairs()]
+        for warning_of in (cut_warning, tokenised_warning):
+            if warning := warning_of(f"targets of {name}", targets):
+                yield warning
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:

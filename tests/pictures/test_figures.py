@@ -122,7 +122,7 @@ def test_lengths_are_those_of_the_prepared_pairs(shown, numbers, experiment):
     for name, text in (("source", corpus.source), ("target", corpus.target)):
         expected = [text.offsets[pair + 1] - text.offsets[pair] for pair in range(len(corpus))]
         assert sides[name].tolist() == numbers()[f"{name}_N"].tolist() == expected
-    assert f"{len(corpus)} pairs, in the mean {len(corpus.source.ids) / len(corpus):.1f} source pieces" in said
+    assert f"{len(corpus)} pairs, on average {len(corpus.source.ids) / len(corpus):.1f} source pieces" in said
 
 
 def write_log(run, *records, end="\n"):

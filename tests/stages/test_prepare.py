@@ -109,7 +109,7 @@ def test_a_word_segmenter_that_bleu_lacks_is_said_first(
 
 def test_a_warm_up_that_never_ends_is_told(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
     experiment.prepare("training.max_steps=6", "training.warmup_steps=2000")
-    [line] = capsys.readouterr().err.splitlines()
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "tokenised" not in line]
     assert line.startswith("warning: training.warmup_steps=2000 is not less than training.max_steps=6: ")
 
 
@@ -451,3 +451,18 @@ def test_a_vocabulary_that_is_too_large_for_the_text_is_said(
     assert means[0] > 30 > means[1]
     notes = [line for line in capsys.readouterr().out.splitlines() if "piece of the vocabulary" in line]
     assert len(notes) == 1 and f"stands only {means[1]:.0f} times" in notes[0]
+
+
+def test_a_test_set_that_was_cut_or_tokenised_is_warned_of_before_training(
+    experiment: Experiment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert experiment.prepare() == 0
+    assert "subword" not in capsys.readouterr().err
+    shutil.rmtree(experiment.data_dir)
+    experiment.write("valid", [("A dog .", "EIN HUND .")] * 5)
+    experiment.write("test", [("A dog.", "EIN HUND."), ("A cat.", "EINE KAT@@ ZE.")])
+    assert experiment.prepare() == 0
+    said = capsys.readouterr().err
+    assert "warning: 5 of 5 lines of the targets of valid look tokenised" in said
+    assert "warning: targets of test/small, line 2: holds subword pieces" in said
+    assert said.count("warning") == 2

@@ -213,6 +213,12 @@ def test_what_is_no_model_directory_is_named(run_stage, tmp_path, name, capsys):
     assert f"{name}: no such directory" in capsys.readouterr().err
 
 
+def test_a_configuration_in_place_of_a_model_is_told_where_that_is(run_stage, tmp_path, capsys):
+    (tmp_path / "x.yaml").write_text("run_dir: runs/x")
+    assert run_stage(translate.main, b"A\n", tmp_path / "x.yaml") == (2, b"")
+    assert "x.yaml: no such directory; it is a configuration: name" in capsys.readouterr().err
+
+
 def test_an_input_or_output_that_cannot_be_opened_is_an_error(run_translate, capsys):
     assert run_translate(b"", "--input", "/nowhere/lines.txt")[0] == 2
     assert run_translate(b"", "--output", "/nowhere/lines.txt")[0] == 2

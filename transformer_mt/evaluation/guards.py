@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from sacrebleu.metrics.chrf import CHRF
 
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import check_words
 from transformer_mt.wording import counted
 
 # French writes a space before ? ! : ; but only a tokeniser writes one before . or , - the rest is from Moses.
@@ -27,6 +29,15 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
         f"stop or a comma, &apos; or @-@), such as {_numbers(found)}. Only scores of detokenised text can be compared "
         "with those of others."
     )
+
+
+def cut_warning(name: str, lines: Sequence[str]) -> str | None:
+    """A warning about a line that is in subword pieces, since `prepare` cuts text by itself; None if none is."""
+    try:
+        check_words([lines], [name])
+    except EvaluationError as error:
+        return str(error)
+    return None
 
 
 def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> str | None:

@@ -34,5 +34,5 @@ def _picture(arguments: argparse.Namespace) -> Picture:
     return Picture(
         lambda: figures.of_lengths(sides),
         {"source_N": sides["source"], "target_N": sides["target"]},
-        f"{len(corpus):,} pairs, in the mean {means}",
+        f"{len(corpus):,} pairs, on average {means}",
     )

@@ -31,6 +31,8 @@ def saved_steps(run_dir: Path) -> list[int]:
 
 def how_to_get_a_model(directory: Path) -> str:
     """Return what to do about a directory without a model: name the model of the run, or average the run first."""
+    if directory.suffix in (".yaml", ".yml") and directory.is_file():
+        return "it is a configuration: name the directory of its run (run_dir), or the model in it, run_dir/model"
     if (run_dir := _run_of(directory)) is not None:
         return f"its run is not averaged yet: run `python -m transformer_mt.average {run_dir}` first"
     if (directory / "model" / "config.yaml").is_file():
