@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from transformer_mt.corpora.packed import is_packed
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.reading import load_config
@@ -57,7 +58,7 @@ signal, standard output ends with a whole line, and the file of --output is as i
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
-    _check_output(arguments.output, model_arguments.model_dirs(arguments))
+    _check_output(arguments)
     if is_file_to_file(arguments):
         with cli.sigterm_raised():
             return translate_file(arguments)
@@ -95,13 +96,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _check_output(path: Path | None, models: Sequence[Path]) -> None:
-    """Raises TranslationError if --output would replace a file in the directory of a model."""
-    for model in models:
-        if path is not None and path.is_file() and path.resolve().parent == model.resolve():
+def _check_output(arguments: argparse.Namespace) -> None:
+    """Raises TranslationError if --output would replace what is read, or has the name of a form that is not written."""
+    path = arguments.output
+    if path is None:
+        return
+    if is_packed(path) and path.suffix != ".gz":
+        raise TranslationError(
+            f"--output {path}: translations are written as plain text or as .gz, not as {path.suffix}: name "
+            f"{path.with_suffix('.gz')}, or leave the ending out"
+        )
+    if not path.is_file():
+        return
+    for model in model_arguments.model_dirs(arguments):
+        if path.resolve().parent == model.resolve():
             raise TranslationError(
                 f"--output {path}: is a file in the directory of the model {model}, and would be replaced by the "
                 "translations: name another place"
+            )
+    for option, read in (("--input", arguments.input), ("--prefix", arguments.prefix)):
+        if read is not None and read.is_file() and read.samefile(path):
+            raise TranslationError(
+                f"--output {path}: is the file of {option}, and would be replaced by the translations: name another "
+                "place"
             )
 
 

@@ -8,6 +8,7 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
 from transformer_mt import export
+from transformer_mt.decoding.tags import Tags
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, NotFiniteError, TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
@@ -34,6 +35,12 @@ def test_it_is_what_each_piece_looked_at_in_every_layer_and_head(translator):
         assert array.shape == shape and array.dtype == np.float32
         np.testing.assert_allclose(array, expected[:, 0], rtol=1e-5)
         np.testing.assert_allclose(array.sum(axis=-1), np.ones(shape[:-1]), rtol=1e-5)
+
+
+def test_the_space_after_a_tag_is_as_in_training(translator):
+    tags = Tags(tokens=("yes",), trained=("yes",), always=True)
+    tagged = Translator(translator.engine, translator.tokenizer, translator.decoding, tags=tags)
+    assert tagged.attention(f"yes{SOURCE}", TARGET).source == translator.attention(f"yes {SOURCE}", TARGET).source
 
 
 def test_without_a_target_it_is_of_the_translation(translator):

@@ -179,6 +179,7 @@ def test_logs_that_are_none_are_named(text, message, tmp_path, capsys):
     "words",
     [
         ["positions", "--width", "7"],
+        ["positions", "--positions", "100000"],
         ["positions", "--positions", "0"],
         ["positions", "model", "--width", "8"],
         ["positions", "model", "--halves"],

@@ -257,11 +257,22 @@ def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, ma
     assert f"{expected} ({other.digest[:8]})" in capsys.readouterr().err
 
 
-def test_a_file_may_be_translated_into_itself(run_translate, translator, tmp_path):
+@pytest.mark.parametrize("option", ["--input", "--prefix"])
+@pytest.mark.parametrize("name", ["lines", "link"])
+def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, capsys, option, name):
     path = tmp_path / "lines"
-    path.write_text("\n".join(SENTENCES) + "\n")
-    assert run_translate(b"", "--input", str(path), "--output", str(path))[0] == 0
-    assert path.read_text().split("\n")[:-1] == translator.translate(SENTENCES)
+    path.write_text("A dog.\n")
+    (tmp_path / "link").symlink_to("lines")
+    assert run_stage(translate.main, b"A dog.\n", "no_model", option, path, "--output", tmp_path / name) == (2, b"")
+    assert f"--output {tmp_path / name}: is the file of {option}, and would be replaced" in capsys.readouterr().err
+    assert path.read_text() == "A dog.\n"
+
+
+@pytest.mark.parametrize("ending", ["xz", "zst"])
+def test_an_output_that_would_be_packed_only_by_its_name_is_refused(run_stage, tmp_path, capsys, ending):
+    output = tmp_path / f"lines.de.{ending}"
+    assert run_stage(translate.main, b"A dog.\n", "no_model", "--output", output) == (2, b"")
+    assert f"as plain text or as .gz, not as .{ending}: name {tmp_path / 'lines.de.gz'}" in capsys.readouterr().err
 
 
 def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tmp_path):
@@ -269,14 +280,6 @@ def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tm
     path.write_text("precious")
     assert run_translate(b"br\xf6ken\n", "--output", str(path))[0] == 2
     assert path.read_text() == "precious"
-
-
-def test_a_file_may_begin_the_translations_that_take_its_place(run_translate, tmp_path):
-    path = tmp_path / "lines"
-    path.write_text("Ein\n" * len(SENTENCES))
-    status, _ = run_translate("\n".join(SENTENCES).encode(), "--prefix", path, "--output", path, "--buffer-lines", 2)
-    assert status == 0
-    assert [line.startswith("Ein") for line in path.read_text().splitlines()] == [True] * len(SENTENCES)
 
 
 def test_a_second_writer_of_an_output_file_is_refused_before_the_model_is_loaded(tmp_path, run_stage, capsys):

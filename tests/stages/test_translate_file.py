@@ -238,8 +238,9 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     before = tree(files / "out.parts")
     assert start(*arguments) == 2
     error = capsys.readouterr().err
-    assert "in has changed since parts of it were translated, first in lines 4 to 6." in error
-    assert f"delete its 1 of the parts ({files / 'out.parts' / '000001'})" in error
+    changed = f"{files / 'in'} or {files / 'prefixes'} has changed since parts of it were translated"
+    assert f"{changed}, first in lines 4 to 6. To go on" in error
+    assert f"translate only the changed lines again, delete 1 part: {files / 'out.parts' / '000001'}; to begin" in error
     assert tree(files / "out.parts") == before
     (files / "out.parts" / "000001").unlink()
     assert start(*arguments) == 0

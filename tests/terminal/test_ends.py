@@ -225,6 +225,7 @@ def test_a_fork_translates_or_says_why_not(engine, workers, load):
     else:
         assert found.startswith("error: ")
         assert "load the model in each process, after the fork" in found
+    assert in_a_fork(lambda: str(translator.close())) == "None"
     assert translator.translate(LINES) == expected
     translator.close()
 
@@ -243,9 +244,11 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(load):
     thread.start()
     held.wait()
     found = in_a_fork(lambda: "\n".join(translator.translate(LINES[:2])))
+    closed = in_a_fork(lambda: str(translator.close()))
     goes_on.set()
     thread.join()
-    assert found == "\n".join(expected)
+    assert (found, closed) == ("\n".join(expected), "None")
+    assert translator.translate(LINES[:2]) == expected
 
 
 @pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)

@@ -4,7 +4,10 @@ import fcntl
 import json
 import os
 import signal
+import socket
+import time
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -25,6 +28,7 @@ from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
 
 from transformer_mt.errors import RankError
+from transformer_mt.training import distributed
 from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.vocabulary import EOS
@@ -286,3 +290,16 @@ def test_an_environment_that_torchrun_did_not_make_is_named(monkeypatch, name, v
     monkeypatch.setenv(name, value)
     with pytest.raises(RankError, match=f"{name} is '{value}' instead of a number"), all_ranks():
         pass
+
+
+def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_others(monkeypatch):
+    monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))
+    with socket.socket() as unused:  # a port at which nobody listens
+        unused.bind(("127.0.0.1", 0))
+        environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": unused.getsockname()[1]}
+        for name, value in {**environment, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1}.items():
+            monkeypatch.setenv(name, str(value))
+        begun = time.monotonic()
+        with pytest.raises(RankError, match="rank 1: cannot connect to torchrun"), all_ranks(timedelta(seconds=30)):
+            pass
+        assert time.monotonic() - begun < 20

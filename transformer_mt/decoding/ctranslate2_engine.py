@@ -4,6 +4,7 @@ S source positions  T target positions
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,8 @@ class CTranslate2Engine(Engine):
 
     def close(self) -> None:
         super().close()
-        self.translator = None
+        if os.getpid() == self._process_id:  # in a fork, CTranslate2 would wait for threads that it does not have
+            self.translator = None
 
     def _begin_after_fork(self) -> None:
         raise TranslationError(

@@ -4,7 +4,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,8 +83,12 @@ class Engine(ABC):
             yield
 
     def close(self) -> None:
-        """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice."""
-        with self._lock:
+        """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice.
+
+        In a process that was forked, it ends nothing and waits for nobody.
+        """
+        # A thread that held the lock when the process was forked is not in this process to release it.
+        with self._lock if os.getpid() == self._process_id else nullcontext():
             self._is_closed = True
 
     def _begin_after_fork(self) -> None:  # noqa: B027  most engines have nothing to do

@@ -62,21 +62,31 @@ class Tags:
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
     def warning(self, lines: Sequence[str], first_line: int) -> str | None:
-        """Return a warning about the first line that begins otherwise than sources did in training; None if none does.
+        """Return a warning if lines begin otherwise than sources did in training; None if none does.
 
-        `first_line` is the number of lines[0].
+        It says what is wrong with the first such line, and counts the others. `first_line` is the number of lines[0].
         """
-        if not self.trained:
+        faults = ((number, self.fault(line)) for number, line in enumerate(lines, start=first_line))
+        number, fault = next((found for found in faults if found[1] is not None), (0, None))
+        if fault is None:
             return None
-        for number, line in enumerate(lines, start=first_line):
-            if line.strip() and (fault := self._fault(line)):
-                return (
-                    f"warning: line {number} {fault}. The tags of this model's training are {', '.join(self.trained)}: "
-                    f"begin lines as in '{self.trained[0]} Hello.' Only the first such line is named"
-                )
-        return None
+        num_others = sum(other is not None for _, other in faults)
+        others = ""
+        if num_others:
+            last = first_line + len(lines) - 1
+            others = f" In the lines up to {last} there {'is' if num_others == 1 else 'are'} {num_others:,} more such."
+        return (
+            f"warning: line {number} {fault}.{others} The tags of this model's training are "
+            f"{', '.join(self.trained)}: begin lines as in '{self.trained[0]} Hello.' This warning comes only once"
+        )
 
-    def _fault(self, line: str) -> str | None:
+    def fault(self, line: str) -> str | None:
+        """Return what is wrong with the beginning of a line; None if sources began so in training, or if it is blank.
+
+        The words stand behind the number of the line, as in "has no tag".
+        """
+        if not self.trained or not line.strip():
+            return None
         tag, text = self.parted(line)
         other = _LIKE_A_TAG.match(text)
         if other is not None and other[1] not in self.symbols:

@@ -168,6 +168,7 @@ class Translator:
         engine ctranslate2, and after `close`; ConfigError and NotFiniteError as `translations` does.
         """
         decoding = decoding or self.decoding
+        source = self.cutter.tags.like_training(source)
         self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])
         with self.engine.turn():
             return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)

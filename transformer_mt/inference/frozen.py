@@ -72,9 +72,8 @@ class FrozenTransformer(Seq2Seq):
         self.model, self.num_heads, self.output_bias_V = model, model.num_heads, model.output_bias_V
         self.encoder = [_Encoding(layer, matmul) for layer in model.encoder_layers()]
         self.decoder = [_Decoding(layer, matmul) for layer in model.decoder_layers()]
-        weights, biases = zip(
-            *(layer.cross_attention.memory_projection() for layer in model.decoder_layers()), strict=True
-        )
+        projections = [layer.cross_attention.memory_projection() for layer in model.decoder_layers()]
+        weights, biases = zip(*projections, strict=True)
         self.memories = matmul.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
         self.output = matmul.of_weight(model.output_VD, model.output_bias_V, many_rows=True)
         on_cpu = model.output_VD.device.type == "cpu"
@@ -100,9 +99,8 @@ class FrozenTransformer(Seq2Seq):
         for layer in self.encoder:
             x_RD = layer(x_RD, bias_B11M, S)
         memories_RF = self.memories(self.model.encoder_norm(x_RD))
-        key_LBHSK, value_LBHSK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1).permute(
-            3, 2, 0, 4, 1, 5
-        )
+        memories_BSL2HK = memories_RF.view(B, S, len(self.decoder), 2, self.num_heads, -1)
+        key_LBHSK, value_LBHSK = memories_BSL2HK.permute(3, 2, 0, 4, 1, 5)
         room = padding_BM.shape[1] - S
         memory_key_LXKM = with_zeros(key_LBHSK.transpose(3, 4), 4, room).flatten(1, 2)
         memory_value_LXMK = with_zeros(value_LBHSK, 3, room).flatten(1, 2)

@@ -17,6 +17,8 @@ from transformer_mt.models.positions import LearnedPositions, sinusoidal
 from transformer_mt.pictures import command, figures
 from transformer_mt.pictures.command import Picture
 
+MOST_POSITIONS = 4096  # the dot products of so many take 67 MB
+
 
 def positions(argv: Sequence[str]) -> int:
     """Draw encodings of positions: sinusoids, or those that a model has learned."""
@@ -39,8 +41,11 @@ def _positions(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -
     if arguments.model is not None and (arguments.width or arguments.halves):
         parser.error("--width and --halves are for sinusoids, and a model has a width and an order of its own")
     width = 128 if arguments.width is None else arguments.width
-    if arguments.positions < 1 or width < 2 or width % 2:
-        parser.error("--positions is at least 1, and --width is an even number, at least 2")
+    if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
+        parser.error(
+            f"--positions is 1 to {MOST_POSITIONS}, and --width is an even number from 2 to {MOST_POSITIONS}: more "
+            "are not seen in a picture"
+        )
     if arguments.model is not None:
         table_TD, title = _learned(arguments.model)[: arguments.positions], "learned"
     else:

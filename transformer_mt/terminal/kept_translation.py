@@ -14,9 +14,10 @@ from transformer_mt.storage.run_directory import EXPORT_FILES
 from transformer_mt.terminal.input_parts import Division, LineFile
 from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.model_arguments import model_dirs
+from transformer_mt.wording import counted
 
 _NAMED = 3  # parts that a message names
-_FORM = 1  # of parts.json and of what the parts hold: changes with what this program writes there
+_FORM = 2  # of parts.json and of what the parts hold: changes with what this program writes there
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,10 @@ def begin(
             f"{parts.directory} holds translations of {record.get('lines')} lines, but {lines.path} has "
             f"{division.num_lines} now; to go on, put the input back as it was; {parts.begin_anew()}"
         )
-    return Begun(division, _missing(parts, division, lines.path))
+    return Begun(division, _missing(parts, division, lines))
 
 
-def _missing(parts: OutputParts, division: Division, path: Path) -> list[int]:
+def _missing(parts: OutputParts, division: Division, lines: LineFile) -> list[int]:
     """The parts that are not there. Raises DirectoryError if one is of other lines."""
     missing, others = [], []
     for number, digest in enumerate(division.digests):
@@ -83,11 +84,12 @@ def _missing(parts: OutputParts, division: Division, path: Path) -> list[int]:
     if others:
         first = others[0] * division.part_lines + 1
         named = " ".join(str(parts.path(number)) for number in others[:_NAMED])
+        read = str(lines.path) if lines.prefixes is None else f"{lines.path} or {lines.prefixes}"
         raise DirectoryError(
-            f"{path} has changed since parts of it were translated, first in lines {first} to "
+            f"{read} has changed since parts of it were translated, first in lines {first} to "
             f"{min(first + division.part_lines - 1, division.num_lines)}. To go on, put the input back as it was; to "
-            f"translate again what has changed, delete its {len(others)} of the parts ({named}"
-            f"{' …' if len(others) > _NAMED else ''}); {parts.begin_anew()}"
+            f"translate only the changed lines again, delete {counted(len(others), 'part')}: {named}"
+            f"{' …' if len(others) > _NAMED else ''}; {parts.begin_anew()}"
         )
     return missing
 

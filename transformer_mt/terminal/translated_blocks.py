@@ -67,9 +67,10 @@ def translated(
         )
         seconds = time.perf_counter() - begun
         written = ""
-        for number, translations in enumerate(found, start=block.first_line):
+        tags = translator.cutter.tags
+        for number, (line, translations) in enumerate(zip(block.lines, found, strict=True), start=block.first_line):
             written += output_lines(translations, number, seconds / len(block.lines), form)
-            summary.add(number, translations[0])
+            summary.add(number, translations[0], has_odd_tag=tags.fault(line) is not None)
         summary.seconds += seconds
         yield written
         if progress is not None:

@@ -37,11 +37,13 @@ class TranslationSummary:
     """Lines whose translation is much shorter than translations in training of sources as long."""
     at_limit: Noticed = field(default_factory=Noticed)
     """Lines whose translation was cut off at the greatest length that is allowed."""
+    odd_tag: Noticed = field(default_factory=Noticed)
+    """Lines that begin otherwise than training sources did: without a tag, or with another."""
     seconds: float = 0.0
     """The time spent on translating, without loading the model and waiting for input."""
 
-    def add(self, line: int, best: Translation) -> None:
-        """Count a line, given its best translation."""
+    def add(self, line: int, best: Translation, has_odd_tag: bool = False) -> None:
+        """Count a line, given its best translation, and whether it begins otherwise than training sources did."""
         self.num_lines += 1
         self.num_blank += best == BLANK
         if best.num_parts > 1:
@@ -51,6 +53,8 @@ class TranslationSummary:
             self.short.add(1, [line])
         if best.at_limit:
             self.at_limit.add(1, [line])
+        if has_odd_tag:
+            self.odd_tag.add(1, [line])
 
     def counts(self) -> dict[str, Any]:
         """Return all numbers except the time, as values of JSON."""
@@ -69,6 +73,7 @@ class TranslationSummary:
         self.num_parts += counts["num_parts"]
         self.short.add(**counts["short"])
         self.at_limit.add(**counts["at_limit"])
+        self.odd_tag.add(**counts["odd_tag"])
 
     def text(self, num_before: int = 0) -> str:
         """Return a line of numbers, and a warning for each kind of translation that should be looked at.
@@ -99,6 +104,11 @@ class TranslationSummary:
             said.append(
                 f"the translation of {counted(self.at_limit.number, 'line')} was cut off at its greatest length "
                 f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit.first)}"
+            )
+        if self.odd_tag.number:
+            said.append(
+                f"{counted(self.odd_tag.number, 'line')} had no tag at the beginning, or not one as in training (an "
+                f"earlier warning names the tags): look at {_numbers(self.odd_tag.first)}"
             )
         return said
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from transformer_mt.errors import RankError, TrainingError, UserError
 from transformer_mt.wording import cut
@@ -148,7 +149,7 @@ def _of_environment(name: str) -> int:
 def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     """The ranks that torchrun has started, connected; a single one where it has not.
 
-    `timeout` is how long a rank waits for others that still run. Raises RankError if another rank goes.
+    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank goes.
     """
     if "WORLD_SIZE" not in os.environ:
         yield Ranks()
@@ -157,8 +158,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     local_size = _of_environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
     if local_rank < torch.cuda.device_count():  # training on the CPU needs none
         torch.cuda.set_device(local_rank)
-    # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=timeout)
+    _connect(rank, timeout)
     may_wait = True
     try:
         yield Ranks(rank, size, local_rank, local_size)
@@ -180,6 +180,23 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             # The threads of gloo may still let go of the last message, which takes the interpreter. They get it while
             # this one sleeps; if it was ending by then, the process would be aborted.
             time.sleep(0.05)
+
+
+def _connect(rank: int, timeout: timedelta) -> None:
+    """Connect this rank with the others. Raises RankError if torchrun, which tells each where they are, is gone."""
+    try:
+        # The long timeout of a rank that waits for others does not hold here: nobody would end a rank whose torchrun
+        # was killed before the two were connected.
+        store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
+        # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    except dist.DistError as error:
+        reason = str(error).splitlines()[0]
+        raise RankError(
+            f"rank {rank}: cannot connect to torchrun or to the other ranks ({reason}). If torchrun was stopped, give "
+            "the same command again; else check MASTER_ADDR, MASTER_PORT and the network between the machines"
+        ) from None
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
