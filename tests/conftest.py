@@ -27,6 +27,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)
+gc.disable()  # until all tests are collected: a fifth of the time would go into looking for cycles
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `make test &`; the processes of tests would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -59,6 +60,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
