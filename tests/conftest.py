@@ -60,6 +60,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # what a test leaves is little: by default a tenth of the time goes into looking
     gc.enable()
 
 
