@@ -27,6 +27,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)
+gc.disable()  # until all tests are collected: a fifth of the time would go into looking for cycles
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `make test &`; the processes of tests would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -59,6 +60,8 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # what a test leaves is little: by default a tenth of the time goes into looking
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -51,13 +51,14 @@ sys.modules |= dict.fromkeys(absent)  # as if they were not installed
 from transformer_mt import average, evaluate, prepare, score, train, translate
 config, directory = sys.argv[1:]
 own = ["--device=cpu", "--workers=1"]
+quick = [*own, "beam_size=1", "max_extra_length=2"]
 assert prepare.main([config]) == 0
 assert train.main([config, "training.max_steps=2", "training.validate_every=2"]) == 0
 assert average.main([f"{directory}/run"]) == 0
 model, lines = f"{directory}/run/model", f"{directory}/test.en"
-assert translate.main([model, "--input", lines, "--output", f"{directory}/found.de", *own]) == 0
+assert translate.main([model, "--input", lines, "--output", f"{directory}/found.de", *quick]) == 0
 assert score.main([model, lines, f"{directory}/test.de", *own]) == 0
-assert evaluate.main([f"{directory}/run", *own]) == 0
+assert evaluate.main([f"{directory}/run", *quick]) == 0
 """
 
 

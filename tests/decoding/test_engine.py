@@ -17,7 +17,8 @@ from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 VOCAB_SIZE = 8
 WORDS = [UNK, *range(EOS + 1, VOCAB_SIZE)]
 MAX_POSITIONS = 12
-PREFIXES = [[4, 5], [], [6], [7, 7, 7, 7], [], [4], [], [5, 6, 5, 6, 5, 6]]
+PREFIXES = [[4, 5], [], [7, 7, 7, 7], [], [5, 6, 5, 6, 5, 6]]
+MORE_PREFIXES = [[4, 5], [], [6], [7, 7, 7, 7], [], [4], [], [5, 6, 5, 6, 5, 6]]
 
 SEARCHES = [
     {"beam_size": 1, "no_repeat_ngram": 2, "min_length": 3},
@@ -48,7 +49,9 @@ searches_and_samplings = pytest.mark.parametrize(
     "settings", [*SEARCHES, SAMPLINGS[1], *thorough(*MORE_SEARCHES, SAMPLINGS[0])], ids=named
 )
 # Among the prefixes are empty ones.
-prefixes = pytest.mark.parametrize("prefixes", [*thorough([[]] * 8), PREFIXES], ids=["free", "prefixes"])
+prefixes = pytest.mark.parametrize(
+    "prefixes", [*thorough([[]] * 8, MORE_PREFIXES), PREFIXES], ids=["free", "more", "prefixes"]
+)
 
 
 def test_batches_are_larger_on_a_gpu_unless_their_size_is_given():
@@ -76,10 +79,10 @@ def engines(tiny_model):
 
 @pytest.fixture
 def sentences(sources):
-    """A function that gives eight sentences with these prefixes."""
+    """A function that gives as many sentences as prefixes, with these."""
 
     def build(prefixes):
-        source_BS = sources(8, 6, VOCAB_SIZE)
+        source_BS = sources(len(prefixes), 6, VOCAB_SIZE)
         texts = [source_S[source_S != PAD].tolist() for source_S in source_BS]
         return [
             Sentence(text, prefix, number)

@@ -251,7 +251,7 @@ def test_forced_decoding_does_not_depend_on_the_number_of_workers(translators, l
 @pytest.mark.parametrize("tokens_per_batch", [*thorough(40), 150, *thorough(100_000)])
 def test_workers_share_evenly(tokens_per_batch, translators, lines):
     sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]
-    decoding = DecodingConfig(beam_size=1, tokens_per_batch=tokens_per_batch)
+    decoding = DecodingConfig(beam_size=1, tokens_per_batch=tokens_per_batch, max_extra_length=2)
     for workers in (2, 3):
         found = translators[workers].engine.translate_unordered(list(map(Sentence, sources)), decoding)
         together = [numbers for numbers, _ in found]
@@ -288,7 +288,7 @@ def test_sentences_are_given_as_soon_as_their_batch_is_done(translators, lines, 
     work = engine.translators.work
     monkeypatch.setattr(engine.translators, "work", lambda task: begun.extend(task[0]) or work(task))
     sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]
-    decoding = DecodingConfig(beam_size=1, tokens_per_batch=150)
+    decoding = DecodingConfig(beam_size=1, tokens_per_batch=150, max_extra_length=2)
     for numbers, hypotheses_of in engine.translate_unordered(list(map(Sentence, sources)), decoding):
         assert len(numbers) == len(hypotheses_of)
         given += numbers

@@ -43,10 +43,11 @@ def no_gradients():
 
 @pytest.fixture
 def two_forms(tiny_model):
-    """A function that gives a model frozen, and the same captured."""
+    """A function that gives a model frozen, and the same captured. Two layers of the decoder have memory each."""
 
     def build(*arguments, **settings):
-        model = frozen(tiny_model(*arguments, **settings), Matmul())
+        layers = {"encoder_layers": 1, "decoder_layers": 2}
+        model = frozen(tiny_model(*arguments, **layers | settings), Matmul())
         return model, with_cuda_graphs(model, Recording)
 
     return build
@@ -293,7 +294,8 @@ def test_a_test_set_needs_few_graphs_and_takes_memory_once(width, tiny_model):
         captures.append([])
         return lambda step: (captures[-1].append(step) or step(), step)
 
-    ours = with_cuda_graphs(frozen(tiny_model(max_positions=256).float().to("meta"), Matmul()), capturing)
+    model = tiny_model(max_positions=256, encoder_layers=1, decoder_layers=1).float().to("meta")
+    ours = with_cuda_graphs(frozen(model, Matmul()), capturing)
     with torch.device("meta"):
         for _ in range(2):
             searched_shapes(ours, width, 1000)

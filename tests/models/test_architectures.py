@@ -84,7 +84,8 @@ def name(settings):
 every_transformer = each("settings", transformers(), name)
 every_one_of_positions = each("settings", [*transformers(), *convolutional()], name)
 every_architecture = each("settings", [*transformers(), *recurrent(), *convolutional()], name)
-# Search and training know a model by its steps and its features alone, which the laws of models hold for every pair.
+# Search and training know a model by its steps and its features alone, which the laws of models hold for every pair;
+# a precision is that of each product.
 every_choice = each("settings", [*transformers(), *recurrent(), *convolutional()], name, together=1)
 
 
@@ -221,7 +222,7 @@ def test_other_layouts_are_padded_rows_forward_and_backward_or_refused(settings,
             assert_close(model.get_parameter(key).grad, gradient)
 
 
-@every_architecture
+@every_choice
 def test_half_precision_is_near(settings, sources, decoder_inputs):
     """In teacher forcing, its gradient, and step by step."""
     model, source_BS, decoder_input_BT = fresh_model(settings), sources(4, 6), decoder_inputs(4, 7)

@@ -47,17 +47,18 @@ class Drawn:
 def drawn(monkeypatch, tmp_path, capsys):
     """A function that runs the stage, and checks that the numbers are those of the picture.
 
-    Unless the picture is `real`, it is made, but no file of it, which takes most of the time.
+    Unless the picture is `real`, it is made, but no file of it, which takes most of the time; or only its `parts` are.
     """
     got = []
     figure_of = heat_map.figure_of
-    monkeypatch.setattr(heat_map, "figure_of", lambda *given: (got.append(given), figure_of(*given))[1])
 
-    def run(model_dir, *arguments, source=SOURCE, real=False):
+    def run(model_dir, *arguments, source=SOURCE, real=False, parts=False):
         output, numbers = tmp_path / "picture.png", tmp_path / "numbers.npz"
         files = ["--output", output, "--numbers", numbers]
         arguments = [model_dir, "--source", source, *files, "--device", "cpu", *arguments]
         with monkeypatch.context() as patch:
+            draw = (lambda *_: None) if parts else figure_of
+            patch.setattr(heat_map, "figure_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
                 patch.setattr(picture_file, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0
@@ -122,12 +123,12 @@ def test_several_layers_are_side_by_side(drawn, model_dir):
     found = drawn(model_dir, "--layer", "2,1")
     assert (found.titles, found.layers, found.across) == (["layer 2", "layer 1"], [2, 1], 2)
     for layer, map_TS in zip((2, 1), found.maps_MTS, strict=True):
-        assert np.array_equal(drawn(model_dir, "--layer", layer).maps_MTS[0], map_TS)
+        assert np.array_equal(drawn(model_dir, "--layer", layer, parts=True).maps_MTS[0], map_TS)
     heads = drawn(model_dir, "--layer", "all", "--heads", "--attention", "encoder")
     names = [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)]
     assert (heads.titles, heads.layers, heads.across) == (names, [1, 2], 2)
     for layer in (1, 2):
-        one = drawn(model_dir, "--layer", layer, "--heads", "--attention", "encoder")
+        one = drawn(model_dir, "--layer", layer, "--heads", "--attention", "encoder", parts=True)
         assert np.array_equal(one.maps_MTS, heads.maps_MTS[2 * layer - 2 : 2 * layer])
 
 

@@ -22,6 +22,7 @@ from benchmarks.decoding_race import GREEDY, Record, Texts, check_translations, 
 from benchmarks.environment import PeerError
 from helpers.tiny import demo_pairs, renew_sums
 
+import transformer_mt.export
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
@@ -220,7 +221,10 @@ def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch
         assert f"{row['sentences_per_second']:,.1f} {row['tokens_per_second']:>9,.0f}  {row['ratio']:.2f} (" in printed
 
 
-def test_a_peer_that_cannot_run_is_found_before_anything_is_timed(model_dir, exported, text, tmp_path, monkeypatch):
+def test_a_peer_that_cannot_run_is_found_before_anything_is_timed(model_dir, text, tmp_path, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    exported = tmp_path / "exported"
+    assert transformer_mt.export.main([str(model_dir), str(exported), "--format", "ctranslate2"]) == 0
     able = replace(ours_by_ctranslate2(exported, 1), name="ours", sizes=(512,))
     unable = ctranslate2(exported, "fp32", "no such type", 1, 1)
     monkeypatch.setattr(decoding_race, "line_up", lambda *arguments: [able, unable])

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from helpers.disk import largest_file, small_disk
 from helpers.processes import ended, said, start
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
@@ -94,11 +95,11 @@ def shards(data: Path) -> list[Path]:
     return sorted(path.parent for path in data.glob("train/*/*/shard.json"))
 
 
-def test_the_files_are_the_same_for_any_number_of_processes(config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [*thorough(2), 3])
+def test_the_files_are_the_same_for_any_number_of_processes(config: Path, tmp_path: Path, workers: int) -> None:
     alone = contents(run(config, tmp_path / "alone", "filters.duplicates=true"))
     assert len(shards(tmp_path / "alone")) == 5
-    for workers in (2, 3):
-        assert contents(run(config, tmp_path / str(workers), "filters.duplicates=true", workers=workers)) == alone
+    assert contents(run(config, tmp_path / "several", "filters.duplicates=true", workers=workers)) == alone
 
 
 def test_in_shards_the_pairs_are_those_of_a_single_one(

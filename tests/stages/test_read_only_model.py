@@ -22,8 +22,8 @@ def test_translate_needs_no_home_and_leaves_a_read_only_model_as_it_is(model_dir
     home = tmp_path / "no" / "home"
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "transformer_mt.translate", str(model), "--device", "cpu", "--workers", "1"],
-            input=f"{source}\n",
+            [sys.executable, "-m", "transformer_mt.translate", str(model), "--device=cpu", "--workers=1", "--quiet"],
+            input=source,  # which no newline ends
             capture_output=True,
             encoding="utf-8",
             check=False,
@@ -32,6 +32,7 @@ def test_translate_needs_no_home_and_leaves_a_read_only_model_as_it_is(model_dir
         )
     finally:
         model.chmod(0o755)
-    assert (done.returncode, done.stdout) == (0, f"{translator.translate([source])[0]}\n"), done.stderr
+    expected = f"{translator.translate([source])[0]}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
     assert state(model) == before
     assert not home.parent.exists()

@@ -34,6 +34,9 @@ def failing(request, monkeypatch):
     return fail
 
 
+only_beside = pytest.mark.parametrize("failing", [*thorough("waiting"), "beside"], indirect=True)
+
+
 @contextmanager
 def no_room(run_dir, step):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -79,6 +82,7 @@ def test_to_go_on_goes_on(experiment, trained, tmp_path, failing, capsys, steps)
     assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
 
 
+@only_beside
 def test_what_cannot_be_saved_is_not_the_best_for_the_next_may_be(experiment, tmp_path, failing, capsys):
     # With a vanishing rate the first validation, of update 4, would stay the best.
     failing(4)
@@ -100,6 +104,7 @@ def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_pat
     assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
 
 
+@only_beside
 def test_while_a_better_one_cannot_be_saved_the_best_stays_the_best(experiment, tmp_path, failing, capsys):
     failing(8)
     run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.metric=nll")

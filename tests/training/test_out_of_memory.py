@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 import torch
+from helpers.thorough import thorough_rows
 from helpers.tiny import assert_same_weights, new_learner
 
 from transformer_mt.data.batching import Batch
@@ -75,8 +76,13 @@ def update_with_room_for(pairs, error, experiment, config, layout="padded"):
     return done, {name: weight.detach() for name, weight in learner.model.named_parameters()}
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
-@pytest.mark.parametrize("error", LACKS_OF_MEMORY, ids=["cuda", "cpu", "python"])
+@pytest.mark.parametrize(
+    ("error", "layout"),
+    [
+        *zip(LACKS_OF_MEMORY, ["packed", "padded", "packed"], strict=True),
+        *thorough_rows(*zip(LACKS_OF_MEMORY, ["padded", "packed", "padded"], strict=True)),
+    ],
+)
 def test_the_update_in_parts_is_the_update_of_the_whole(error, layout, experiment, config):
     whole, expected = update_with_room_for(1000, error, experiment, config, layout)
     split, found = update_with_room_for(4, error, experiment, config, layout)
