@@ -1,7 +1,7 @@
 """Finds the tags at the beginning of lines, and lines that begin otherwise than the sources of training did."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -61,14 +61,14 @@ class Tags:
             has = f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
-    def warning(self, lines: Sequence[str], first_line: int) -> str | None:
+    def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
         """Return a warning about the first line that begins otherwise than sources did in training; None if none does.
 
-        `first_line` is the number of lines[0].
+        `line_numbers` are at least as many numbers, by which the lines are called.
         """
         if not self.trained:
             return None
-        for number, line in enumerate(lines, start=first_line):
+        for number, line in zip(line_numbers, lines, strict=False):
             if line.strip() and (fault := self._fault(line)):
                 return (
                     f"warning: line {number} {fault}. The tags of this model's training are {', '.join(self.trained)}: "
