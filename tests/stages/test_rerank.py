@@ -51,7 +51,7 @@ def listed(line, *translations):
     """A line of n-best lists, of translations as text, length, log-probability and channel."""
     keys = ("translation", "pieces", "log_prob", "channel")
     found = [
-        dict(zip(keys, (text, ["x"] * (length - 1), *numbers), strict=True)) for text, length, *numbers in translations
+        dict(zip(keys, (text, ["x"] * (length - 1), *numbers), strict=False)) for text, length, *numbers in translations
     ]
     return json.dumps({"line": line, "translation": found[0]["translation"], "n_best": found}) + "\n"
 
@@ -137,6 +137,14 @@ def test_mistakes_of_adding_are_named(run_stage, model_dir, lists, capsys, argum
     path, source = lists
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, *arguments) == (2, b"")
     assert said in capsys.readouterr().err
+
+
+def test_errors_name_the_line_of_the_source(run_stage, model_dir, lists, capsys):
+    path, source = lists
+    found = [("a", 2, -1.0), ("b", 2, -1.0)], [("a", 2, -1.0), ("wort " * 1100, 2, -1.0)]
+    path.write_text("".join(listed(line, *found[line == 3]) for line in range(1, 5)))
+    assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "other")[0] == 2
+    assert "the target of line 3 has" in capsys.readouterr().err
 
 
 class OneWay:
