@@ -8,7 +8,7 @@ from helpers.tiny import demo_pairs
 
 from transformer_mt import rerank, score, translate
 from transformer_mt.decoding.scorer import PairScore, Scorer
-from transformer_mt.decoding.tags import NO_TAGS
+from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.evaluation.reranking import Candidate, Weights
 from transformer_mt.terminal.n_best_scores import Direction, with_scores
 
@@ -177,3 +177,10 @@ def test_lines_that_were_translated_in_parts_are_named(caplog):
     again = [([found % (1, ', "channel": 1')], ["A"])]
     with pytest.raises(Exception, match="lists:1: the translations have a field channel already"):
         list(with_scores(OneWay(), again, "lists", "channel", Direction()))
+
+
+def test_a_tag_stands_before_what_the_model_reads_and_never_before_what_it_scores():
+    scorer = OneWay()
+    scorer.tags = Tags(("<2de>", "<2en>"), ("<2de>", "<2en>"))
+    assert Direction(tag="<2de>").pairs(scorer, ["A"], ["b"]) == [("<2de> A", "b")]
+    assert Direction(True, "<2en>").pairs(scorer, ["<2de> A"], ["b"]) == [("<2en> b", "A")]

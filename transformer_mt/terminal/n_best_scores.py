@@ -15,7 +15,7 @@ from transformer_mt.wording import counted
 
 _log = logging.getLogger(__name__)
 _LOOKED_AT = 50  # lists by whose best translations the direction of a model is judged
-# Nats a piece. Of the models tried, the wrong direction was less probable by 2 and more.
+# Nats a piece. For a small model of Multi30k, the wrong direction was less probable by 7.7.
 _CLEARLY = 0.5
 
 Pair = tuple[str, str]
