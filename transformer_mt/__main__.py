@@ -13,6 +13,7 @@ STAGES = {
     "average": "checkpoints become a model",
     "translate": "lines become translations",
     "score": "pairs become log-probabilities",
+    "rerank": "n-best lists and several models' scores become translations",
     "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
     "plot": "attention, and what else books draw, becomes a picture",

@@ -28,7 +28,8 @@ given as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settin
 
 A line of output has columns separated by tabs:
   TRANSLATION                      is empty for a blank line
-  SCORE  TRANSLATION               with --scores: log-probability divided by length penalty; 0 for a blank line
+  SCORE  TRANSLATION               with --scores: log-probability divided by length penalty; 0 for a blank line;
+                                   with mbr_candidates: the expected utility in percent
   LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each line of input, whose
                                    number, from 1, is LINE; only one for a blank line
   ...  ALIGNMENT                   with --alignment, in the last column: SOURCE_WORD-TARGET_WORD, numbered from 0

@@ -12,6 +12,12 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.settings.decoding import DecodingConfig
 
 TEXTS = ["Der Hund schläft dort.", "Der Hund schlief dort.", "Ein Hund schläft.", "", "Da", "aaaaaaa", "Der  Hund 犬"]
+TEXTS += [
+    "der der der Hund der",
+    "der der Hund, der der der Hund der der Hund &amp; der",
+    "x-1 y",
+    "Hund Der dort schläft ein",
+]
 
 
 def test_utilities_of_all_pairs_are_those_of_sacrebleu():
@@ -69,6 +75,15 @@ def test_a_translator_takes_the_candidate_of_least_risk(translator, sampling):
     found = translator.translations(lines, decoding)
     assert [each[0].text for each in found] == expected
     assert [len(each) for each in found] == [1, 1, 1]
+
+
+def test_the_score_of_a_split_line_is_the_mean_of_its_parts(translator):
+    lines = ["The child is sleeping.", "She sees the old house."]
+    decoding = DecodingConfig(mbr_candidates=4, split_sentences="always")
+    first, second, both = (best for best, *_ in translator.translations([*lines, " ".join(lines)], decoding))
+    assert both.num_parts == 2 and both.text == f"{first.text} {second.text}"
+    assert both.score == pytest.approx((first.score + second.score) / 2)
+    assert both.log_prob == pytest.approx(first.log_prob + second.log_prob)
 
 
 def test_settings_without_effect_are_refused(translator, monkeypatch):

@@ -188,7 +188,7 @@ class TestWarnings:
             lines = ["<2de> A dog.", "A dog.", "", *["A man."] * number, "<2en> Ein Hund."]
             [message] = self.warned(echo(), caplog, *lines)
             assert "line 6 has no tag" in message
-            assert f"In the lines up to {4 + len(lines)} {said}" in message
+            assert f"Up to line {4 + len(lines)} {said}" in message
         [message] = self.warned(echo(), caplog, "A dog.")
         assert "such" not in message
 

@@ -17,6 +17,7 @@ from transformer_mt.settings.decoding import DecodingConfig, MbrUtility
 
 Matrix = NDArray[np.float64]
 _ORDERS = 6  # character n-grams of chrF2 have 1 to 6 characters
+_WORD_ORDERS = 4  # those of BLEU
 _BETA_2 = 4.0  # beta = 2: recall counts more than precision
 
 
@@ -63,7 +64,7 @@ def chrf_of_all(texts: Sequence[str]) -> Matrix:
     for order in range(1, _ORDERS + 1):
         counts_NM = _ngram_counts(without_spaces, order)
         sizes_N = counts_NM.sum(axis=1)
-        matches_NN = np.stack([np.minimum(counts_NM, counts_M).sum(axis=1) for counts_M in counts_NM])
+        matches_NN = _matches(counts_NM)
         sizes_N1 = np.maximum(sizes_N, 1)[:, None]
         both_NN = (sizes_N[:, None] > 0) & (sizes_N > 0)
         precision_NN += matches_NN / sizes_N1 * both_NN
@@ -79,19 +80,33 @@ def chrf_of_all(texts: Sequence[str]) -> Matrix:
 def bleu_of_all(texts: Sequence[str]) -> Matrix:
     """Return sentence BLEU of each text, the rows, with each other text as its reference, the columns; NN, in percent.
 
-    It is sacreBLEU's, with effective order, which leaves out n-grams longer than the text (Post 2018).
+    It equals sacreBLEU's sentence_score with effective order, which leaves out n-grams longer than the text, and with
+    its smoothing: the k-th order without a match counts 1 / 2^k matches (Post 2018; Chen and Cherry 2014, method 3).
     """
-    from sacrebleu.metrics.bleu import BLEU  # here, because most translating does without it
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a  # here, because most translating does without it
 
-    metric = BLEU(effective_order=True)
-    return np.array([[metric.sentence_score(text, [reference]).score for reference in texts] for text in texts])
+    N, tokenize = len(texts), Tokenizer13a()  # type: ignore[no-untyped-call]
+    words = [tuple(tokenize(text.rstrip()).split()) for text in texts]
+    sizes_N = np.array([len(each) for each in words], np.float64)
+    log_precisions_NN, halvings_NN, any_match_NN = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N), bool)
+    for order in range(1, _WORD_ORDERS + 1):
+        totals_N1 = np.maximum(sizes_N - order + 1, 0)[:, None]
+        matches_NN = _matches(_ngram_counts(words, order))
+        any_match_NN |= matches_NN > 0
+        halvings_NN += (matches_NN == 0) & (totals_N1 > 0)
+        smoothed_NN = np.where(matches_NN > 0, matches_NN, 0.5**halvings_NN) / np.maximum(totals_N1, 1)
+        log_precisions_NN += np.where(totals_N1 > 0, np.log(smoothed_NN), 0.0)
+    sizes_N1 = np.maximum(sizes_N, 1)[:, None]
+    log_brevity_NN = np.minimum(0.0, 1 - sizes_N / sizes_N1)
+    score_NN: Matrix = np.exp(log_brevity_NN + log_precisions_NN / np.minimum(sizes_N1, _WORD_ORDERS))
+    return 100 * np.where(any_match_NN, score_NN, 0.0)
 
 
 _UTILITIES: dict[MbrUtility, Callable[[Sequence[str]], Matrix]] = {"chrf": chrf_of_all, "bleu": bleu_of_all}
 
 
-def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
-    """Return how often each text has each n-gram of this many characters; NM."""
+def _ngram_counts(texts: Sequence[str] | Sequence[tuple[str, ...]], order: int) -> NDArray[np.int32]:
+    """Return how often each text has each n-gram of this many characters or words; NM."""
     counters = [Counter(text[at : at + order] for at in range(len(text) - order + 1)) for text in texts]
     number_of = {
         ngram: number for number, ngram in enumerate(dict.fromkeys(ngram for each in counters for ngram in each))
@@ -101,3 +116,16 @@ def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
         for ngram, count in counter.items():
             counts_NM[row, number_of[ngram]] = count
     return counts_NM
+
+
+def _matches(counts_NM: NDArray[np.int32]) -> Matrix:
+    """Return how many n-grams each two texts share, where each counts as often as the text that has fewer; NN.
+
+    min(a, b) is the number of k >= 1 that are no more than either: so it is a sum of matrix products, which are quick.
+    """
+    matches_NN = np.zeros((len(counts_NM), len(counts_NM)))
+    most_M = counts_NM.max(axis=0, initial=0)
+    for k in range(1, int(most_M.max(initial=0)) + 1):
+        at_least_NM = (counts_NM[:, most_M >= k] >= k).astype(np.float32)  # exact: sums stay far below 2^24
+        matches_NN += at_least_NM @ at_least_NM.T
+    return matches_NN

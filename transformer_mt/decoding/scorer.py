@@ -5,6 +5,7 @@ PyTorch is imported only when a model is loaded that needs it.
 
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -68,34 +69,45 @@ class Scorer:
         model = load_model(model_dirs, device, engine, dtype, quantize, workers)
         return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1) -> list[PairScore]:
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        first_line: int = 1,
+        line_numbers: Sequence[int] | None = None,
+    ) -> list[PairScore]:
         """The score of each pair, in order.
 
         A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
-        translated blank line does. Errors call the first pair line `first_line`.
+        translated blank line does. Errors and warnings call the first pair line `first_line`, and count on; or they
+        call each pair by its number in `line_numbers`, where several pairs may belong to one line.
         Raises TypeError if either argument is one text; ValueError if their lengths differ; TranslationError if a text
         has more pieces than the model has positions; NotFiniteError for the first pair for which the model computes a
         log-probability that is not finite.
         """
         if isinstance(targets, str):
             raise TypeError("targets is one text; give a list of texts")
-        return self._score(sources, self.tokenizer.encode_target(targets), first_line)
+        return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
 
     def score_pieces(
         self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, first_line: int = 1
     ) -> list[PairScore]:
         """The same for targets in pieces, without an end of sentence. Raises TokenizerError for an unknown piece."""
-        return self._score(sources, [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets], first_line)
+        targets_in_ids = [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets]
+        return self._score(sources, targets_in_ids, _counted_from(first_line))
 
-    def _score(self, sources: Sequence[str], targets: Sequence[list[int]], first_line: int) -> list[PairScore]:
+    def _score(
+        self, sources: Sequence[str], targets: Sequence[list[int]], line_numbers: Sequence[int]
+    ) -> list[PairScore]:
         if isinstance(sources, str):
             raise TypeError("sources is one text; give a list of texts")
-        if not self._warned_of_tags and (warning := self.tags.warning(sources, first_line)):
+        if not self._warned_of_tags and (warning := self.tags.warning(sources, line_numbers)):
             self._warned_of_tags = True
             _log.warning(warning)
         sources = [self.tags.like_training(source) for source in sources]
         pairs = list(zip(self.tokenizer.encode_source(sources), targets, strict=True))
-        for number, pair in enumerate(pairs, start=first_line):
+        for number, pair in zip(line_numbers, pairs, strict=False):
             for side, ids in zip(("source", "target"), pair, strict=True):
                 if len(ids) > self.engine.max_positions:
                     raise TranslationError(
@@ -108,6 +120,10 @@ class Scorer:
             found = self.engine.score([pairs[row] for row in written])
         for row, log_probs in zip(written, found, strict=True):
             if not all(map(math.isfinite, log_probs)):
-                raise NotFiniteError.of_line(first_line + row)
+                raise NotFiniteError.of_line(line_numbers[row])
             scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
         return scores
+
+
+def _counted_from(first: int) -> range:
+    return range(first, sys.maxsize)

@@ -1,7 +1,7 @@
 """Finds the tags at the beginning of lines, and lines that begin otherwise than the sources of training did."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -61,20 +61,22 @@ class Tags:
             has = f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
-    def warning(self, lines: Sequence[str], first_line: int) -> str | None:
+    def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
         """Return a warning if lines begin otherwise than sources did in training; None if none does.
 
-        It says what is wrong with the first such line, and counts the others. `first_line` is the number of lines[0].
+        It says what is wrong with the first such line, and counts the others. `line_numbers` are at least as many
+        numbers, by which the lines are called.
         """
-        faults = ((number, self.fault(line)) for number, line in enumerate(lines, start=first_line))
-        number, fault = next((found for found in faults if found[1] is not None), (0, None))
-        if fault is None:
+        if not self.trained:
             return None
-        num_others = sum(other is not None for _, other in faults)
+        faults = [(number, self.fault(line)) for number, line in zip(line_numbers, lines, strict=False)]
+        wrong = [(number, fault) for number, fault in faults if fault is not None]
+        if not wrong:
+            return None
+        (number, fault), num_others = wrong[0], len(wrong) - 1
         others = ""
         if num_others:
-            last = first_line + len(lines) - 1
-            others = f" In the lines up to {last} there {'is' if num_others == 1 else 'are'} {num_others:,} more such."
+            others = f" Up to line {faults[-1][0]} there {'is' if num_others == 1 else 'are'} {num_others:,} more such."
         return (
             f"warning: line {number} {fault}.{others} The tags of this model's training are "
             f"{', '.join(self.trained)}: begin lines as in '{self.trained[0]} Hello.' This warning comes only once"

@@ -12,7 +12,11 @@ class Translation:
 
     text: str
     score: float
-    """What the translations of a line are ranked by: log_prob divided by the length penalty (DecodingConfig)."""
+    """What the translations of a line are ranked by: log_prob divided by the length penalty (DecodingConfig).
+
+    With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
+    parts' scores, or with mbr_candidates their mean, which is in percent, too.
+    """
     log_prob: float
     """The sum of the log-probabilities of its pieces and of its end, in nats."""
     pieces: list[str] = field(default_factory=list)
@@ -33,10 +37,13 @@ class Translation:
 BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
 
 
-def joined(parts: Sequence[Translation], spaces: Sequence[str], spaced: bool) -> Translation:
+def joined(
+    parts: Sequence[Translation], spaces: Sequence[str], spaced: bool, *, mean_score: bool = False
+) -> Translation:
     """The translation of a line from those of its parts.
 
     `spaces` stand before each of them. `spaced` says whether the target language has spaces between words.
+    The score is the sum of theirs, or with `mean_score` the mean.
     """
     if len(parts) == 1:
         return parts[0]
@@ -47,7 +54,7 @@ def joined(parts: Sequence[Translation], spaces: Sequence[str], spaced: bool) ->
         text += (space if text and part.text else "") + part.text
     return Translation(
         text,
-        sum(part.score for part in parts),
+        sum(part.score for part in parts) / (len(parts) if mean_score else 1),
         sum(part.log_prob for part in parts),
         [piece for part in parts for piece in part.pieces],
         None if parts[0].alignment is None else pairs,

@@ -6,6 +6,7 @@ PyTorch is imported only when a model is loaded that needs it.
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
@@ -34,9 +35,9 @@ class Translator:
     A line that has more sentences or more pieces than usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
-    joined by the line's own white space; their scores and log-probabilities are added, and n-best lists are joined
-    rank by rank. `languages` are the codes of the source and target languages. They tell where sentences end, and
-    whether alignments are between words or characters.
+    joined by the line's own white space; their scores and log-probabilities are added (of minimum Bayes risk decoding,
+    the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source and target
+    languages. They tell where sentences end, and whether alignments are between words or characters.
 
     For a model of several directions, lines begin with its tags, as in "<2de> Hello." (`tags`). Each part of a line
     gets the line's tag, and the tag is a word of the source in alignments.
@@ -156,7 +157,7 @@ class Translator:
         found = self._search(parts, decoding, alignment, scores, progress)
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
-        return self._by_line(parts, found, len(lines))
+        return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
@@ -196,7 +197,7 @@ class Translator:
         return found
 
     def _by_line(
-        self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int
+        self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int, *, mean_score: bool
     ) -> list[list[Translation]]:
         """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
         parts_of: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
@@ -207,7 +208,7 @@ class Translator:
             spaces[part.line].append(part.space)
             spaced[part.line] = has_spaces(part.languages[1])
         return [
-            [joined(rank, before, is_spaced) for rank in zip(*line, strict=False)] if line else [BLANK]
+            [joined(rank, before, is_spaced, mean_score=mean_score) for rank in zip(*line, strict=False)] or [BLANK]
             for line, before, is_spaced in zip(parts_of, spaces, spaced, strict=True)
         ]
 
@@ -225,7 +226,7 @@ class Translator:
     def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig, first_line: int) -> None:
         """Warn once of tags that training did not have; and once that lines of several sentences are not split, because
         the lines of training are not known."""
-        if not self._warned_of_tags and (warning := self.cutter.tags.warning(lines, first_line)):
+        if not self._warned_of_tags and (warning := self.cutter.tags.warning(lines, count(first_line))):
             self._warned_of_tags = True
             _log.warning(warning)
         if self._warned or self.trained is not None or decoding.split_sentences != "auto":

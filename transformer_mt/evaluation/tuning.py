@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.settings.decoding import DecodingConfig
 
 TuneMetric = Literal["bleu", "chrf"]
+Choice = TypeVar("Choice")
 MOST_TRIALS = 200
 
 
@@ -39,10 +39,10 @@ class Tuned:
         return asdict(self) | {"chosen": self.best.settings}
 
 
-def choices_of(keys: Sequence[str]) -> list[list[str]]:
+def choices_of(keys: Sequence[str], most: int = MOST_TRIALS) -> list[list[str]]:
     """Return all combinations of values such as length_penalty=0.2,0.6 and beam_size=4,8.
 
-    Raises ConfigError if a key is not of that form, comes twice, or if there are too many combinations.
+    Raises ConfigError if a key is not of that form, comes twice, or if there are more than `most` combinations.
     """
     values: list[list[str]] = []
     names: list[str] = []
@@ -55,26 +55,29 @@ def choices_of(keys: Sequence[str]) -> list[list[str]]:
         names.append(name)
         values.append([f"{name}={value}" for value in listed.split(",")])
     found = [list(choice) for choice in product(*values)]
-    if len(found) > MOST_TRIALS:
+    if len(found) > most:
         raise ConfigError(
-            f"--tune asks for {len(found):,} translations of the validation set; give fewer values, for at most "
-            f"{MOST_TRIALS}"
+            f"--tune asks for {len(found):,} translations of the validation set; give fewer values, for at "
+            f"most {most:,}"
         )
     return found
 
 
 def tune(
-    choices: Sequence[tuple[list[str], DecodingConfig]],
-    translate: Callable[[DecodingConfig], list[str]],
+    choices: Sequence[tuple[list[str], Choice]],
+    translate: Callable[[Choice], list[str]],
     references: Sequence[str],
     metric: TuneMetric,
     target_language: str,
     tell: Callable[[Trial], None],
 ) -> Tuned:
-    """Translate the validation set with each of these settings, and score it; `tell` is called after each."""
+    """Score the validation set, which `translate` translates by each choice; `tell` is called after each.
+
+    A choice has its settings as they are written on the command line, and what `translate` takes.
+    """
     trials = []
-    for settings, decoding in choices:
-        hypotheses = translate(decoding)
+    for settings, choice in choices:
+        hypotheses = translate(choice)
         score = bleu(hypotheses, references, target_language) if metric == "bleu" else chrf(hypotheses, references)
         trials.append(Trial(settings, score))
         tell(trials[-1])

@@ -61,10 +61,11 @@ class DecodingConfig(Section):
     """Minimum Bayes risk decoding: of this many candidates, take the one that is most like all of them (Kumar and Byrne
     2004). With sampling, the candidates are samples, which all count the same (Eikema and Aziz 2020); without it, they
     are the best hypotheses of a beam search of at least this width, weighted by their probabilities. The score of a
-    translation is then its expected mbr_utility, in percent. 0: off."""
+    translation is then its expected mbr_utility, in percent (for a line that was split, the mean over its parts). 0:
+    off."""
     mbr_utility: MbrUtility = "chrf"
-    """What says how much two candidates are alike. chrf: chrF2; bleu: BLEU of the sentence, which takes longer. It has
-    an effect only with mbr_candidates."""
+    """What says how much two candidates are alike. chrf: chrF2; bleu: BLEU of the sentence. It has an effect only with
+    mbr_candidates."""
     alignment_layer: int = Field(default=0, ge=0, le=1000)
     """The decoder layer whose cross-attention gives the alignment of target to source pieces; 1 is the lowest. 0: the
     last but one (Garg et al. 2019), or the only one."""

@@ -79,7 +79,9 @@ def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iter
     counted, else where the shorter one ends.
     """
     if lines.num_lines is not None and path.is_file():
-        _check_as_many(path, count_lines(path), lines.num_lines)
+        num_others = count_lines(path)
+        numbers = f" In all, {path.name} has {counted(num_others, 'line')}, and the input has {lines.num_lines:,}"
+        _check_as_many(path, num_others, lines.num_lines, numbers)
     return _beside(lines.blocks, path, errors)
 
 
@@ -93,16 +95,17 @@ def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Ite
     _check_as_many(path, done + len(list(islice(others, 1))), done)
 
 
-def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
+def _check_as_many(path: Path, num_others: int, num_lines: int, numbers: str = "") -> None:
+    """Raises CorpusError unless there are as many; it ends with `numbers`, if both are known to the end."""
     if num_others < num_lines:
         raise CorpusError(
             f"{path}: line {num_others + 1} is missing, but the input has one. Line n of this file belongs to line n "
-            "of the input: add the missing lines, which may be empty"
+            f"of the input: add the missing lines, which may be empty.{numbers}".removesuffix(".")
         )
     if num_others > num_lines:
         raise CorpusError(
             f"{path}: line {num_lines + 1} is one too many: the input has {counted(num_lines, 'line')}. Line n of this "
-            "file belongs to line n of the input: remove the extra lines"
+            f"file belongs to line n of the input: remove the extra lines.{numbers}".removesuffix(".")
         )
 
 

@@ -98,12 +98,12 @@ class TranslationSummary:
         if self.short.number:
             said.append(
                 f"the translation of {counted(self.short.number, 'line')} is much shorter than usual for such a "
-                f"source, so something may be missing: look at {_numbers(self.short.first)}"
+                f"source, so something may be missing: look at {shown_numbers(self.short.first)}"
             )
         if self.at_limit.number:
             said.append(
                 f"the translation of {counted(self.at_limit.number, 'line')} was cut off at its greatest length "
-                f"(max_extra_length, model.max_positions): look at {_numbers(self.at_limit.first)}"
+                f"(max_extra_length, model.max_positions): look at {shown_numbers(self.at_limit.first)}"
             )
         if self.odd_tag.number:
             said.append(
@@ -113,6 +113,7 @@ class TranslationSummary:
         return said
 
 
-def _numbers(lines: list[int]) -> str:
+def shown_numbers(lines: list[int]) -> str:
+    """Return the numbers of the first lines, as in `lines 3, 17`; `lines` is that of Noticed."""
     shown = ", ".join(str(line) for line in lines[:_NAMED])
     return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")

@@ -1,0 +1,186 @@
+"""The stage rerank, and `score --add`, which prepares its lists."""
+
+import json
+import logging
+
+import pytest
+from helpers.tiny import demo_pairs
+
+from transformer_mt import rerank, score, translate
+from transformer_mt.decoding.scorer import PairScore, Scorer
+from transformer_mt.decoding.tags import NO_TAGS, Tags
+from transformer_mt.evaluation.reranking import Candidate, Weights
+from transformer_mt.terminal.n_best_scores import Direction, with_scores
+
+SOURCES = [source for source, _ in demo_pairs(3)] + [""]
+
+
+@pytest.fixture
+def lists(run_stage, model_dir, tmp_path):
+    """A file of n-best lists that `translate` wrote, and that of its sources."""
+    source = tmp_path / "source.txt"
+    source.write_text("".join(f"{line}\n" for line in SOURCES), encoding="utf-8")
+    arguments = [model_dir, "--device", "cpu", "--json", "--quiet", "n_best=3", "beam_size=3"]
+    status, output = run_stage(translate.main, source.read_bytes(), *arguments)
+    assert status == 0
+    (tmp_path / "lists.jsonl").write_bytes(output)
+    return tmp_path / "lists.jsonl", source
+
+
+def read(output):
+    return [json.loads(line) for line in output.decode().splitlines()]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_each_translation_gets_its_log_probability(run_stage, model_dir, lists, reverse):
+    path, source = lists
+    direction = ["--reverse"] if reverse else []
+    arguments = [model_dir, "--device", "cpu", source, "--add", "channel", *direction, "--buffer-lines", 32]
+    status, output = run_stage(score.main, b"", *arguments, path)
+    assert (status, output) == run_stage(score.main, path.read_bytes(), *arguments)
+    before, after = read(path.read_bytes()), read(output)
+    found = [translation.pop("channel") for each in after for translation in each["n_best"]]
+    assert after == before, "nothing else has changed"
+    pairs = [(line, each["translation"]) for line, of in zip(SOURCES, before, strict=True) for each in of["n_best"]]
+    sides = list(zip(*[pair[::-1] if reverse else pair for pair in pairs], strict=True))
+    expected = [each.log_prob for each in Scorer.load(model_dir, "cpu").score(*sides)]
+    assert found == pytest.approx(expected, abs=1e-4) and found[-1] == 0.0 and len(found) == 10
+
+
+def listed(line, *translations):
+    """A line of n-best lists, of translations as text, length, log-probability and channel."""
+    keys = ("translation", "pieces", "log_prob", "channel")
+    found = [
+        dict(zip(keys, (text, ["x"] * (length - 1), *numbers), strict=False)) for text, length, *numbers in translations
+    ]
+    return json.dumps({"line": line, "translation": found[0]["translation"], "n_best": found}) + "\n"
+
+
+WRITTEN = (
+    listed(1, ("a b c d e", 6, -3.0, -9.0), ("a b c d f", 6, -4.0, -5.0)),
+    listed(2, ("g h i j k", 6, -1.0, -4.0), ("g h i j k l m", 12, -1.8, -6.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        (["channel=0"], "em"),
+        (["channel=0.2", "length_penalty=0"], "ek"),  # -4.8 against -5, and -1.8 against -3
+        (["channel=0.3", "length_penalty=0"], "fk"),  # -5.7 against -5.5
+        (["channel=1", "log_prob=0"], "fm"),
+    ],
+)
+def test_the_highest_weighted_sum_by_length_is_chosen(run_stage, tmp_path, settings, chosen):
+    (tmp_path / "lists").write_text("".join(WRITTEN))
+    status, output = run_stage(rerank.main, b"", tmp_path / "lists", *settings)
+    assert status == 0 and "".join(line[-1] for line in output.decode().splitlines()) == chosen
+
+
+def test_of_equal_scores_the_first_is_chosen():
+    equal = [Candidate(text, 2, {"log_prob": -1.0}) for text in "ab"]
+    assert Weights({"log_prob": 1.0}).best(equal).text == "a"
+
+
+def test_the_best_weights_on_the_validation_set_are_named(run_stage, tmp_path):
+    (tmp_path / "lists").write_text("".join(WRITTEN))
+    (tmp_path / "reference").write_text("a b c d f\ng h i j k\n")
+    arguments = [tmp_path / "lists", "--tune", tmp_path / "reference", "length_penalty=0"]
+    status, output = run_stage(rerank.main, b"", *arguments)
+    said = output.decode().splitlines()
+    assert (status, len(said)) == (0, 1 + 9 + 2)
+    assert "without reranking" in said[0] and said[4] == "validation set  bleu 100.00  length_penalty=0 channel=0.3"
+    assert said[-2] == "best on the 2 lines of the validation set: length_penalty=0 channel=0.3"
+    assert said[-1].endswith("length_penalty=0 channel=0")
+    status, output = run_stage(rerank.main, b"", *arguments, "channel=0.1,0.3")
+    assert (status, output.count(b"validation set  bleu")) == (0, 3)
+    assert "note: channel=0.3 is the largest value" in output.decode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "said"),
+    [
+        (WRITTEN, [], "give a weight"),
+        (WRITTEN, ["chanel=1"], ":1: translation 1 has no chanel; its numbers are log_prob, channel"),
+        (WRITTEN, ["channel=a"], "channel=a: is not of the form"),
+        (WRITTEN, ["channel=nan"], "channel=nan: is not of the form"),
+        (WRITTEN, ["channel=1", "channel=2"], "channel=2: comes twice"),
+        (WRITTEN[1:], ["channel=1"], ":1: has the translations of line 2 of the source, where those of line 1"),
+        (["1\t-0.5\ta text\n"], ["channel=1"], ":1: is not a JSON object"),
+        (['{"line": 1, "translation": "a"}\n'], ["channel=1"], ":1: has no n_best"),
+        ([WRITTEN[0].replace("-9.0", "null")], ["channel=1"], ":1: channel of translation 1 is null, not a number"),
+        ([WRITTEN[0].replace("-9.0", "NaN")], ["channel=1"], ":1: is not a JSON object"),
+        (WRITTEN[:1], ["--tune", "REFERENCE"], "reference has 2 lines, and the input has 1"),
+        (WRITTEN, ["channel=1", "--language", "de"], "--language is for"),
+        ([line.replace("channel", "pieces") for line in WRITTEN], ["--tune", "REFERENCE"], "has only what"),
+    ],
+)
+def test_mistakes_are_named(run_stage, tmp_path, capsys, lines, arguments, said):
+    (tmp_path / "lists").write_text("".join(lines))
+    (tmp_path / "reference").write_text("a\nb\n")
+    arguments = [tmp_path / "reference" if each == "REFERENCE" else each for each in arguments]
+    assert run_stage(rerank.main, b"", tmp_path / "lists", *arguments) == (2, b"")
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--add", "score"], "--add score: choose another name"),
+        (["--add", "a-b"], "--add a-b: choose another name"),
+        (["--add", "length_penalty"], "choose another name"),
+        (["--add", "channel", "--pieces"], "--pieces cannot be combined"),
+        (["--add", "channel", "--tag", "<2de>"], "does not know <2de>"),
+    ],
+)
+def test_mistakes_of_adding_are_named(run_stage, model_dir, lists, capsys, arguments, said):
+    path, source = lists
+    assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, *arguments) == (2, b"")
+    assert said in capsys.readouterr().err
+
+
+def test_errors_name_the_line_of_the_source(run_stage, model_dir, lists, capsys):
+    path, source = lists
+    found = [("a", 2, -1.0), ("b", 2, -1.0)], [("a", 2, -1.0), ("wort " * 1100, 2, -1.0)]
+    path.write_text("".join(listed(line, *found[line == 3]) for line in range(1, 5)))
+    assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "other")[0] == 2
+    assert "the target of line 3 has" in capsys.readouterr().err
+
+
+class OneWay:
+    """A scorer of a model that reads capitals and writes small letters."""
+
+    tags = NO_TAGS
+
+    def score(self, sources, targets, *, first_line=1, line_numbers=None):
+        return [PairScore(["x"], [-1.0 if source.isupper() else -8.0]) for source in sources]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_model_of_the_other_direction_is_noticed(caplog, reverse):
+    block = [(['{"line": 1, "translation": "a", "n_best": [{"translation": "a"}]}'], ["A"])]
+    with caplog.at_level(logging.WARNING):
+        [[found]] = with_scores(OneWay(), block, "lists", "channel", Direction(reverse))
+    assert found.translations[0]["channel"] == (-8.0 if reverse else -1.0)
+    assert ["leave --reverse out" in message for message in caplog.messages] == ([True] if reverse else [])
+
+
+def test_lines_that_were_translated_in_parts_are_named(caplog):
+    found = '{"line": %d, "translation": "a", "n_best": [{"translation": "a"%s}]}'
+    block = [([found % (1, ""), found % (2, ', "parts": 2')], ["A", "B"])]
+    list(with_scores(OneWay(), block, "lists", "channel", Direction()))
+    assert (
+        "1 line had been translated in parts" in caplog.text
+        and "lines 2" not in caplog.text
+        and "line 2" in caplog.text
+    )
+    again = [([found % (1, ', "channel": 1')], ["A"])]
+    with pytest.raises(Exception, match="lists:1: the translations have a field channel already"):
+        list(with_scores(OneWay(), again, "lists", "channel", Direction()))
+
+
+def test_a_tag_stands_before_what_the_model_reads_and_never_before_what_it_scores():
+    scorer = OneWay()
+    scorer.tags = Tags(("<2de>", "<2en>"), ("<2de>", "<2en>"))
+    assert Direction(tag="<2de>").pairs(scorer, ["A"], ["b"]) == [("<2de> A", "b")]
+    assert Direction(True, "<2en>").pairs(scorer, ["<2de> A"], ["b"]) == [("<2en> b", "A")]

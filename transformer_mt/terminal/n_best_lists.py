@@ -1,0 +1,81 @@
+"""Reads n-best lists: the lines that `translate --json n_best=N` writes."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from transformer_mt.errors import CorpusError
+from transformer_mt.storage.json_text import parse_json
+from transformer_mt.wording import cut
+
+# What `translate` writes about a translation. A score that is added to it needs another name.
+WRITTEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit")
+
+
+@dataclass(frozen=True)
+class NBestList:
+    """The translations of a line of the source."""
+
+    line: int
+    """The number of the line, from 1."""
+    place: str
+    """Where the list stands, for messages: FILE:LINE."""
+    fields: dict[str, Any]
+    """The whole JSON object."""
+
+    @property
+    def translations(self) -> list[dict[str, Any]]:
+        """The translations with their fields, in the order of the search."""
+        found: list[dict[str, Any]] = self.fields["n_best"]
+        return found
+
+    def number(self, rank: int, name: str) -> float:
+        """Return a field of the translation of this rank, from 0. Raises CorpusError if it is not a finite number."""
+        value = self.translations[rank].get(name)
+        if not is_number(value):
+            said = f"{name} of translation {rank + 1} is {cut(json.dumps(value))}, not a number"
+            if name not in self.translations[rank]:
+                numbers = [key for key, each in self.translations[rank].items() if is_number(each) and key != "parts"]
+                said = f"translation {rank + 1} has no {name}; its numbers are {', '.join(numbers)}"
+            raise CorpusError(f"{self.place}: {said}. All translations of all lines need one")
+        return float(value)
+
+    def text(self) -> str:
+        """Return the line that `n_best_lists` reads."""
+        return json.dumps(self.fields, ensure_ascii=False) + "\n"
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Say whether a value of JSON is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def n_best_lists(lines: Iterable[str], name: str, first_line: int = 1) -> Iterator[NBestList]:
+    """Read one list from each line; `name` is that of the file, in which lines[0] has the number `first_line`.
+
+    Raises CorpusError for a line that is no n-best list, or the list of a line with another number.
+    """
+    return (_n_best_list(text, number, f"{name}:{number}") for number, text in enumerate(lines, start=first_line))
+
+
+def _n_best_list(text: str, number: int, place: str) -> NBestList:
+    advice = "n-best lists are written by `python -m transformer_mt.translate MODEL_DIR --json n_best=20 beam_size=20`"
+    try:
+        fields = parse_json(text)
+    except ValueError:
+        raise CorpusError(f"{place}: is not a JSON object: {cut(text, 40)!r}; {advice}") from None
+    if not isinstance(fields, dict) or "translation" not in fields or "line" not in fields:
+        raise CorpusError(f"{place}: is not what `translate --json` writes about a line; {advice}")
+    found = fields.get("n_best")
+    if not isinstance(found, list) or not found:
+        raise CorpusError(f"{place}: has no n_best, only one translation; {advice}")
+    if not all(isinstance(each, dict) and isinstance(each.get("translation"), str) for each in found):
+        raise CorpusError(f"{place}: n_best is not a list of objects with a translation; {advice}")
+    if fields["line"] != number:
+        raise CorpusError(
+            f"{place}: has the translations of line {cut(str(fields['line']))} of the source, where those of line "
+            f"{number} must stand: keep the lists of all lines, in their order"
+        )
+    return NBestList(number, place, fields)
