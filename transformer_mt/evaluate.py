@@ -26,6 +26,7 @@ from transformer_mt.evaluation.test_sets import (
     chosen_test_sets,
     hypotheses_file,
     model_in,
+    read_named_sets,
     read_test_sets,
     read_validation_set,
     results_dir,
@@ -62,7 +63,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         models = model_arguments.model_dirs(arguments)
         results = evaluate_model(
-            models, arguments.overrides, arguments.test, engine_options(arguments), details, arguments.tune
+            models,
+            arguments.overrides,
+            arguments.test,
+            engine_options(arguments),
+            details,
+            arguments.tune,
+            arguments.test_set,
         )
     if arguments.json is not None:
         write_scores(arguments.json, results)
@@ -80,7 +87,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are for files; the configuration of a run names its own")
-        tests = compared_runs(arguments.compare, arguments.test)
+        tests = compared_runs(arguments.compare, arguments.test, arguments.test_set)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
     found = [comparison(test, arguments.metrics) for test in tests]
@@ -97,8 +104,11 @@ def evaluate_model(
     options: EngineOptions = DEFAULT_ENGINE,
     details: Details = ONLY_SCORES,
     tried: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> Results:
     """Translate the test sets of a run or a model, or only the one named `test`, and score the translations.
+
+    `named` are test sets of sacreBLEU that are translated instead.
 
     `tried` are settings of decoding with several values, such as beam_size=4,8: those that are best on the validation
     set are taken. Several directories are an ensemble, with the test sets and settings of the first.
@@ -110,9 +120,7 @@ def evaluate_model(
         check_files(each, options.engine)
     output = results_dir(model)
     config = load_config(model / "config.yaml", overrides, "decoding")
-    if not any(override.startswith("data_dir=") for override in overrides):
-        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
+    texts = read_named_sets(named, config.corpus) if named else _own_test_sets(model, config, overrides, test)
     is_older = (output / "scores.json").is_file()
     check_own(output, OWNER, is_older=is_older)
     read_scores(output / "scores.json")  # raises an error if it may not be replaced
@@ -137,6 +145,13 @@ def evaluate_model(
     return results
 
 
+def _own_test_sets(model: Path, config: Config, overrides: Sequence[str], test: str | None) -> dict[str, TestSet]:
+    """Read the test sets of the configuration, or only the one named `test`."""
+    if not any(override.startswith("data_dir=") for override in overrides):
+        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
+
+
 def _scored(
     hypotheses: Sequence[str],
     text: TestSet,
@@ -147,11 +162,11 @@ def _scored(
     details: Details,
 ) -> dict[str, Any]:
     """What scores.json says about the translations of a test set, without how they were made."""
-    source_language, target_language = config.corpus.languages_of(config.corpus.test[name])
+    source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
-    titles = cli.shown(hypotheses_file(model, name)), f"reference of {name}"
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+    titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named)
 
 
 def _seen_in_training(

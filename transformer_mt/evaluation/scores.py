@@ -19,6 +19,7 @@ from transformer_mt.evaluation.metrics import (
     score_corpus,
     ter_warning,
 )
+from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import TestSetScores
 from transformer_mt.machine import versions
 from transformer_mt.wording import counted
@@ -72,14 +73,15 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
+    named: NamedSet | None = None,
 ) -> dict[str, Any]:
     """Score these lines against their references; returns fields of `TestSetScores`.
 
     Prints a warning if scores mean nothing or if TER is left out. `names` are the names of the hypotheses and of each
-    set of references in errors and warnings. `rarest` is as in `analyse`.
+    set of references in errors and warnings. `rarest` is as in `analyse`, `named` as in `score_corpus`.
     """
     scores = score_corpus(
-        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics
+        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
     )
     for name, lines in zip(names, [hypotheses, *references], strict=True):
         warning = tokenised_warning(name, lines)

@@ -37,6 +37,14 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     found.add_argument(
+        "--test-set",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a test set that sacreBLEU knows by name, such as wmt14/full, in place of those of the configuration; may "
+        "be repeated",
+    )
+    found.add_argument(
         "--tune",
         metavar="key=value,value",
         nargs="+",
@@ -91,6 +99,10 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
 
 def check(arguments: argparse.Namespace) -> None:
     """Raises EvaluationError for arguments that do not belong together."""
+    if arguments.test is not None and arguments.test_set:
+        raise EvaluationError(
+            "--test is for test sets of the configuration, --test-set for sacreBLEU's: give one of them"
+        )
     if arguments.compare is not None:
         _check_comparison(arguments)
         return
@@ -109,11 +121,12 @@ def check(arguments: argparse.Namespace) -> None:
         )
     if arguments.hypothesis is None and arguments.source is not None:
         raise EvaluationError("--source is for --hypothesis; a run has the sources of its test sets")
-    of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble, arguments.tune]
+    tests = arguments.test is not None, bool(arguments.test_set)
+    of_model = [arguments.model is not None, *tests, arguments.ensemble, arguments.tune]
     if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
-            "--hypothesis scores a file and cannot be combined with a run, a model, --test, key=value or options of an "
-            "engine: leave these out, or --hypothesis"
+            "--hypothesis scores a file and cannot be combined with a run, a model, --test, --test-set, key=value or "
+            "options of an engine: leave these out, or --hypothesis"
         )
 
 
