@@ -168,10 +168,20 @@ class TestMistakes:
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
             (
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"],
-                "--by-length and --analyse need the source sentences: give --source",
+                "--by-length, --analyse and comet= need the source sentences: give --source",
             ),
             (["{run}", "--test", "x", "--test-set", "wmt17"], "give one of them"),
             (["--test-set", "wmt17", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
+            (
+                ["--hypothesis", "{hyp}", "--reference", "{ref}", "--metrics", "comet=x"],
+                "comet= need the source sentences",
+            ),
+            (["{run}", "--metrics", "bleu", "comet=x", "comet=y"], "has comet= twice"),
+            (
+                ["{run}", "--metrics", "comet=nowhere"],
+                "comet=nowhere: nowhere is missing. Give the directory of a COMET",
+            ),
+            (["--compare", "{hyp}", "{ref}", "--metrics", "comet=x"], "cannot be combined"),
             (["{run}", "--by-length", "0"], "it must be 1 word or more"),
             (["{run}"], "{run} holds no config.yaml: name the directory of a model"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--quantize", "int8"], "cannot be combined with"),
