@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CorpusError, EvaluationError, TranslationError
+from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
@@ -36,6 +36,7 @@ from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, chosen_metrics, parser
@@ -184,13 +185,21 @@ def _seen_in_training(
     own = load_config(model / "config.yaml").data_dir  # another may be given, with other test sets
     try:
         data_dirs = [Path(own), Path(config.data_dir)]
-        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts)
-    except CorpusError as error:
+        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts, _trained_on(model))
+    except (OSError, ValueError) as error:  # an error of a user is a ValueError
         print(f"note: whether the test sets stand in the training text is not known: {error}", file=sys.stderr)
         return {}
     for message in seen.messages:
         print(message, file=sys.stderr)
     return seen.found
+
+
+def _trained_on(model: Path) -> str | None:
+    """The digest of the training data of the run that a model lies in; None if that is not known."""
+    try:
+        return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
