@@ -1,7 +1,6 @@
 """The stage `evaluate`: scores a model on its test sets, or a file of translations."""
 
 import argparse
-import os
 import shlex
 import sys
 import time
@@ -13,8 +12,9 @@ from typing import Any
 
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CorpusError, EvaluationError, TranslationError
+from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
+from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
 from transformer_mt.evaluation.compared_runs import compared_files, compared_runs
 from transformer_mt.evaluation.score_file import AlsoInTraining, TestSetScores, read_scores, write_scores
@@ -26,22 +26,23 @@ from transformer_mt.evaluation.test_sets import (
     chosen_test_sets,
     hypotheses_file,
     model_in,
+    read_named_sets,
     read_test_sets,
     read_validation_set,
     results_dir,
 )
 from transformer_mt.evaluation.tuning import Trial, TuneMetric, choices_of, tune
-from transformer_mt.machine import processor, versions
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import Owner, check_own, hold
-from transformer_mt.storage.run_directory import weights_sha256
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, parser
+from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, chosen_metrics, parser
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
 from transformer_mt.terminal.translation_summary import TranslationSummary
+from transformer_mt.terminal.what_ran import machine, what_ran
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
@@ -55,14 +56,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _compare(arguments)
     if arguments.json is not None:
         read_scores(arguments.json)  # raises an error if it may not be replaced
-    details = Details(arguments.confidence, arguments.by_length, metrics=arguments.metrics, analyse=arguments.analyse)
+    metrics, comet = chosen_metrics(arguments)
+    details = Details(
+        arguments.confidence,
+        arguments.by_length,
+        metrics=metrics,
+        analyse=arguments.analyse,
+        comet=None if comet is None else Comet(comet, arguments.device),
+    )
     if arguments.hypothesis is not None:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source)
         print_scores(results)
     else:
         models = model_arguments.model_dirs(arguments)
         results = evaluate_model(
-            models, arguments.overrides, arguments.test, engine_options(arguments), details, arguments.tune
+            models,
+            arguments.overrides,
+            arguments.test,
+            engine_options(arguments),
+            details,
+            arguments.tune,
+            arguments.test_set,
         )
     if arguments.json is not None:
         write_scores(arguments.json, results)
@@ -80,7 +94,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are for files; the configuration of a run names its own")
-        tests = compared_runs(arguments.compare, arguments.test)
+        tests = compared_runs(arguments.compare, arguments.test, arguments.test_set)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
     found = [comparison(test, arguments.metrics) for test in tests]
@@ -97,8 +111,11 @@ def evaluate_model(
     options: EngineOptions = DEFAULT_ENGINE,
     details: Details = ONLY_SCORES,
     tried: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> Results:
     """Translate the test sets of a run or a model, or only the one named `test`, and score the translations.
+
+    `named` are test sets of sacreBLEU that are translated instead.
 
     `tried` are settings of decoding with several values, such as beam_size=4,8: those that are best on the validation
     set are taken. Several directories are an ensemble, with the test sets and settings of the first.
@@ -108,33 +125,36 @@ def evaluate_model(
     model, *others = [model_in(path) for path in paths]
     for each in (model, *others):
         check_files(each, options.engine)
-    output = results_dir(model)
-    config = load_config(model / "config.yaml", overrides, "decoding")
-    if not any(override.startswith("data_dir=") for override in overrides):
-        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
+    file, output = model / "config.yaml", results_dir(model)
+    config = load_config(file, overrides, "decoding")
+    texts = read_named_sets(named, config.corpus) if named else _own_test_sets(model, config, overrides, test)
     is_older = (output / "scores.json").is_file()
     check_own(output, OWNER, is_older=is_older)
     read_scores(output / "scores.json")  # raises an error if it may not be replaced
-    file = model / "config.yaml"
     choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
     translator, results = _load([model, *others], options), Results()
     config, tuning = _tuned(translator, choices) if tried else (config, {})
     seen = _seen_in_training(model, config, translator, texts)
-    what_ran = _what_ran(model, others, options) | tuning | _machine(translator, options.engine)
+    made_by = what_ran(model, others, options) | tuning | machine(translator.engine.hardware, options.engine)
     output.mkdir(exist_ok=True)  # now, because it may fail
     for name, text in texts.items():
-        hypotheses, numbers = _translate(translator, text.sources, config.decoding, name)
+        hypotheses, told = _translate(translator, text.sources, config.decoding, name)
         with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
-        scored = _scored(hypotheses, text, name, translator, config, model, details) | numbers
-        made = {"decoding": config.decoding, "time": datetime.now(UTC).isoformat(timespec="seconds")} | what_ran
-        results[name] = TestSetScores.model_validate(scored | {"also_in_training": seen.get(name)} | made)
+        told |= {"decoding": config.decoding, "also_in_training": seen.get(name)} | made_by
+        results[name] = _scored(hypotheses, text, name, translator, config, model, details, told)
     print_scores(results)
     with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
-    _say_where(what_ran, output, example=next(iter(texts.values())).sources[0])
+    _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
+
+
+def _own_test_sets(model: Path, config: Config, overrides: Sequence[str], test: str | None) -> dict[str, TestSet]:
+    """Read the test sets of the configuration, or only the one named `test`."""
+    if not any(override.startswith("data_dir=") for override in overrides):
+        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
 
 
 def _scored(
@@ -145,13 +165,17 @@ def _scored(
     config: Config,
     model: Path,
     details: Details,
-) -> dict[str, Any]:
-    """What scores.json says about the translations of a test set, without how they were made."""
-    source_language, target_language = config.corpus.languages_of(config.corpus.test[name])
+    told: Mapping[str, Any],
+) -> TestSetScores:
+    """What scores.json says about the translations of a test set; `told` are its fields about how they were made."""
+    source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
-    titles = cli.shown(hypotheses_file(model, name)), f"reference of {name}"
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+    titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
+    scored = score_lines(
+        hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named
+    )
+    return TestSetScores.model_validate({**scored, **told})
 
 
 def _seen_in_training(
@@ -161,13 +185,21 @@ def _seen_in_training(
     own = load_config(model / "config.yaml").data_dir  # another may be given, with other test sets
     try:
         data_dirs = [Path(own), Path(config.data_dir)]
-        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts)
-    except CorpusError as error:
+        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts, _trained_on(model))
+    except (OSError, ValueError) as error:  # an error of a user is a ValueError
         print(f"note: whether the test sets stand in the training text is not known: {error}", file=sys.stderr)
         return {}
     for message in seen.messages:
         print(message, file=sys.stderr)
     return seen.found
+
+
+def _trained_on(model: Path) -> str | None:
+    """The digest of the training data of the run that a model lies in; None if that is not known."""
+    try:
+        return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
@@ -184,8 +216,8 @@ def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
 
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
-) -> tuple[list[str], dict[str, float]]:
-    """The translations; the numbers of lines that were split or should be looked at, and the speed.
+) -> tuple[list[str], dict[str, Any]]:
+    """The translations; the numbers of lines that were split or should be looked at, the speed, and when it ended.
 
     Prints a warning about such lines. Raises EvaluationError, which names the test set, if a line cannot be translated.
     """
@@ -201,7 +233,8 @@ def _translate(
         print(f"warning: {name}: {warning}", file=sys.stderr)
     lines = {"num_split": summary.num_split, "num_short": summary.short.number, "num_at_limit": summary.at_limit.number}
     speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
-    return [best.text for best in found], lines | speed
+    time_of = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
+    return [best.text for best in found], lines | speed | time_of
 
 
 def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) -> tuple[Config, dict[str, Any]]:
@@ -222,44 +255,14 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) 
     return choices[tuned.trials.index(tuned.best)][1], {"tuning": tuned.as_json()}
 
 
-def _what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
-    """What scores.json says about the models and the engine."""
-    made_of = None
-    if options.engine == "torch":  # exports do not have it
-        from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
-
-        made_of = read_metadata(model / "model.safetensors").get("made_of")
-    return {
-        "model": cli.shown(model),
-        "model_sha256": weights_sha256(model),
-        "made_of": made_of,
-        "ensemble": [cli.shown(other) for other in others],
-        "ensemble_sha256": [weights_sha256(other) for other in others],
-        "engine": options.engine,
-        "dtype": options.dtype,
-        "quantize": options.quantize,
-    }
-
-
-def _machine(translator: Translator, engine: str) -> dict[str, Any]:
-    """What scores.json says about the machine and the software."""
-    on = translator.engine.hardware
-    gpu = None if on == "CPU" else on
-    packages = ("torch" if engine == "torch" else engine, "sentencepiece", "sacrebleu")
-    return {
-        "hardware": {"processor": processor(), "num_cores": os.cpu_count(), "gpu": gpu},
-        "versions": versions(packages),
-    }
-
-
-def _say_where(what_ran: dict[str, Any], output: Path, example: str) -> None:
-    flags = ["--engine", "ctranslate2"] if what_ran["engine"] == "ctranslate2" else []
-    translate = shlex.join(cli.command("translate", what_ran["model"], *flags))
-    made_of = f", {what_ran['made_of']}" if what_ran["made_of"] else ""
+def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:
+    flags = ["--engine", "ctranslate2"] if made_by["engine"] == "ctranslate2" else []
+    translate = shlex.join(cli.command("translate", made_by["model"], *flags))
+    made_of = f", {made_by['made_of']}" if made_by["made_of"] else ""
     print(
         f"\nTranslations  {cli.shown(output)}\n"
         f"Scores        {cli.shown(output / 'scores.json')}\n"
-        f"Model         {what_ran['model']}{made_of}\n"
+        f"Model         {made_by['model']}{made_of}\n"
         "Next:\n"
         f"  echo {shlex.quote(example)} | {translate}\n"
         f"  {translate} < SOURCE_FILE > TRANSLATION_FILE"

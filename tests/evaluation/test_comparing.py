@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 
@@ -39,6 +40,22 @@ def tables() -> list[MetricTable]:
     return compare(SYSTEMS, [REFERENCES], metrics=["bleu", "ter"])
 
 
+def in_the_table(shown: str) -> list[dict[str, dict[str, float | None]]]:
+    """The scores, intervals and p-values of each system in the table of `sacrebleu --paired-bs`."""
+    lines = [line.split("│")[2:-1] for line in shown.splitlines() if line.startswith("│")]
+    [metrics, *lines] = [[cell.strip() for cell in line] for line in lines]
+    systems: list[dict[str, dict[str, float | None]]] = []
+    for line in lines:
+        for metric, cell in zip(metrics, line, strict=True):
+            name = metric.split()[0]
+            if found := re.fullmatch(r"([\d.]+) \([\d.]+ ± ([\d.]+)\)", cell):
+                systems += [{}] if metric is metrics[0] else []
+                systems[-1][name] = {"score": float(found[1]), "ci": float(found[2]), "p_value": None}
+            elif found := re.match(r"\(p = ([\d.]+)\)", cell):
+                systems[-1][name]["p_value"] = float(found[1])
+    return systems
+
+
 @pytest.mark.parametrize("test", ["bs", "ar"])
 def test_scores_p_values_and_intervals_are_those_of_sacrebleus_command(tmp_path, tables, test):
     files = {"references": REFERENCES} | {system.name: [*system.lines] for system in SYSTEMS}
@@ -47,17 +64,15 @@ def test_scores_p_values_and_intervals_are_those_of_sacrebleus_command(tmp_path,
     names = [system.name for system in SYSTEMS]
     command = [sys.executable, "-m", "sacrebleu", "references", "-i", *names, "-m", "bleu", "ter"]
     # Its JSON of the bootstrap cannot be written with NumPy 2; its text can.
-    form = ["--paired-ar", "-f", "json"] if test == "ar" else ["--paired-bs", "-f", "text"]
+    form = ["--paired-ar", "-f", "json"] if test == "ar" else ["--paired-bs", "-f", "text", "-w", "7"]
     shown = subprocess.run([*command, *form], cwd=tmp_path, capture_output=True, text=True, check=True)
+    theirs = json.loads(shown.stdout) if test == "ar" else in_the_table(shown.stdout)
     for table in tables:
-        for number, system in enumerate(table.systems):
-            if test == "ar":
-                theirs = json.loads(shown.stdout)[number][table.metric]
-                assert system.value == theirs["score"]
-                assert system.p_values.get("ar") == theirs["p_value"]
-            else:
-                assert f"{system.value:.1f} (" in shown.stdout and f"± {system.interval:.1f})" in shown.stdout
-                assert all(f"(p = {p:.4f})" in shown.stdout for name, p in system.p_values.items() if name == "bs")
+        for system, row in zip(table.systems, theirs, strict=True):
+            assert system.value == pytest.approx(row[table.metric]["score"], abs=1e-6)
+            assert system.p_values.get(test) == pytest.approx(row[table.metric]["p_value"], abs=1e-4)
+            if test == "bs":
+                assert system.interval == pytest.approx(row[table.metric]["ci"], abs=1e-6)
     assert [table.metric for table in tables] == ["BLEU", "TER"]
     assert "|bs:1000|seed:12345|" in tables[0].signatures["bs"] and "|ar:10000|" in tables[0].signatures["ar"]
 

@@ -6,6 +6,7 @@ import pytest
 from helpers.tiny import demo_pairs
 
 from transformer_mt.data.encoded import write_encoded
+from transformer_mt.data.prepared import data_digests
 from transformer_mt.data.tags import tagged
 from transformer_mt.evaluation.score_file import AlsoInTraining
 from transformer_mt.evaluation.seen_in_training import NOT_KNOWN, seen_in_training
@@ -66,3 +67,11 @@ def test_training_text_of_another_tokenizer_or_nowhere_is_not_looked_at(prepared
     config, data_dir = prepared
     assert seen_in_training([data_dir], separate_tokenizer, config, texts(TEST)) is NOT_KNOWN
     assert seen_in_training([data_dir / "nowhere"], joint_tokenizer, config, texts(TEST)) is NOT_KNOWN
+
+
+def test_another_training_text_than_that_of_the_run_is_not_looked_at(prepared, joint_tokenizer):
+    config, data_dir = prepared
+    digest = data_digests(data_dir)["train"]
+    assert seen_in_training([data_dir], joint_tokenizer, config, texts(TEST), digest).found["news"].pairs == 2
+    seen = seen_in_training([data_dir], joint_tokenizer, config, texts(TEST), "of another text")
+    assert seen.found == {} and "was prepared anew since the run was trained" in seen.messages[0]

@@ -39,7 +39,7 @@ class Comparison:
 
 def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS, shown: int = 3) -> Comparison:
     """Compare the systems of a test set; `shown` is how many of the lines that differ most are kept for each."""
-    tables = compare(test.systems, test.references, test.target_language, metrics)
+    tables = compare(test.systems, test.references, test.target_language, metrics, test.named)
     baseline = test.systems[0].lines
     differences = {
         system.name: most_different(baseline, system.lines, test.references, shown) for system in test.systems[1:]

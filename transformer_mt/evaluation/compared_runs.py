@@ -7,12 +7,14 @@ from pathlib import Path
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.comparing import System
+from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     chosen_test_sets,
     hypotheses_file,
     model_in,
+    read_named_sets,
     read_test_sets,
     results_dir,
 )
@@ -33,6 +35,8 @@ class ComparedTest:
     target_language: str
     notes: list[str] = field(default_factory=list)
     """What the systems differ in besides what was trained, each as a line for the user."""
+    named: NamedSet | None = None
+    """What sacreBLEU calls the test set; None for one of a configuration."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,28 @@ def compared_files(paths: Sequence[Path], references: Sequence[Path], language: 
     return ComparedTest("files", None, [list(read_lines(path)) for path in references], systems, language)
 
 
-def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
+def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] = ()) -> list[ComparedTest]:
     """Read the translations of each test set that all of these runs or models have, or only of `test`.
 
-    Raises EvaluationError if `evaluate` has not translated one, or if the runs have other references.
+    `named` are test sets of sacreBLEU that are read instead. Raises EvaluationError if `evaluate` has not translated
+    one, or if the runs have other references.
     """
     runs = [_read(path) for path in paths]
-    first = runs[0]
-    common = [name for name in first.config.corpus.test if all(name in run.config.corpus.test for run in runs)]
+    if named:
+        texts = [read_named_sets(named, run.config.corpus) for run in runs]
+    else:
+        names = _common_test_sets(runs, test)
+        texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
+    return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
+
+
+def _common_test_sets(runs: Sequence[_Run], test: str | None) -> list[str]:
+    common = [name for name in runs[0].config.corpus.test if all(name in run.config.corpus.test for run in runs)]
     if not common:
         raise EvaluationError(
             f"{' and '.join(run.name for run in runs)} have no test set of the same name: compare files of translations"
         )
-    names = chosen_test_sets(common, test)
-    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
-    return [_compared(name, runs, [text[name] for text in texts]) for name in names]
+    return chosen_test_sets(common, test)
 
 
 def _read(path: Path) -> _Run:
@@ -80,11 +91,12 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
     systems, notes = [], []
     for run, text in zip(runs, texts, strict=True):
         _check_same_references(name, first, texts[0], run, text)
-        systems.append(System(run.name, _translations(name, run), run.config.training.seed, _experiment(run.config)))
+        systems.append(
+            System(run.name, _translations(name, run, text.named), run.config.training.seed, _experiment(run.config))
+        )
         notes += _notes(name, first, run)
-    return ComparedTest(
-        name, texts[0].sources, texts[0].references, systems, first.config.corpus.target_language, notes
-    )
+    language = first.config.corpus.target_language
+    return ComparedTest(name, texts[0].sources, texts[0].references, systems, language, notes, texts[0].named)
 
 
 def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, found: TestSet) -> None:
@@ -100,12 +112,12 @@ def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, f
     )
 
 
-def _translations(name: str, run: _Run) -> list[str]:
+def _translations(name: str, run: _Run, named: NamedSet | None) -> list[str]:
     file = hypotheses_file(run.model, name)
     if not file.is_file():
+        chosen = f"--test-set {named.name}" if named else f"--test {name}"
         raise EvaluationError(
-            f"{file}: is missing. Translate the test set first: "
-            f"python -m transformer_mt.evaluate {run.name} --test {name}"
+            f"{file}: is missing. Translate the test set first: python -m transformer_mt.evaluate {run.name} {chosen}"
         )
     return list(read_lines(file))
 

@@ -14,6 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
+from transformer_mt.evaluation.named_sets import NamedSet, signed
 from transformer_mt.wording import counted
 
 LEVEL = 0.05  # a difference counts if chance alone makes such a one in fewer than 5 of 100 cases
@@ -84,8 +85,9 @@ def compare(
     references: Sequence[Sequence[str]],
     target_language: str = "",
     metrics: Sequence[MetricName] = METRICS,
+    named: NamedSet | None = None,
 ) -> list[MetricTable]:
-    """Compare each system with the first one, by each of these metrics.
+    """Compare each system with the first one, by each of these metrics. `named` is as in `score_corpus`.
 
     Raises EvaluationError if texts differ in length, or if a metric cannot be computed.
     """
@@ -100,11 +102,11 @@ def compare(
         # sacreBLEU orders the systems after the baseline by nothing else than this order.
         pairs = [(system.name, system.lines) for system in systems]
         found[test] = PairedTest(pairs, measures, references, test)()
-    return [_table(metric, names, found) for metric in found[BOOTSTRAP][0]]
+    return [_table(metric, names, found, named) for metric in found[BOOTSTRAP][0]]
 
 
-def _table(metric: str, names: Sequence[str], found: dict[str, tuple[Any, Any]]) -> MetricTable:
-    signatures = {test: str(all_signatures[metric]) for test, (all_signatures, _) in found.items()}
+def _table(metric: str, names: Sequence[str], found: dict[str, tuple[Any, Any]], named: NamedSet | None) -> MetricTable:
+    signatures = {test: signed(all_signatures[metric], named) for test, (all_signatures, _) in found.items()}
     rows = []
     for number, name in enumerate(names):
         results: dict[str, Result] = {test: all_results[metric][number] for test, (_, all_results) in found.items()}

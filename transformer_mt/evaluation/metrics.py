@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, assert_never
 
+from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -14,6 +15,7 @@ from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 from sacrebleu.utils import SACREBLEU_DIR
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.named_sets import NamedSet, signed
 from transformer_mt.languages import NAMES, has_spaces, language_of_script, short_code, split_units
 from transformer_mt.wording import counted
 
@@ -67,6 +69,7 @@ def score_corpus(
     *,
     confidence: bool = False,
     metrics: Sequence[MetricName] = METRICS,
+    named: NamedSet | None = None,
 ) -> list[MetricScore]:
     """Score detokenised lines against one or more complete sets of references: BLEU, chrF2 and TER, or `metrics`.
 
@@ -75,7 +78,8 @@ def score_corpus(
     Lao, Khmer and Burmese if sacreBLEU has downloaded its model, otherwise char; 13a for all others (Post 2018). For
     the same seven languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
     `names` are the names of the hypotheses and of each reference in errors. `confidence` adds confidence intervals from
-    1,000 bootstrap samples of the lines (Koehn 2004), which sacreBLEU draws and notes in the signature.
+    1,000 bootstrap samples of the lines (Koehn 2004), which sacreBLEU draws and notes in the signature. `named`, a test
+    set of sacreBLEU, is noted there, too.
     Raises EvaluationError if there are no lines, if the texts have unequal numbers of lines, if a line has subword
     pieces in place of words, or if a tokeniser is not installed.
     """
@@ -85,10 +89,10 @@ def score_corpus(
     scores = []
     for metric in metrics_of(metrics, target_language, [hypotheses, *references], names).values():
         result = metric.corpus_score(hypotheses, references)
-        signature, interval = str(metric.get_signature()), None
+        signature, interval = metric.get_signature(), None
         if confidence:
             signature, interval = _resampled(metric, hypotheses, references)
-        scores.append(MetricScore(result.name, float(result.score), signature, interval))
+        scores.append(MetricScore(result.name, float(result.score), signed(signature, named), interval))
     return scores
 
 
@@ -258,14 +262,14 @@ def _bleu(target_language: str) -> BLEU:
 
 def _resampled(
     metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[str, float]:
+) -> tuple[Signature, float]:
     """The signature and half of the confidence interval, from a paired test with a single system."""
     systems = [("hypothesis", hypotheses)]
     signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
     [(name, signature)] = signatures.items()
     [result] = results[name]
     assert isinstance(result, Result) and result.ci is not None
-    return str(signature), float(result.ci)
+    return signature, float(result.ci)
 
 
 def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import analyse, text_of_analysis
+from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.guards import case_warning, direction_warning, tokenised_warning
 from transformer_mt.evaluation.metrics import (
     METRICS,
@@ -19,6 +20,7 @@ from transformer_mt.evaluation.metrics import (
     score_corpus,
     ter_warning,
 )
+from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import TestSetScores
 from transformer_mt.machine import versions
 from transformer_mt.wording import counted
@@ -40,6 +42,8 @@ class Details:
     metrics: Sequence[MetricName] = METRICS
     analyse: bool = False
     """Whether to look for weaknesses, which needs the sources."""
+    comet: Comet | None = None
+    """Compute COMET with this model, too, which needs the sources; with several references, by the first."""
 
 
 ONLY_SCORES = Details()
@@ -72,27 +76,19 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
+    named: NamedSet | None = None,
 ) -> dict[str, Any]:
     """Score these lines against their references; returns fields of `TestSetScores`.
 
     Prints a warning if scores mean nothing or if TER is left out. `names` are the names of the hypotheses and of each
-    set of references in errors and warnings. `rarest` is as in `analyse`.
+    set of references in errors and warnings. `rarest` is as in `analyse`, `named` as in `score_corpus`.
     """
     scores = score_corpus(
-        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics
+        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
     )
-    for name, lines in zip(names, [hypotheses, *references], strict=True):
-        warning = tokenised_warning(name, lines)
-        if warning is not None:
-            print(f"warning: {warning}", file=sys.stderr)
-    of_all = (
-        case_warning(names, hypotheses, references[0]),
-        direction_warning(names[0], sources, hypotheses, references[0]) if sources is not None else None,
-        language_warning(names[1], references[0], language),
-        ter_warning([hypotheses, *references], names, language) if "ter" in details.metrics else None,
-    )
-    for warning in filter(None, of_all):
-        print(f"warning: {warning}", file=sys.stderr)
+    if details.comet is not None and sources is not None:
+        scores.append(details.comet.score(sources, hypotheses, references[0]))
+    _warn(hypotheses, references, language, names, details, sources)
     checksums = {
         "source": None if sources is None else lines_sha256(sources),
         "references": [lines_sha256(lines) for lines in references],
@@ -110,6 +106,26 @@ def score_lines(
         languages = details.source_language, language
         result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
+
+
+def _warn(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str,
+    names: Sequence[str],
+    details: Details,
+    sources: Sequence[str] | None,
+) -> None:
+    """Print a warning about each text that should not be scored as it is."""
+    of_each = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
+    of_all = (
+        case_warning(names, hypotheses, references[0]),
+        direction_warning(names[0], sources, hypotheses, references[0]) if sources is not None else None,
+        language_warning(names[1], references[0], language),
+        ter_warning([hypotheses, *references], names, language) if "ter" in details.metrics else None,
+    )
+    for warning in filter(None, (*of_each, *of_all)):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _fields(score: MetricScore) -> dict[str, float | str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.pair_places import described, places_of_pairs
-from transformer_mt.data.prepared import read_prepared
+from transformer_mt.data.prepared import data_digests, read_prepared
 from transformer_mt.data.seen_sentences import Seen, Wanted, find_seen
 from transformer_mt.data.tags import tagged
 from transformer_mt.data.tokenizer import Tokenizer
@@ -33,16 +33,29 @@ NOT_KNOWN = SeenTests({}, [])
 
 
 def seen_in_training(
-    data_dirs: Sequence[Path], tokenizer: Tokenizer, corpus: CorpusConfig, texts: Mapping[str, TestSet]
+    data_dirs: Sequence[Path],
+    tokenizer: Tokenizer,
+    corpus: CorpusConfig,
+    texts: Mapping[str, TestSet],
+    trained_on: str | None = None,
 ) -> SeenTests:
     """Look for the test sets in the training text, which is in the first of `data_dirs` that has it.
 
-    `corpus` is that of the run: the tags before its sources do not count. Nothing is found if no directory has a
-    training text that was encoded with this tokenizer. Raises CorpusError if the text is damaged.
+    `corpus` is that of the run: the tags before its sources do not count. `trained_on` is the digest of the training
+    data that run.json has; None if it is not known. Nothing is found if no directory has a training text that was
+    encoded with this tokenizer, or if it is another text. Raises CorpusError if the text is damaged.
     """
     data_dir = next((each for each in data_dirs if _has_training_text(each, tokenizer)), None)
     if data_dir is None:
         return NOT_KNOWN
+    if trained_on is not None and data_digests(data_dir)["train"] != trained_on:
+        return SeenTests(
+            {},
+            [
+                f"note: {data_dir} was prepared anew since the run was trained, and holds another training text now: "
+                "whether the test sets stand in that of the run is not known"
+            ],
+        )
     encoded = EncodedCorpus.load(data_dir / "train")
     wanted, tags = Wanted.in_corpus(encoded), Tags.of(corpus)
     before_sources = dict.fromkeys(text.tag for text in corpus.training_corpora)

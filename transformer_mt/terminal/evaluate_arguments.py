@@ -10,6 +10,7 @@ from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
 
 DEFAULT_ENGINE = EngineOptions()
+_COMET = "comet="
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +36,23 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="settings of decoding, such as beam_size=5"
     )
+    _add_arguments_of_tests(found)
+    model_arguments.add_engine_arguments(found)
+    model_arguments.add_compile(found)
+    _add_arguments_of_scores(found)
+    return found
+
+
+def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
     found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
+    found.add_argument(
+        "--test-set",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a test set that sacreBLEU knows by name, such as wmt14/full, in place of those of the configuration; may "
+        "be repeated",
+    )
     found.add_argument(
         "--tune",
         metavar="key=value,value",
@@ -43,10 +60,6 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="try these settings on the validation set, and translate the test sets with the best: beam_size=4,8",
     )
-    model_arguments.add_engine_arguments(found)
-    model_arguments.add_compile(found)
-    _add_arguments_of_scores(found)
-    return found
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +80,9 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         metavar="NAME",
         nargs="+",
-        choices=get_args(MetricName),
+        type=_metric,
         default=METRICS,
-        help="bleu, chrf, chrf++, ter (default: bleu chrf ter)",
+        help="bleu, chrf, chrf++, ter, comet=MODEL_DIR (default: bleu chrf ter)",
     )
     parser.add_argument("--language", metavar="CODE", default="", help=language)
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
@@ -89,8 +102,27 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _metric(text: str) -> str:
+    known = get_args(MetricName)
+    if text not in known and (not text.startswith(_COMET) or text == _COMET):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)} and comet=MODEL_DIR")
+    return text
+
+
+def chosen_metrics(arguments: argparse.Namespace) -> tuple[list[MetricName], Path | None]:
+    """Return the metrics of sacreBLEU that were asked for, and the model of COMET, if there is one."""
+    models = [Path(text.removeprefix(_COMET)) for text in arguments.metrics if text.startswith(_COMET)]
+    if len(models) > 1:
+        raise EvaluationError("--metrics has comet= twice: give one model of COMET at a time")
+    return [text for text in arguments.metrics if not text.startswith(_COMET)], models[0] if models else None
+
+
 def check(arguments: argparse.Namespace) -> None:
     """Raises EvaluationError for arguments that do not belong together."""
+    if arguments.test is not None and arguments.test_set:
+        raise EvaluationError(
+            "--test is for test sets of the configuration, --test-set for sacreBLEU's: give one of them"
+        )
     if arguments.compare is not None:
         _check_comparison(arguments)
         return
@@ -102,18 +134,19 @@ def check(arguments: argparse.Namespace) -> None:
         raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
     if arguments.by_length is not None and arguments.by_length < 1:
         raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, such as 10")
-    needs_source = arguments.by_length is not None or arguments.analyse
+    needs_source = arguments.by_length is not None or arguments.analyse or chosen_metrics(arguments)[1] is not None
     if arguments.hypothesis is not None and needs_source and arguments.source is None:
         raise EvaluationError(
-            "--by-length and --analyse need the source sentences: give --source FILE, or evaluate a run"
+            "--by-length, --analyse and comet= need the source sentences: give --source FILE, or evaluate a run"
         )
     if arguments.hypothesis is None and arguments.source is not None:
         raise EvaluationError("--source is for --hypothesis; a run has the sources of its test sets")
-    of_model = [arguments.model is not None, arguments.test is not None, arguments.ensemble, arguments.tune]
+    tests = arguments.test is not None, bool(arguments.test_set)
+    of_model = [arguments.model is not None, *tests, arguments.ensemble, arguments.tune]
     if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
         raise EvaluationError(
-            "--hypothesis scores a file and cannot be combined with a run, a model, --test, key=value or options of an "
-            "engine: leave these out, or --hypothesis"
+            "--hypothesis scores a file and cannot be combined with a run, a model, --test, --test-set, key=value or "
+            "options of an engine: leave these out, or --hypothesis"
         )
 
 
@@ -125,8 +158,9 @@ def _check_comparison(arguments: argparse.Namespace) -> None:
     others = [arguments.model, arguments.hypothesis, arguments.by_length, arguments.source]
     is_other = any(other is not None for other in others)
     is_other = is_other or arguments.analyse or arguments.confidence or arguments.tune
+    is_other = is_other or chosen_metrics(arguments)[1] is not None
     if is_other or engine_options(arguments) != DEFAULT_ENGINE or arguments.ensemble:
         raise EvaluationError(
             "--compare reads translations that are there already, and cannot be combined with a model, --hypothesis, "
-            "--source, --by-length, --analyse, --confidence, key=value or options of an engine: leave these out"
+            "--source, --by-length, --analyse, --confidence, comet=, key=value or options of an engine: leave these out"
         )

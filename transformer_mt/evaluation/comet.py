@@ -1,0 +1,95 @@
+"""COMET (Rei et al. 2020), a trained metric, by the package unbabel-comet, which is installed apart from this one."""
+
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import MetricScore
+from transformer_mt.storage.checksums import sha256
+
+_BATCH = 16  # as COMET's own command
+_PAGE = "https://github.com/Unbabel/COMET"
+
+
+class Comet:
+    """A model of COMET that lies on this machine. Nothing is downloaded."""
+
+    def __init__(self, path: Path, device: str = "auto") -> None:
+        """`path` is a checkpoint, or the directory of a model, with checkpoints/model.ckpt and hparams.yaml.
+
+        If there is a GPU, it is used unless the device is cpu.
+
+        Raises EvaluationError if it is not there, or if the package is not installed. Loads nothing yet.
+        """
+        self.path, self.device = path, device
+        self.checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
+        self.directory = self.checkpoint.absolute().parent.parent
+        for file in (self.checkpoint, self.directory / "hparams.yaml"):
+            if not file.is_file():
+                raise EvaluationError(
+                    f"comet={path}: {file} is missing. Give the directory of a COMET model that is on this machine, "
+                    "with checkpoints/model.ckpt and hparams.yaml, or the checkpoint itself; no model is downloaded"
+                )
+        if find_spec("comet") is None:
+            raise EvaluationError(
+                f"comet={path}: needs the package unbabel-comet ({_PAGE}), which is not installed here: "
+                "`pip install --no-deps unbabel-comet`, and what it needs besides (docs/evaluating.md lists it; "
+                "without --no-deps, pip would put an older NumPy in place of yours)"
+            )
+
+    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
+        """Score lines: the mean of COMET's scores of the lines, times 100; in most models 100 is the best.
+
+        Raises EvaluationError if the model cannot be loaded or does not run.
+        """
+        rows = zip(sources, hypotheses, references, strict=True)
+        samples = [{"src": source, "mt": said, "ref": reference} for source, said, reference in rows]
+        try:
+            model = self._model
+            from torch import cuda  # here, because it takes long
+
+            gpus = int(self.device != "cpu" and cuda.is_available())
+            found = model.predict(samples, batch_size=_BATCH, gpus=gpus, progress_bar=False, num_workers=0)
+            value = 100 * float(found["system_score"])
+        except EvaluationError:
+            raise
+        except Exception as error:  # of another package, whose errors are not known
+            raise EvaluationError(f"comet={self.path}: COMET failed ({type(error).__name__}: {error})") from error
+        return MetricScore("COMET", value, self.signature)
+
+    @cached_property
+    def signature(self) -> str:
+        """Which model computed the scores, and how, in the form of sacreBLEU's signatures."""
+        try:
+            package = version("unbabel-comet")
+        except PackageNotFoundError:
+            package = "unknown"
+        name = self.directory.name.replace("|", "_")
+        return f"nrefs:1|model:{name}|sha256:{sha256(self.checkpoint)[:16]}|dtype:fp32|scale:100|version:{package}"
+
+    @cached_property
+    def _model(self) -> Any:
+        print(
+            f"note: {self.checkpoint}: a COMET checkpoint is a Python pickle, and loading it runs the code in it. Use "
+            "only checkpoints of people whom you trust",
+            file=sys.stderr,
+        )
+        try:
+            from comet import load_from_checkpoint
+
+            return load_from_checkpoint(str(self.checkpoint), local_files_only=True)
+        except ImportError as error:
+            raise EvaluationError(
+                f"comet={self.path}: the package unbabel-comet cannot be imported ({error}): install what it "
+                "misses; docs/evaluating.md tells how"
+            ) from error
+        except Exception as error:  # of other packages, whose errors are not known
+            raise EvaluationError(
+                f"comet={self.path}: cannot be loaded ({type(error).__name__}: {error}). The tokenizer and the "
+                "configuration of its encoder, which hparams.yaml names, must be on this machine, too"
+            ) from error
