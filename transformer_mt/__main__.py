@@ -15,6 +15,7 @@ STAGES = {
     "score": "pairs become log-probabilities",
     "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
+    "report": "runs become a page of HTML: curves, scores, translations, attention",
     "plot": "attention, and what else books draw, becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }

@@ -33,9 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         "report", _DESCRIPTION, "python -m transformer_mt.report runs/demo_en_de runs/other --output report.html"
     )
     parser.add_argument(
-        "runs", metavar="RUN_DIR", type=Path, nargs="+", help="the directory of a run, or of a model; the first is the baseline"
+        "runs",
+        metavar="RUN_DIR",
+        type=Path,
+        nargs="+",
+        help="the directory of a run, or of a model; the first is the baseline",
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="the page; a file of this command is replaced")
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, required=True, help="the page; a file of this command is replaced"
+    )
     parser.add_argument(
         "--sentence",
         metavar="TEXT",

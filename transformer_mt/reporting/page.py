@@ -13,10 +13,13 @@ from markupsafe import Markup
 
 from transformer_mt import __version__
 from transformer_mt.corpora.filters import REASONS
+from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import BarChart, LineChart, Map
 from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
 from transformer_mt.reporting.learning import CURVES
+from transformer_mt.reporting.sentences import N_BEST
+from transformer_mt.wording import counted
 
 MARK = '<meta name="generator" content="transformer_mt report">'
 """By which a page of this command is told from other files."""
@@ -50,7 +53,11 @@ def page_of(report: Report) -> str:
     curves = curve_charts(report, numbers)
     weaknesses = {test.name: weakness_charts(test, numbers) for test in report.tests}
     lengths = [_length_chart(number, corpus) for number, corpus in enumerate(report.corpora)]
-    with_lines = [*curves, *(chart for chart in lengths if chart), *(p[2] for p in report.positions if isinstance(p, tuple))]
+    with_lines = [
+        *curves,
+        *(chart for chart in lengths if chart),
+        *(p[2] for p in report.positions if isinstance(p, tuple)),
+    ]
     return environment.from_string(template).render(
         report=report,
         title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
@@ -66,6 +73,9 @@ def page_of(report: Report) -> str:
         lengths=lengths,
         settings=settings_table(report.runs),
         reasons=REASONS,
+        suspicious=SUSPICIOUS,
+        counted=counted,
+        n_best=N_BEST,
         embedded={
             "charts": {chart.key: chart.numbers for chart in with_lines},
             "sentences": _embedded(report.sentences),
@@ -101,7 +111,7 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
         for start in run.starts
         if isinstance(start.get("from_update"), int) and start["from_update"] > 0
     ]
-    found = []
+    found = list[LineChart]()
     for key, title in CURVES.items():
         curves = {name: (numbers[name], log.curves[key]) for name, log in logs.items() if key in log.curves}
         values = [value for _, curve in curves.values() for value in curve.values if value is not None]
@@ -111,27 +121,29 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
 
 
 def weakness_charts(test: TestReport, numbers: dict[str, int]) -> list[BarChart]:
-    """BLEU by length and by the rarest piece. Runs with the same groups of lines are drawn together."""
+    """BLEU by length and by the rarest piece."""
+    units = {each.details["analysis"]["unit"] for each in test.scored if "analysis" in each.details}
+    unit = f"{' or '.join(sorted(units))}s"
+    return [
+        *_group_charts(test, numbers, "by_length", f"BLEU by {unit} of the source", unit),
+        *_group_charts(test, numbers, "by_rarest_piece", "BLEU by how often the rarest piece was in training", "times"),
+    ]
+
+
+def _group_charts(test: TestReport, numbers: dict[str, int], kind: str, title: str, unit: str) -> list[BarChart]:
+    """Charts of one kind of groups. Runs with the same groups of lines are drawn together."""
+    groups: dict[tuple[tuple[int, int, int], ...], list[tuple[str, list[float]]]] = {}
+    for each in test.scored:
+        if rows := each.details.get("analysis", {}).get(kind):
+            bounds = tuple((row["least"], row["most"], row["num_lines"]) for row in rows)
+            groups.setdefault(bounds, []).append((each.run, [row["bleu"] for row in rows]))
     found = []
-    for kind, what in (("by_length", "length"), ("by_rarest_piece", "rarest")):
-        groups: dict[tuple[tuple[int, int, int], ...], list[tuple[str, list[float]]]] = {}
-        unit = ""
-        for each in test.scored:
-            analysis = each.details.get("analysis", {})
-            unit = analysis.get("unit", unit)
-            if rows := analysis.get(kind):
-                bounds = tuple((int(row["least"]), int(row["most"]), int(row["num_lines"])) for row in rows)
-                groups.setdefault(bounds, []).append((each.run, [float(row["bleu"]) for row in rows]))
-        names = {"length": f"BLEU by {unit}s of the source", "rarest": "BLEU by how often the rarest piece was in training"}
-        for bounds, runs in groups.items():
-            shown = [
-                (
-                    f"{least:,.0f} to {most:,.0f} {unit + 's' if what == 'length' else 'times'} ({lines:,} lines)",
-                    [(run, numbers[run], values[number]) for run, values in runs],
-                )
-                for number, (least, most, lines) in enumerate(bounds)
-            ]
-            found.append(charts.bars(f"{what}-{test.name}-{len(found)}", names[what], shown))
+    for bounds, runs in groups.items():
+        bars = [
+            (f"{least:,} to {most:,} {unit} ({lines:,} lines)", [(run, numbers[run], bleu[at]) for run, bleu in runs])
+            for at, (least, most, lines) in enumerate(bounds)
+        ]
+        found.append(charts.bars(title, bars))
     return found
 
 

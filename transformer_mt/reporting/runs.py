@@ -64,7 +64,8 @@ def _num_parameters(weights: Path | None, path: Path) -> int | Missing:
         return Missing(f"{path} has neither a model nor a checkpoint yet.")
     try:
         with safe_open(weights, "np") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118: no dict
+            shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes))
     except (OSError, SafetensorError) as error:
         return Missing(f"{weights} cannot be read ({error}).")
 

@@ -19,7 +19,6 @@ from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, Test
 SAMPLES = 8  # lines of each test set that are shown
 _MOST_COMPARED = 20_000  # lines of all runs together whose paired tests take less than a minute
 _MOST_ANALYSED = 20_000  # lines whose chrF2 is computed in seconds
-_METRIC_FIELDS = {"value": (int, float), "signature": str}
 
 
 def gather_tests(runs: Sequence[Run]) -> tuple[list[TestReport], dict[str, Missing]]:
@@ -47,10 +46,14 @@ def _scores_of(run: Run) -> Results | Missing:
     except UserError as error:
         return Missing(f"{error}.")
     for result in found.values():
-        for score in result["scores"].values() if isinstance(result["scores"], dict) else [None]:
-            if not isinstance(score, dict) or not all(isinstance(score.get(k), t) for k, t in _METRIC_FIELDS.items()):
-                return Missing(f"{path} is not as `evaluate` writes it: evaluate {run.name} again.")
+        scores = result["scores"]
+        if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
+            return Missing(f"{path} is not as `evaluate` writes it: evaluate {run.name} again.")
     return found
+
+
+def _is_score(score: Any) -> bool:
+    return isinstance(score, dict) and isinstance(score.get("value"), int | float) and "signature" in score
 
 
 def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestReport:
@@ -150,6 +153,8 @@ def _comparison(name: str, runs: Sequence[Run], text: TestText) -> dict[str, Any
         )
     try:
         [test] = compared_runs(paths, name)
-        return json_of(comparison(test, ("bleu", "chrf"))) | {"notes": test.notes}
+        baseline = [*test.systems[0].lines]
+        same = [system.name for system in test.systems if [*system.lines] == baseline]
+        return json_of(comparison(test, ("bleu", "chrf"))) | {"notes": test.notes, "same_text": same}
     except UserError as error:
         return Missing(f"The paired tests are left out: {error}.")
