@@ -115,8 +115,8 @@ def decoded(kind):
 
 
 def test_what_is_missing_is_said(page, trained):
-    assert f"{trained} is not evaluated yet: run `python -m transformer_mt.average {trained}`, then" in page.text
-    assert f"{trained} has no model yet: run `python -m transformer_mt.average {trained}`" in page.text
+    assert f"{trained} is not evaluated yet: run python -m transformer_mt.average {trained} , then" in page.text
+    assert f"{trained} has no model yet: run python -m transformer_mt.average {trained} ." in page.text
 
 
 def test_nothing_is_loaded_from_elsewhere_and_only_the_own_script_may_run(page):

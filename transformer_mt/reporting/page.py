@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from transformer_mt import __version__
 from transformer_mt.corpora.filters import REASONS
@@ -46,7 +46,7 @@ def page_of(report: Report) -> str:
     """The page. The same report always gives the same text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    environment.filters["number"] = charts.shown
+    environment.filters |= {"duration": duration, "with_code": with_code}
     room = files("transformer_mt.reporting")
     style, script, template = ((room / name).read_text("utf-8") for name in ("style.css", "script.js", "template.html"))
     numbers = {run.name: number for number, run in enumerate(report.runs)}
@@ -81,6 +81,22 @@ def page_of(report: Report) -> str:
             "sentences": _embedded(report.sentences),
         },
     )
+
+
+def with_code(text: str) -> Markup:
+    """A sentence as HTML, in which what stands between backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backtick too many
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def duration(seconds: float) -> str:
+    """A time for people: 12.3 s, 5 min 7 s, or 41 h 40 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:
