@@ -202,6 +202,23 @@ def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tm
         assert str(run / name) in text
 
 
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("run.json", lambda content: [content[0] | {"from_update": "none"}]),
+        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"analysis": {"unit": "word"}}}),
+        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"scores": {"BLEU": 3.0}}}),
+    ],
+)
+def test_a_file_of_another_form_is_named(file, change, evaluated, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
+    (run / file).write_text(json.dumps(change(json.loads((run / file).read_text()))))
+    text = WebPage.read(written(tmp_path, run)).text
+    assert re.search(
+        f"{run / file} is not as (train|evaluate) writes it".replace(" (", " +(").replace(") w", ") +w"), text
+    )
+
+
 def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, capsys):
     (tmp_path / "foreign.html").write_text("my page")
     (tmp_path / "empty").mkdir()

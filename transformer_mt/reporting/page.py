@@ -46,7 +46,7 @@ def page_of(report: Report) -> str:
     """The page. The same report always gives the same text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    environment.filters |= {"duration": duration, "with_code": with_code}
+    environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     room = files("transformer_mt.reporting")
     style, script, template = ((room / name).read_text("utf-8") for name in ("style.css", "script.js", "template.html"))
     numbers = {run.name: number for number, run in enumerate(report.runs)}
@@ -89,6 +89,11 @@ def with_code(text: str) -> Markup:
     if len(parts) % 2 == 0:  # a backtick too many
         return escape(text)
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def number(value: object) -> str:
+    """A number with commas between thousands; whatever else a file holds in its place as it is."""
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def duration(seconds: float) -> str:

@@ -41,6 +41,8 @@ def _corpus(run: Run, data_dir: Path) -> CorpusReport | Missing:
         counts = {name: _numbers(each) for name, each in summary["counts"].items()}
         corpora = {name: _numbers(each) for name, each in summary.get("corpora", {}).items()}
         digest = summary["tokenizer_digest"]
+        for name in ("mean_lengths", "also_in_training"):
+            summary[name] = {split: dict(each) for split, each in summary.get(name, {}).items()}
     except FileNotFoundError:
         return Missing(
             f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this "

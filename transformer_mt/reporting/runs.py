@@ -78,6 +78,10 @@ def _metadata(weights: Path) -> dict[str, str]:
         return {}
 
 
+def _is_start(start: Any) -> bool:
+    return isinstance(start, dict) and type(start.get("from_update")) is int
+
+
 def _starts(path: Path, is_run: bool) -> list[dict[str, Any]] | Missing:
     if not is_run:
         return Missing(f"{path} is the directory of a model: the run, which is not there, says how it was trained.")
@@ -87,6 +91,6 @@ def _starts(path: Path, is_run: bool) -> list[dict[str, Any]] | Missing:
         return Missing(f"{path} has no run.json, in which `train` writes what it runs on.")
     except (OSError, ValueError) as error:
         return Missing(f"{path / 'run.json'} cannot be read ({error}).")
-    if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
+    if not isinstance(found, list) or not found or not all(map(_is_start, found)):
         return Missing(f"{path / 'run.json'} is not as `train` writes it.")
     return found

@@ -5,10 +5,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import UserError
-from transformer_mt.evaluation.analysis import analyse, rarest_pieces
+from transformer_mt.evaluation.analysis import Analysis, analyse, rarest_pieces
 from transformer_mt.evaluation.compare_text import comparison, json_of
 from transformer_mt.evaluation.compared_runs import compared_runs
 from transformer_mt.evaluation.scores import Results, earlier_scores
@@ -16,6 +18,7 @@ from transformer_mt.evaluation.test_sets import TestSet, hypotheses_file, model_
 from transformer_mt.languages import has_spaces
 from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, TestReport, TestText
 
+_ANALYSIS = TypeAdapter(Analysis)
 SAMPLES = 8  # lines of each test set that are shown
 _MOST_COMPARED = 20_000  # lines of all runs together whose paired tests take less than a minute
 _MOST_ANALYSED = 20_000  # lines whose chrF2 is computed in seconds
@@ -47,13 +50,24 @@ def _scores_of(run: Run) -> Results | Missing:
         return Missing(f"{error}.")
     for result in found.values():
         scores = result["scores"]
-        if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
+        if not isinstance(scores, dict) or not all(map(_is_score, scores.values())) or not _has_analysis(result):
             return Missing(f"{path} is not as `evaluate` writes it: evaluate {run.name} again.")
     return found
 
 
 def _is_score(score: Any) -> bool:
     return isinstance(score, dict) and isinstance(score.get("value"), int | float) and "signature" in score
+
+
+def _has_analysis(result: dict[str, Any]) -> bool:
+    """Whether it has none, or one as `evaluate` writes it."""
+    if "analysis" not in result:
+        return True
+    try:
+        _ANALYSIS.validate_python(result["analysis"])
+    except ValidationError:
+        return False
+    return isinstance(result["analysis"].get("unit"), str)
 
 
 def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestReport:
