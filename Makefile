@@ -28,7 +28,7 @@ FIND_RUN = run=$$($(PY) -c "import sys; from transformer_mt.settings import read
 	sys.exit(cli.run(lambda a: print(reading.load_config(a[0], a[1:]).run_dir), sys.argv[1:]))" $(CONFIG) $(SET))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check-python check-imports train prepare translate evaluate \
+.PHONY: help setup check-python check-imports train prepare translate evaluate report \
 	test test-all test-slow test-gpu check lint types schema docs bench clean
 .DELETE_ON_ERROR:
 
@@ -79,6 +79,9 @@ translate: $(READY)  ## standard input, line by line, with the trained model: ma
 
 evaluate: $(READY)  ## translate the test sets with the trained model, and score them
 	@$(FIND_RUN) && $(PY) -m transformer_mt.evaluate "$$run" $(DECODING)
+
+report: $(READY)  ## a page of HTML about the trained model: report.html
+	@$(FIND_RUN) && $(PY) -m transformer_mt.report "$$run" --output report.html
 
 test: $(READY)  ## the tests of every law, in two minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)

@@ -37,6 +37,7 @@ BELOW = {
     "exporting": {"settings", "storage", "data", "kernels", "models", "inference", "decoding"},
     "terminal": {"settings", "storage", "corpora", "data", "decoding", "evaluation"},
     "pictures": {"settings", "storage", "corpora", "data", "kernels", "models", "decoding", "training", "terminal"},
+    "reporting": {"settings", "storage", "corpora", "data", "models", "decoding", "evaluation", "pictures"},
     "training": {
         "settings",
         "storage",
@@ -57,10 +58,17 @@ SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
     for name, value in (vars(experiment) | vars(corpus)).items()
     if isinstance(value, type) and issubclass(value, Section) and value is not experiment.Config
 }
-# What takes a whole configuration: the room's door to model directories, which hold one, what is made of these, and
-# the commands of pictures.
+# What takes a whole configuration: the room's door to model directories, which hold one, what is made of these, the
+# commands of pictures, and reports.
 WHOLE = {f"{PACKAGE.name}.settings{module}" for module in ("", ".experiment", ".reading")}
-READS_WHOLE = ("settings/", "exporting/", "pictures/", "decoding/loading.py", "evaluation/compared_runs.py")
+READS_WHOLE = (
+    "settings/",
+    "exporting/",
+    "pictures/",
+    "reporting/",
+    "decoding/loading.py",
+    "evaluation/compared_runs.py",
+)
 
 
 def imports(source: str) -> list[tuple[str, str]]:

@@ -148,3 +148,16 @@ def test_the_example_of_a_planted_mistake_can_be_planted():
     named = set(re.findall(r"^FAILED .*::(\w+)", CONTRIBUTING, flags=re.MULTILINE))
     assert len(named) == 2
     assert all(f"def {name}(" in tests for name in named)
+
+
+def test_a_wheel_has_every_file_of_the_package():
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    found = [
+        path for path in (ROOT / "transformer_mt").rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
+    for path in found:
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        assert package in setup["packages"], path
+        patterns = ["*.py", *setup["package-data"].get(package, [])]
+        assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
+    assert any(path.suffix == ".html" for path in found)

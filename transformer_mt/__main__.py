@@ -16,6 +16,7 @@ STAGES = {
     "rerank": "n-best lists and several models' scores become translations",
     "export": "a model becomes a directory for another program",
     "evaluate": "translations become scores",
+    "report": "runs become a page of HTML: curves, scores, translations, attention",
     "plot": "attention, and what else books draw, becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }

@@ -4,6 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transformer_mt.errors import UserError
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.gathered import Curve, Missing, Run
@@ -33,9 +36,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         "report", _DESCRIPTION, "python -m transformer_mt.report runs/demo_en_de runs/other --output report.html"
     )
     parser.add_argument(
-        "runs", metavar="RUN_DIR", type=Path, nargs="+", help="the directory of a run, or of a model; the first is the baseline"
+        "runs",
+        metavar="RUN_DIR",
+        type=Path,
+        nargs="+",
+        help="the directory of a run, or of a model; the first is the baseline",
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="the page; a file of this command is replaced")
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, required=True, help="the page; a file of this command is replaced"
+    )
     parser.add_argument(
         "--sentence",
         metavar="TEXT",
@@ -95,24 +104,31 @@ def _no_run(run: Run) -> Missing:
 
 
 def _positions(runs: Sequence[Run]) -> list[tuple[str, charts.Map, charts.LineChart] | Missing]:
-    """The encodings of each run, once for all runs that have the same."""
-    found: list[tuple[str, charts.Map, charts.LineChart] | Missing] = []
-    seen = dict[bytes, int]()
+    """The encodings of the runs, once for all runs that have the same."""
+    missing, names = list[Missing](), dict[bytes, list[str]]()
+    tables = dict[bytes, tuple[NDArray[np.float32], str]]()
     for run in runs:
         encodings = positions_of(run)
         if isinstance(encodings, Missing):
-            found.append(encodings)
-            continue
-        table_TD, kind = encodings
-        if seen.setdefault(table_TD.tobytes(), len(found)) != len(found):
-            continue
-        at = len(table_TD) // 2
-        products = [float(f"{product:.6g}") for product in table_TD @ table_TD[at]]
-        curves = {f"position {at}": (0, Curve(list(range(len(table_TD))), [*products]))}
-        title = f"dot product of the encoding of position {at} with that of each position"
-        chart = charts.lines(f"products-{len(found)}", title, curves, "position")
-        found.append((f"{run.name}: {kind}", charts.map_of(table_TD), chart))
-    return found
+            missing.append(encodings)
+        else:
+            content = encodings[0].tobytes()
+            tables[content] = encodings
+            names.setdefault(content, []).append(run.name)
+    found = [_drawn(number, names[content], *encodings) for number, (content, encodings) in enumerate(tables.items())]
+    return [*found, *missing]
+
+
+def _drawn(
+    number: int, names: Sequence[str], table_TD: NDArray[np.float32], kind: str
+) -> tuple[str, charts.Map, charts.LineChart]:
+    """The encodings as a map, and the dot products of the one in the middle with all."""
+    at = len(table_TD) // 2
+    products = [float(f"{product:.6g}") for product in table_TD @ table_TD[at]]
+    curves = {f"position {at}": (0, Curve(list(range(len(table_TD))), [*products]))}
+    title = f"dot product of the encoding of position {at} with that of each position"
+    chart = charts.lines(f"products-{number}", title, curves, "position")
+    return f"{', '.join(names)}: {kind}", charts.map_of(table_TD), chart
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int
         print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
     for note in trained.overlaps.notes(plan.filters.held_out):
         print(note)
-    if plan.config.tokenizer.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
+    if plan.tokenizer_settings.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
         print(note)
     sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
     print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)

@@ -24,7 +24,7 @@ _REPEATED_LETTERS = 4  # the same for letters, as in "strestrestrestre"
 _LONGEST_REPEATED = 4  # words or letters that are repeated together
 _LEFT_SHARE = 0.5  # of the words of a translation that are words of the source and not of the reference
 _FEW_WORDS = 3
-_SUSPICIOUS = {
+SUSPICIOUS = {
     "empty": "without a translation",
     "copied": "where the translation is the source",
     "untranslated": "where most words of the translation are words of the source",
@@ -126,7 +126,7 @@ def text_of_analysis(found: Analysis) -> str:
             for each in groups
         ]
     lines.append(f"length of the translations: {found.length_ratio:.3f} of the references'")
-    for kind, meaning in _SUSPICIOUS.items():
+    for kind, meaning in SUSPICIOUS.items():
         if numbers := found.suspicious[kind]:
             shown = ", ".join(str(number) for number in numbers[:WORST]) + (", …" if len(numbers) > WORST else "")
             lines.append(f"{counted(len(numbers), 'line')} {meaning}: {shown}")
@@ -160,7 +160,7 @@ def suspicious_lines(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], target_spaced: bool = True
 ) -> dict[str, list[int]]:
     """Return the numbers of lines, from 1, whose translations are odd, by what is odd about them."""
-    found: dict[str, list[int]] = {kind: [] for kind in _SUSPICIOUS}
+    found: dict[str, list[int]] = {kind: [] for kind in SUSPICIOUS}
     for number, (source, said, wanted) in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
         if source.strip() and not said.strip():
             found["empty"].append(number)

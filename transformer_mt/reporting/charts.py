@@ -69,7 +69,6 @@ class Bar:
 class BarChart:
     """Bars from left to right, in groups."""
 
-    key: str
     title: str
     groups: list[tuple[str, float, list[Bar]]]
     """The name of each, where it is written, and its bars."""
@@ -102,7 +101,8 @@ def lines(
 
     drawn = []
     for name, (number, curve) in curves.items():
-        path, dots = _path([(x(s), None if v is None else y(v)) for s, v in zip(curve.steps, curve.values, strict=True)])
+        points = zip(curve.steps, curve.values, strict=True)
+        path, dots = _path([(x(step), None if value is None else y(value)) for step, value in points])
         drawn.append(DrawnLine(name, number, path, dots, _said(curve, across)))
     series = [{"name": name, "steps": curve.steps, "values": curve.values} for name, (_, curve) in curves.items()]
     return LineChart(
@@ -110,8 +110,8 @@ def lines(
         title,
         across,
         drawn,
-        [Tick(x(tick), shown(tick)) for tick in nice(x_low, x_high) if x_low <= tick <= x_high],
-        [Tick(y(tick), shown(tick)) for tick in y_ticks],
+        [Tick(x(tick), short(tick)) for tick in nice(x_low, x_high) if x_low <= tick <= x_high],
+        [Tick(y(tick), short(tick)) for tick in y_ticks],
         [(x(step), number) for step, number in marks if x_low <= step <= x_high],
         {"across": across, "low": x_low, "high": x_high, "left": LEFT, "right": RIGHT, "series": series},
     )
@@ -129,8 +129,16 @@ def nice(low: float, high: float, most: int = 6) -> list[float]:
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
+def short(number: float) -> str:
+    """A number as axes have it: 20,000 is 20k, and 1,500,000 is 1.5M."""
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= size:
+            return f"{number / (1e3 if sign == 'k' else size):g}{sign}"
+    return f"{number:g}"
+
+
 def shown(number: float) -> str:
-    """A number as axes and tables have it."""
+    """A number as text has it."""
     if number and (abs(number) < 0.001 or abs(number) >= 1e9):
         return f"{number:.3g}"
     return f"{number:,.0f}" if number == int(number) else f"{number:,.4g}" if abs(number) < 1000 else f"{number:,.1f}"
@@ -156,7 +164,7 @@ def _said(curve: Curve, across: str) -> str:
     return f"{shown(before)} at {across} {first:,}, {shown(after)} at {across} {last:,}"
 
 
-def bars(key: str, title: str, groups: Sequence[tuple[str, Sequence[tuple[str, int, float]]]]) -> BarChart:
+def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, int, float]]]]) -> BarChart:
     """Draw values from 0: for each group, its name, and for each run its name, number and value."""
     most = nice(0, max((value for _, runs in groups for _, _, value in runs), default=0) or 1)[-1]
     found, top = [], 0.0
@@ -168,7 +176,7 @@ def bars(key: str, title: str, groups: Sequence[tuple[str, Sequence[tuple[str, i
             top += _BAR + 3
         found.append((name, label, drawn))
         top += _BETWEEN - 20
-    return BarChart(key, title, found, top)
+    return BarChart(title, found, top)
 
 
 @dataclass(frozen=True)

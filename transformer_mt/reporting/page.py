@@ -9,14 +9,17 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from transformer_mt import __version__
 from transformer_mt.corpora.filters import REASONS
+from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import BarChart, LineChart, Map
 from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
 from transformer_mt.reporting.learning import CURVES
+from transformer_mt.reporting.sentences import N_BEST
+from transformer_mt.wording import counted
 
 MARK = '<meta name="generator" content="transformer_mt report">'
 """By which a page of this command is told from other files."""
@@ -43,14 +46,18 @@ def page_of(report: Report) -> str:
     """The page. The same report always gives the same text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    environment.filters["number"] = charts.shown
+    environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     room = files("transformer_mt.reporting")
     style, script, template = ((room / name).read_text("utf-8") for name in ("style.css", "script.js", "template.html"))
     numbers = {run.name: number for number, run in enumerate(report.runs)}
     curves = curve_charts(report, numbers)
     weaknesses = {test.name: weakness_charts(test, numbers) for test in report.tests}
     lengths = [_length_chart(number, corpus) for number, corpus in enumerate(report.corpora)]
-    with_lines = [*curves, *(chart for chart in lengths if chart), *(p[2] for p in report.positions if isinstance(p, tuple))]
+    with_lines = [
+        *curves,
+        *(chart for chart in lengths if chart),
+        *(p[2] for p in report.positions if isinstance(p, tuple)),
+    ]
     return environment.from_string(template).render(
         report=report,
         title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
@@ -66,11 +73,35 @@ def page_of(report: Report) -> str:
         lengths=lengths,
         settings=settings_table(report.runs),
         reasons=REASONS,
+        suspicious=SUSPICIOUS,
+        counted=counted,
+        n_best=N_BEST,
         embedded={
             "charts": {chart.key: chart.numbers for chart in with_lines},
             "sentences": _embedded(report.sentences),
         },
     )
+
+
+def with_code(text: str) -> Markup:
+    """A sentence as HTML, in which what stands between backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backtick too many
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def number(value: object) -> str:
+    """A number with commas between thousands; whatever else a file holds in its place as it is."""
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """A time for people: 12.3 s, 5 min 7 s, or 41 h 40 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:
@@ -101,7 +132,7 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
         for start in run.starts
         if isinstance(start.get("from_update"), int) and start["from_update"] > 0
     ]
-    found = []
+    found = list[LineChart]()
     for key, title in CURVES.items():
         curves = {name: (numbers[name], log.curves[key]) for name, log in logs.items() if key in log.curves}
         values = [value for _, curve in curves.values() for value in curve.values if value is not None]
@@ -111,27 +142,29 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
 
 
 def weakness_charts(test: TestReport, numbers: dict[str, int]) -> list[BarChart]:
-    """BLEU by length and by the rarest piece. Runs with the same groups of lines are drawn together."""
+    """BLEU by length and by the rarest piece."""
+    units = {each.details["analysis"]["unit"] for each in test.scored if "analysis" in each.details}
+    unit = f"{' or '.join(sorted(units))}s"
+    return [
+        *_group_charts(test, numbers, "by_length", f"BLEU by {unit} of the source", unit),
+        *_group_charts(test, numbers, "by_rarest_piece", "BLEU by how often the rarest piece was in training", "times"),
+    ]
+
+
+def _group_charts(test: TestReport, numbers: dict[str, int], kind: str, title: str, unit: str) -> list[BarChart]:
+    """Charts of one kind of groups. Runs with the same groups of lines are drawn together."""
+    groups: dict[tuple[tuple[int, int, int], ...], list[tuple[str, list[float]]]] = {}
+    for each in test.scored:
+        if rows := each.details.get("analysis", {}).get(kind):
+            bounds = tuple((row["least"], row["most"], row["num_lines"]) for row in rows)
+            groups.setdefault(bounds, []).append((each.run, [row["bleu"] for row in rows]))
     found = []
-    for kind, what in (("by_length", "length"), ("by_rarest_piece", "rarest")):
-        groups: dict[tuple[tuple[int, int, int], ...], list[tuple[str, list[float]]]] = {}
-        unit = ""
-        for each in test.scored:
-            analysis = each.details.get("analysis", {})
-            unit = analysis.get("unit", unit)
-            if rows := analysis.get(kind):
-                bounds = tuple((int(row["least"]), int(row["most"]), int(row["num_lines"])) for row in rows)
-                groups.setdefault(bounds, []).append((each.run, [float(row["bleu"]) for row in rows]))
-        names = {"length": f"BLEU by {unit}s of the source", "rarest": "BLEU by how often the rarest piece was in training"}
-        for bounds, runs in groups.items():
-            shown = [
-                (
-                    f"{least:,.0f} to {most:,.0f} {unit + 's' if what == 'length' else 'times'} ({lines:,} lines)",
-                    [(run, numbers[run], values[number]) for run, values in runs],
-                )
-                for number, (least, most, lines) in enumerate(bounds)
-            ]
-            found.append(charts.bars(f"{what}-{test.name}-{len(found)}", names[what], shown))
+    for bounds, runs in groups.items():
+        bars = [
+            (f"{least:,} to {most:,} {unit} ({lines:,} lines)", [(run, numbers[run], bleu[at]) for run, bleu in runs])
+            for at, (least, most, lines) in enumerate(bounds)
+        ]
+        found.append(charts.bars(title, bars))
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
@@ -40,10 +41,12 @@ def _corpus(run: Run, data_dir: Path) -> CorpusReport | Missing:
         counts = {name: _numbers(each) for name, each in summary["counts"].items()}
         corpora = {name: _numbers(each) for name, each in summary.get("corpora", {}).items()}
         digest = summary["tokenizer_digest"]
+        for name in ("mean_lengths", "also_in_training"):
+            summary[name] = {split: dict(each) for split, each in summary.get(name, {}).items()}
     except FileNotFoundError:
         return Missing(
-            f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this command "
-            "in the directory where `train` was run."
+            f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this "
+            "command in the directory where `train` was run."
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Missing(f"The corpus of {run.name} is not described: {path} is not as `prepare` writes it.")
@@ -81,7 +84,9 @@ def positions_of(run: Run) -> tuple[NDArray[np.float32], str] | Missing:
     """The encodings TD of the first positions, and what they are."""
     settings = run.config.model
     if settings.kind == "rnn":
-        return Missing(f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions.")
+        return Missing(
+            f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions."
+        )
     if settings.kind == "transformer" and settings.positions == "sinusoidal":
         from transformer_mt.models.positions import sinusoidal  # here, because it imports PyTorch
 
@@ -92,14 +97,13 @@ def positions_of(run: Run) -> tuple[NDArray[np.float32], str] | Missing:
 
 
 def _learned(run: Run, model: Path) -> tuple[NDArray[np.float32], str] | Missing:
-    """The table of the encoder's positions, or of both sides if they have one together."""
-    from transformer_mt.storage.weights import read_tensors  # here, because it imports PyTorch
-
+    """The table of positions; of the source, if source and target have their own."""
     try:
-        tables = {name: weight for name, weight in read_tensors(model / "model.safetensors").items() if "position" in name}
-    except UserError as error:
-        return Missing(f"{error}.")
-    if not tables:
-        return Missing(f"{run.name} has no table of positions.")
-    name = next((name for name in tables if "source" in name or "encoder" in name), next(iter(tables)))
-    return tables[name][:POSITIONS].float().numpy(), "learned"
+        with safe_open(model / "model.safetensors", "np") as file:
+            names = sorted(name for name in file.keys() if name.endswith("positions.table_TD"))  # noqa: SIM118
+            if not names:
+                return Missing(f"{run.name} has no table of positions.")
+            table_TD: NDArray[np.float32] = file.get_slice(names[0])[:POSITIONS]  # source_positions come first
+            return table_TD, "learned"
+    except (OSError, SafetensorError) as error:
+        return Missing(f"{model / 'model.safetensors'} cannot be read ({error}).")

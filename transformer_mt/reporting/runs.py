@@ -64,7 +64,8 @@ def _num_parameters(weights: Path | None, path: Path) -> int | Missing:
         return Missing(f"{path} has neither a model nor a checkpoint yet.")
     try:
         with safe_open(weights, "np") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118: no dict
+            shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes))
     except (OSError, SafetensorError) as error:
         return Missing(f"{weights} cannot be read ({error}).")
 
@@ -77,6 +78,10 @@ def _metadata(weights: Path) -> dict[str, str]:
         return {}
 
 
+def _is_start(start: Any) -> bool:
+    return isinstance(start, dict) and type(start.get("from_update")) is int
+
+
 def _starts(path: Path, is_run: bool) -> list[dict[str, Any]] | Missing:
     if not is_run:
         return Missing(f"{path} is the directory of a model: the run, which is not there, says how it was trained.")
@@ -86,6 +91,6 @@ def _starts(path: Path, is_run: bool) -> list[dict[str, Any]] | Missing:
         return Missing(f"{path} has no run.json, in which `train` writes what it runs on.")
     except (OSError, ValueError) as error:
         return Missing(f"{path / 'run.json'} cannot be read ({error}).")
-    if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
+    if not isinstance(found, list) or not found or not all(map(_is_start, found)):
         return Missing(f"{path / 'run.json'} is not as `train` writes it.")
     return found

@@ -193,7 +193,7 @@
       picture.replaceChildren();
       const row = weights[index];
       row.forEach((weight, number) => {
-        right[number].style.opacity = String(0.45 + 0.55 * Math.min(1, 3 * weight));
+        right[number].style.opacity = String(0.7 + 0.3 * Math.min(1, 3 * weight));
         if (weight < 0.004) return;
         const [from, to] = [index * 10 + 5, number * 10 + 5];
         made(picture, "path", {

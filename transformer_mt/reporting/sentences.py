@@ -109,5 +109,7 @@ def _size(attention: dict[str, Any] | Missing) -> int:
 
 
 def _without_attention(shown: Shown) -> Shown:
-    reason = Missing("The attention of this sentence is left out, to keep the page small: choose fewer or shorter ones.")
+    reason = Missing(
+        "The attention of this sentence is left out, to keep the page small: choose fewer or shorter ones."
+    )
     return Shown(shown.run, shown.source, shown.n_best, reason)

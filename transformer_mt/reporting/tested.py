@@ -11,7 +11,8 @@ from transformer_mt.errors import UserError
 from transformer_mt.evaluation.analysis import analyse, rarest_pieces
 from transformer_mt.evaluation.compare_text import comparison, json_of
 from transformer_mt.evaluation.compared_runs import compared_runs
-from transformer_mt.evaluation.scores import Results, earlier_scores
+from transformer_mt.evaluation.score_file import read_scores
+from transformer_mt.evaluation.scores import Results
 from transformer_mt.evaluation.test_sets import TestSet, hypotheses_file, model_in, read_test_sets, results_dir
 from transformer_mt.languages import has_spaces
 from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, TestReport, TestText
@@ -19,7 +20,6 @@ from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, Test
 SAMPLES = 8  # lines of each test set that are shown
 _MOST_COMPARED = 20_000  # lines of all runs together whose paired tests take less than a minute
 _MOST_ANALYSED = 20_000  # lines whose chrF2 is computed in seconds
-_METRIC_FIELDS = {"value": (int, float), "signature": str}
 
 
 def gather_tests(runs: Sequence[Run]) -> tuple[list[TestReport], dict[str, Missing]]:
@@ -43,14 +43,9 @@ def _scores_of(run: Run) -> Results | Missing:
             f"{run.name} is not evaluated yet: {first}run `python -m transformer_mt.evaluate {run.name} --analyse`."
         )
     try:
-        found = earlier_scores(path)
+        return read_scores(path)
     except UserError as error:
         return Missing(f"{error}.")
-    for result in found.values():
-        for score in result["scores"].values() if isinstance(result["scores"], dict) else [None]:
-            if not isinstance(score, dict) or not all(isinstance(score.get(k), t) for k, t in _METRIC_FIELDS.items()):
-                return Missing(f"{path} is not as `evaluate` writes it: evaluate {run.name} again.")
-    return found
 
 
 def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestReport:
@@ -58,7 +53,8 @@ def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestRe
     text = _text(name, [run for run in runs if name in results.get(run.name, {})], notes)
     scored = []
     for run in runs:
-        if (details := results.get(run.name, {}).get(name)) is not None:
+        if (found := results.get(run.name, {}).get(name)) is not None:
+            details = found.model_dump(mode="json", exclude_unset=True)
             scored.append(Scored(run.name, details["scores"], details | _analysis(name, run, details, text, notes)))
     if isinstance(text, Missing):
         return TestReport(name, scored, text, [], None, notes)
@@ -91,7 +87,7 @@ def _text(name: str, runs: Sequence[Run], notes: list[str]) -> TestText | Missin
             translations[run.name] = lines
     if first is None or not translations or not first.sources:
         return Missing(f"There are no translations of {name} with their sentences.")
-    return TestText(first.sources, first.references, translations)
+    return TestText(first.sources, first.references[0], translations)
 
 
 def _analysis(
@@ -150,6 +146,8 @@ def _comparison(name: str, runs: Sequence[Run], text: TestText) -> dict[str, Any
         )
     try:
         [test] = compared_runs(paths, name)
-        return json_of(comparison(test, ("bleu", "chrf"))) | {"notes": test.notes}
+        baseline = [*test.systems[0].lines]
+        same = [system.name for system in test.systems if [*system.lines] == baseline]
+        return json_of(comparison(test, ("bleu", "chrf"))) | {"notes": test.notes, "same_text": same}
     except UserError as error:
         return Missing(f"The paired tests are left out: {error}.")

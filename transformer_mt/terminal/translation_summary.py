@@ -108,7 +108,7 @@ class TranslationSummary:
         if self.odd_tag.number:
             said.append(
                 f"{counted(self.odd_tag.number, 'line')} had no tag at the beginning, or not one as in training (an "
-                f"earlier warning names the tags): look at {_numbers(self.odd_tag.first)}"
+                f"earlier warning names the tags): look at {shown_numbers(self.odd_tag.first)}"
             )
         return said
 

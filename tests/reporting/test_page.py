@@ -1,0 +1,75 @@
+"""Parts of the page: what differs comes first, and text stays text."""
+
+import pytest
+from helpers.untrained import write_untrained
+from helpers.web_page import WebPage
+
+from transformer_mt import report
+from transformer_mt.reporting.page import duration, settings_table, with_code
+from transformer_mt.reporting.runs import open_runs
+from transformer_mt.reporting.sentences import MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("run `average <b>` & wait", "run <code>average &lt;b&gt;</code> &amp; wait"),
+        ("one ` only <i>", "one ` only &lt;i&gt;"),
+        ("<script>", "&lt;script&gt;"),
+    ],
+)
+def test_text_between_backticks_is_code_and_all_text_is_escaped(text, html):
+    assert with_code(text) == html
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    {0: "0.0 s", 12.34: "12.3 s", 307: "5 min 7 s", 3599.7: "1 h 0 min", 150_000: "41 h 40 min"}.items(),
+)
+def test_times_are_for_people(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_settings_that_differ_are_told_from_the_others(tmp_path, joint_tokenizer):
+    one = write_untrained(tmp_path / "one", joint_tokenizer)
+    other = write_untrained(tmp_path / "other", joint_tokenizer, num_heads=4, norm="pre")
+    differ, same = settings_table(open_runs([one, other]))
+    assert dict(differ) == {"model.num_heads": ["2", "4"], "model.norm": ["post", "pre"]}
+    assert dict(same)["model.d_model"] == ["16", "16"]
+    assert not dict(differ).keys() & dict(same).keys()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("settings", "positions", "has_self_attention"),
+    [
+        ({"kind": "rnn"}, "is a recurrent model", False),
+        ({"kind": "rnn", "attention": "none"}, "is a recurrent model", False),
+        ({"kind": "convolutional"}, "learned", False),
+        ({"positions": "learned"}, "learned", True),
+        ({}, "sines and cosines", True),
+    ],
+)
+def test_every_architecture_has_a_report(settings, positions, has_self_attention, tmp_path, joint_tokenizer):
+    model = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
+    output = tmp_path / "report.html"
+    assert report.main([str(model), "--sentence", "The child is sleeping.", "--output", str(output)]) == 0
+    page = WebPage.read(output)
+    assert positions in page.text
+    if settings.get("attention") == "none":
+        assert page.numbers["sentences"] == [] and "has no attention" in page.text
+    else:
+        [shown] = page.numbers["sentences"]
+        assert (shown["encoder"] is not None) == has_self_attention
+
+
+def test_the_page_stays_small_and_says_so(tmp_path, joint_tokenizer, monkeypatch):
+    model = write_untrained(tmp_path / "model", joint_tokenizer)
+    monkeypatch.setattr("transformer_mt.reporting.sentences.MOST_BYTES", 2_000)
+    sentences = ["--sentence", "He sees.", "--sentence", "The child is sleeping in the house, and we see the lamp."]
+    output = tmp_path / "report.html"
+    assert report.main([str(model), *sentences, "--output", str(output)]) == 0
+    page = WebPage.read(output)
+    assert [shown["source"] for shown in page.numbers["sentences"]] == ["He sees."]
+    assert "is left out, to keep the page small" in page.text
+    assert 4 / 3 * MOST_BYTES < 2_000_000

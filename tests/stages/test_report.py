@@ -1,0 +1,248 @@
+"""`report`: what stands in the page is what stands in the files, and nothing of it runs or is loaded."""
+
+import base64
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.tiny import log_records, renew_sums, status_and_error
+from helpers.web_page import WebPage
+
+from transformer_mt import average, evaluate, report
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.reporting.page import MARK
+from transformer_mt.reporting.runs import open_runs
+from transformer_mt.reporting.sentences import numbers_of
+
+SENTENCE = "The child is sleeping."
+HOSTILE = "<script>alert(1)</script> </script><img src=x onerror=alert(2)> <!-- &amp; {{ 7 * 7 }} ' \" \u2028"
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained_once, tmp_path_factory):
+    """A run with a model and scores; to be read only."""
+    run = shutil.copytree(trained_once, tmp_path_factory.mktemp("evaluated") / "one", symlinks=True)
+    assert average.main([str(run), "choose=last"]) == 0
+    assert evaluate.main([str(run), "--analyse", "--confidence", "min_length=6", "length_penalty=1.2"]) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def page(evaluated, trained, tmp_path_factory):
+    """The page of that run and of one that is not evaluated, and has no model."""
+    return WebPage.read(written(tmp_path_factory.mktemp("page"), evaluated, trained))
+
+
+def written(directory, *runs, sentence=SENTENCE):
+    sentences = ["--sentence", sentence] if sentence else []
+    assert report.main([*map(str, runs), *sentences, "--output", str(directory / "report.html")]) == 0
+    return directory / "report.html"
+
+
+def test_the_values_of_the_curves_are_those_of_the_log(page, evaluated, trained):
+    charts = page.numbers["charts"]
+    for run in (evaluated, trained):
+        for key in ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate", "gradient_norm", "tokens_per_second"):
+            [line] = [line for line in charts[f"curve-{key}"]["series"] if line["name"] == str(run)]
+            wanted = [(record["step"], record[key]) for record in log_records(run) if key in record]
+            assert list(zip(line["steps"], line["values"], strict=True)) == wanted
+    assert "curve-skipped" not in charts, "there was none"
+
+
+def test_the_scores_are_those_of_scores_json(page, evaluated):
+    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["tiny"]
+    for metric, score in scores["scores"].items():
+        assert f"{metric} {score['value']:.1f} ± {score['interval']:.1f} {score['signature']}" in page.text
+    for kind in ("by_length", "by_rarest_piece"):
+        for group in scores["analysis"][kind]:
+            assert f"{group['least']:,} to {group['most']:,}" in page.text
+            assert f"({group['num_lines']:,} lines)" in page.text
+    for worst in scores["analysis"]["worst"]:
+        assert worst["hypothesis"], "a translation that is empty would show nothing"
+        assert worst["source"] in page.text and worst["hypothesis"] in page.text
+        assert f"chrF2 of {evaluated}: {worst['chrf']:.1f}" in page.text
+
+
+def test_what_was_trained_is_said(page, evaluated):
+    [start] = json.loads((evaluated / "run.json").read_text())
+    [run] = open_runs([evaluated])
+    assert f"parameters {run.num_parameters:,}" in re.sub(r" +", " ", page.text)
+    for value in (start["command"], start["time"], f"torch {start['versions']['torch']}", start["processor"]):
+        assert str(value) in page.text
+    prepared = json.loads((evaluated.parent / run.config.data_dir / "prepare.json").read_text())
+    assert f"source {prepared['vocabulary']['source']:,}" in page.text
+    assert f"{prepared['counts']['train']['kept']:,}" in page.text
+
+
+def test_the_lengths_are_those_of_all_training_pairs(page, evaluated):
+    [run] = open_runs([evaluated])
+    counts = json.loads((evaluated.parent / run.config.data_dir / "prepare.json").read_text())["counts"]["train"]
+    for line in page.numbers["charts"]["lengths-0"]["series"]:
+        assert sum(line["values"]) == counts["kept"]
+        pieces = sum(step * value for step, value in zip(line["steps"], line["values"], strict=True))
+        assert pieces == counts[f"{line['name']}_tokens"]
+
+
+def test_the_number_of_parameters_is_that_of_the_model(evaluated):
+    with Translator.load(evaluated / "model", "cpu", workers=1) as translator:
+        wanted = sum(parameter.numel() for parameter in translator.engine.model.parameters())
+    assert open_runs([evaluated])[0].num_parameters == wanted
+
+
+def test_the_attention_is_that_of_the_model(page, evaluated):
+    [shown] = page.numbers["sentences"]
+    assert (shown["run"], shown["source"]) == (str(evaluated), SENTENCE)
+    with Translator.load(evaluated / "model", "cpu", workers=1) as translator:
+        found = translator.attention(SENTENCE)
+    assert shown["translation"] == found.text
+    cross = shown["cross"]
+    assert (cross["rows"], cross["columns"]) == (found.target, found.source)
+    assert (cross["layers"], cross["heads"]) == found.cross_LHTS.shape[:2]
+    assert decoded(cross) == pytest.approx(found.cross_LHTS, abs=0.6 / 255)
+    again = numbers_of(found, (True, True))
+    for side in ("encoder", "decoder"):
+        assert shown[side] == again[side]
+        assert decoded(shown[side]).sum(axis=3) == pytest.approx(1, abs=0.04)
+
+
+def decoded(kind):
+    numbers = np.frombuffer(base64.b64decode(kind["weights"]), dtype=np.uint8) / 255
+    return numbers.reshape(kind["layers"], kind["heads"], len(kind["rows"]), len(kind["columns"]))
+
+
+def test_what_is_missing_is_said(page, trained):
+    assert f"{trained} is not evaluated yet: run python -m transformer_mt.average {trained} , then" in page.text
+    assert f"{trained} has no model yet: run python -m transformer_mt.average {trained} ." in page.text
+
+
+def test_nothing_is_loaded_from_elsewhere_and_only_the_own_script_may_run(page):
+    assert page.loaded() == []
+    assert page.handlers() == []
+    assert [attributes.get("type") for tag, attributes in page.elements if tag == "script"] == [
+        "application/json",
+        None,
+    ]
+    [policy] = [a["content"] for tag, a in page.elements if tag == "meta" and "http-equiv" in a]
+    assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy
+
+
+def test_headings_go_down_step_by_step_and_pictures_have_names(page):
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    pictures = [attributes for tag, attributes in page.elements if tag == "svg"]
+    assert len(pictures) > 10
+    assert all(picture.get("aria-label") or picture.get("aria-hidden") for picture in pictures)
+    names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(set(names)) == len(names)
+
+
+def test_the_same_input_is_the_same_bytes(evaluated, trained, tmp_path):
+    again = written(tmp_path, evaluated, trained).read_bytes()
+    assert written(tmp_path, evaluated, trained).read_bytes() == again
+
+
+@pytest.mark.thorough
+def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_path):
+    better, same = (shutil.copytree(evaluated, tmp_path / name, symlinks=True) for name in ("better", "same"))
+    data = Path(open_runs([evaluated])[0].config.data_dir)
+    shutil.copy(data / "test" / "tiny.target.txt", better / "evaluation" / "tiny.hypotheses.txt")
+    config = better / "config.yaml"
+    config.write_text(config.read_text().replace("clip_norm: 0.0", "clip_norm: 2.0"))
+    page = WebPage.read(written(tmp_path, evaluated, better, same, sentence=""))
+    settings = page.text.split("The settings that differ")[1].split("The runs")[0]
+    assert "training.clip_norm 0.0 2.0 0.0" in settings and "training.seed" not in settings
+    [row] = re.findall(rf"{better} BLEU 100.0 ± 0.0 (\S+) (\S+)", page.text)
+    assert all(0 < float(p) < 0.01 for p in row)
+    assert f"{same} writes the same text as {evaluated}" in page.text
+    assert re.search(rf"{same} BLEU \S+ ± \S+ same text same text", page.text)
+    assert len(page.numbers["sentences"]) == 9, "three sentences of the test set for each run"
+
+
+def test_hostile_text_is_text(evaluated, tmp_path):
+    """In translations, logs, scores, names, and the sentence that is translated."""
+    run = shutil.copytree(evaluated, tmp_path / "<b onclick=x>run", symlinks=True)
+    file = run / "evaluation" / "tiny.hypotheses.txt"
+    file.write_text("\n".join([HOSTILE.replace("\u2028", "")] * len(file.read_text().splitlines())) + "\n")
+    starts = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps([starts[0] | {"command": HOSTILE, HOSTILE: "", "odd": [HOSTILE]}]))
+    scores = json.loads((run / "evaluation" / "scores.json").read_text())
+    scores["tiny"]["scores"]["BLEU"]["signature"] = HOSTILE
+    scores[HOSTILE] = scores["tiny"] | {"tuning": {"metric": HOSTILE}}
+    (run / "evaluation" / "scores.json").write_text(json.dumps(scores))
+    page = WebPage.read(written(tmp_path, run, sentence=HOSTILE))
+    assert page.handlers() == [] and page.loaded() == []
+    assert len(page.scripts) == 2 and not [tag for tag, _ in page.elements if tag in ("img", "b")]
+    assert page.text.count("<script>alert(1)</script> </script><img src=x onerror=alert(2)>") > 10
+    assert page.numbers["sentences"][0]["source"] == HOSTILE
+    assert "alert(1)" not in page.scripts[1]
+
+
+def test_a_model_without_its_run_is_reported(evaluated, tmp_path):
+    model = shutil.copytree(evaluated / "model", tmp_path / "model")
+    config = model / "config.yaml"
+    config.write_text(re.sub("(?m)^data_dir: .*", "data_dir: nowhere", config.read_text()))
+    renew_sums(model)
+    page = WebPage.read(written(tmp_path, model))
+    for said in ("has no log: name the directory of its run", "is not evaluated yet", "prepare.json is missing"):
+        assert said in page.text
+    assert page.numbers["sentences"][0]["run"] == str(model)
+
+
+def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
+    for name in ("run.json", "log.jsonl", "evaluation/scores.json", "model/model.safetensors"):
+        (run / name).write_text("{broken")
+    text = WebPage.read(written(tmp_path, run)).text
+    for name in ("run.json", "log.jsonl", "evaluation/scores.json", "model/model.safetensors"):
+        assert str(run / name) in text
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("run.json", lambda content: [content[0] | {"from_update": "none"}]),
+        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"analysis": {"unit": "word"}}}),
+        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"scores": {"BLEU": 3.0}}}),
+    ],
+)
+def test_a_file_of_another_form_is_named(file, change, evaluated, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
+    (run / file).write_text(json.dumps(change(json.loads((run / file).read_text()))))
+    text = WebPage.read(written(tmp_path, run)).text
+    assert re.search(rf"{run / file} is not as (train|evaluate) writes it", text)
+
+
+def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, capsys):
+    (tmp_path / "foreign.html").write_text("my page")
+    (tmp_path / "empty").mkdir()
+    for runs, output, message in [
+        ([tmp_path / "none"], "r.html", f"{tmp_path / 'none'}: no such directory"),
+        ([tmp_path / "empty"], "r.html", f"{tmp_path / 'empty'}: is neither the directory of a run"),
+        ([evaluated / "checkpoints"], "r.html", "checkpoints: is neither the directory of a run"),
+        ([evaluated, evaluated], "r.html", "is named twice"),
+        ([evaluated], "foreign.html", "is there already, and is not a page that `report` has written"),
+        ([evaluated], "nowhere/r.html", "there is no directory"),
+        ([evaluated], "empty", "is a directory"),
+    ]:
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        status, error = status_and_error(report.main, *runs, "--output", tmp_path / output, capsys=capsys)
+        assert status == 2 and message in error and error.count("\n") == 1
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupted_report_leaves_the_earlier_one(evaluated, tmp_path, monkeypatch):
+    output = tmp_path / "report.html"
+    output.write_text(before := MARK)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "page_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        written(tmp_path, evaluated)
+    assert output.read_text() == before and list(tmp_path.iterdir()) == [output]
