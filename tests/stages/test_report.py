@@ -54,7 +54,7 @@ def test_the_values_of_the_curves_are_those_of_the_log(page, evaluated, trained)
 
 
 def test_the_scores_are_those_of_scores_json(page, evaluated):
-    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["tiny"]
+    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]
     for metric, score in scores["scores"].items():
         assert f"{metric} {score['value']:.1f} ± {score['interval']:.1f} {score['signature']}" in page.text
     for kind in ("by_length", "by_rarest_piece"):
@@ -171,8 +171,12 @@ def test_hostile_text_is_text(evaluated, tmp_path):
     starts = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps([starts[0] | {"command": HOSTILE, HOSTILE: "", "odd": [HOSTILE]}]))
     scores = json.loads((run / "evaluation" / "scores.json").read_text())
-    scores["tiny"]["scores"]["BLEU"]["signature"] = HOSTILE
-    scores[HOSTILE] = scores["tiny"] | {"tuning": {"metric": HOSTILE}}
+    tests = scores["test_sets"]
+    tests["tiny"]["scores"]["BLEU"]["signature"] = HOSTILE
+    trials = [{"settings": [HOSTILE], "score": 1.0}]
+    tests[HOSTILE] = tests["tiny"] | {
+        "tuning": {"metric": "bleu", "num_lines": 1, "trials": trials, "chosen": [HOSTILE]}
+    }
     (run / "evaluation" / "scores.json").write_text(json.dumps(scores))
     page = WebPage.read(written(tmp_path, run, sentence=HOSTILE))
     assert page.handlers() == [] and page.loaded() == []
@@ -202,19 +206,23 @@ def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tm
         assert str(run / name) in text
 
 
+def changed(scores, fields):
+    return scores | {"test_sets": {"tiny": scores["test_sets"]["tiny"] | fields}}
+
+
 @pytest.mark.parametrize(
     ("file", "change"),
     [
         ("run.json", lambda content: [content[0] | {"from_update": "none"}]),
-        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"analysis": {"unit": "word"}}}),
-        ("evaluation/scores.json", lambda content: {"tiny": content["tiny"] | {"scores": {"BLEU": 3.0}}}),
+        ("evaluation/scores.json", lambda content: changed(content, {"analysis": {"unit": "word"}})),
+        ("evaluation/scores.json", lambda content: changed(content, {"scores": {"BLEU": 3.0}})),
     ],
 )
 def test_a_file_of_another_form_is_named(file, change, evaluated, tmp_path):
     run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
     (run / file).write_text(json.dumps(change(json.loads((run / file).read_text()))))
     text = WebPage.read(written(tmp_path, run)).text
-    assert re.search(rf"{run / file} is not as (train|evaluate) writes it", text)
+    assert re.search(rf"{run / file}(: .* holds something else than scores| is not as train writes it)", text)
 
 
 def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, capsys):
