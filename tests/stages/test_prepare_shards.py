@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_killed_at_random_instants_it_ends_the_same(config: Path, tmp_path: Path
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_the_files_do_not_depend_on_what_else_is_imported(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    without = contents(run(config, tmp_path / "without"))
+    monkeypatch.setitem(sys.modules, "datasets", ModuleType("datasets"))
+    assert contents(run(config, tmp_path / "with")) == without
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -120,7 +119,8 @@ def _write_summary(  # last of all: where it is, the stage is finished
     plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
 ) -> None:
     tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
-    read_the_hub = ["datasets"] if sys.modules.get("datasets") else []  # else it may not be installed
+    from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
+    read_the_hub = ["datasets"] if from_the_hub else []  # otherwise it may not be installed
     packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
         "corpus": plan.corpus.model_dump(),
