@@ -64,7 +64,7 @@ from typing import Any
 
 import torch
 from benchmarks.decoding_race import GREEDY, measure_decoding
-from benchmarks.environment import processor
+from benchmarks.environment import processor_and_load
 from benchmarks.prepare_race import measure_prepare
 from benchmarks.random_weights import Works, random_decoding
 from benchmarks.shapes import SHAPES
@@ -141,7 +141,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     config, vocab_size = SHAPES[arguments.shape]
     training = TrainingConfig(tokens_per_batch=25_000 if on_gpu else 4096)
     report: dict[str, Any] = {
-        "processor": processor(),
+        "processor": processor_and_load(),
         "device": f"{best.description}; torch {torch.__version__}",
         "model": str(arguments.model or f"{arguments.shape}: {config}, vocabulary {vocab_size}"),
         "rounds": arguments.rounds,

@@ -1,7 +1,6 @@
 """The conditions under which the process of every contender runs, in training and in decoding, and the processor."""
 
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from transformer_mt.errors import UserError
+from transformer_mt.machine import processor
 
 SCRIPTS = str(Path(__file__).resolve().parent.parent)
 # Without these, glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.
@@ -59,12 +59,9 @@ def environment_of(pythonpath: str, threads: int, libraries: str = "") -> dict[s
     return os.environ | MALLOC | numbers | own
 
 
-def processor() -> str:
+def processor_and_load() -> str:
     """The processor and its instructions, and how busy it is, in words."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
-    name = text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
     instructions = torch.backends.cpu.get_cpu_capability()
     if torch.cpu.get_capabilities().get("avx512_vnni"):  # without, int8 is slower by far
         instructions += " with VNNI"
-    return f"{name}, {instructions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
+    return f"{processor()}, {instructions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"

@@ -5,23 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.splits import digest, opened, read
 
-from transformer_mt.corpora.corpus import BadPair, Corpus
-from transformer_mt.corpora.opening import corpus_digest, open_corpus
+from transformer_mt.corpora.corpus import BadPair
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig, PairedText, Split
-
-
-def opened(corpus: CorpusConfig, split: Split) -> Corpus:
-    return open_corpus(corpus.text_of(split))
-
-
-def read(corpus: CorpusConfig, split: Split) -> list[tuple[str, str]]:
-    return list(opened(corpus, split).pairs())
-
-
-def digest(corpus: CorpusConfig, split: Split) -> str:
-    return corpus_digest(corpus.text_of(split))
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
 
 
 @pytest.fixture

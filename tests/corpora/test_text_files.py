@@ -8,29 +8,16 @@ from pathlib import Path
 
 import pytest
 from helpers.hostile import time_limit
+from helpers.splits import digest, opened, read
 
-from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig, PairedText, Split
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
 
 
 def local(directory: Path) -> CorpusConfig:
     prefix = str(directory / "train")
     return CorpusConfig(source_language="en", target_language="de", train=prefix, valid=prefix, test={})
-
-
-def opened(corpus: CorpusConfig, split: Split) -> Corpus:
-    return open_corpus(corpus.text_of(split))
-
-
-def read(corpus: CorpusConfig, split: Split) -> list[tuple[str, str]]:
-    return list(opened(corpus, split).pairs())
-
-
-def digest(corpus: CorpusConfig, split: Split) -> str:
-    return corpus_digest(corpus.text_of(split))
 
 
 def write(directory: Path, source: str, target: str) -> CorpusConfig:

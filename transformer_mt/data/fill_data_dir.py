@@ -1,14 +1,11 @@
 """Fills a data_dir with what `prepare` makes of all splits; the tokenizer is there already."""
 
 import json
-import platform
 from collections import Counter
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from transformer_mt import __version__
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.held_out import HeldOut
@@ -23,6 +20,7 @@ from transformer_mt.data.split_files import encoded, write_test_set, write_valid
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
 from transformer_mt.data.training_shards import TrainingSet, write_training_set
+from transformer_mt.machine import versions
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
@@ -121,7 +119,6 @@ def _write_summary(  # last of all: where it is, the stage is finished
     tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
     from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
     read_the_hub = ["datasets"] if from_the_hub else []  # otherwise it may not be installed
-    packages = {name: version(name) for name in ["sentencepiece", "numpy", *read_the_hub]}
     content: dict[str, Any] = {
         "corpus": plan.corpus.model_dump(),
         "filters": plan.filters.model_dump(),
@@ -134,7 +131,7 @@ def _write_summary(  # last of all: where it is, the stage is finished
         "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
         "tokenizer_digest": tokenizer.digest,
         "tokenizer_trained_on": list(origin.trained_on) if origin and plan.tokenizer_settings.from_ is None else None,
-        "versions": {"transformer_mt": __version__, "python": platform.python_version(), **packages},
+        "versions": versions(["sentencepiece", "numpy", *read_the_hub]),
     }
     summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
     write_data_sums(plan.directory, summary, plan.corpus.test)

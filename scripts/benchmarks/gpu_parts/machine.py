@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.environment import SCRIPTS, processor
+from benchmarks.environment import SCRIPTS, processor_and_load
 from benchmarks.gpu_parts.settings import Figures, Settings
 
 PACKAGES = ("numpy", "triton", "transformers", "ctranslate2", "sentencepiece")
@@ -20,7 +20,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 def describe(settings: Settings) -> Figures:
     """The facts that stand at the head of every report."""
     return {
-        "device": torch.cuda.get_device_name() if settings.on_gpu else processor(),
+        "device": torch.cuda.get_device_name() if settings.on_gpu else processor_and_load(),
         "memory_gib": _gpu_memory() if settings.on_gpu else None,
         "driver": _driver() if settings.on_gpu else None,
         "torch": torch.__version__,
