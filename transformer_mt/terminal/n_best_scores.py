@@ -9,7 +9,7 @@ from transformer_mt.data.tags import tagged
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.errors import CorpusError, TranslationError, UserError
 from transformer_mt.storage.json_text import finite
-from transformer_mt.terminal.n_best_lists import WRITTEN, NBestList, n_best_lists
+from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, n_best_lists
 from transformer_mt.terminal.translation_summary import Noticed, shown_numbers
 from transformer_mt.wording import counted
 
@@ -39,7 +39,7 @@ class Direction:
 
 def check_name(name: str) -> None:
     """Raises UserError if a field of this name cannot be added to translations."""
-    if name in (*WRITTEN, "length_penalty") or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
+    if name in TAKEN or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
         raise UserError(
             f"--add {name}: choose another name, of letters, digits and _, that `translate --json` does not write "
             "itself, such as channel"
