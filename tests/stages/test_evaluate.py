@@ -216,6 +216,8 @@ class Dictionary:
     calls: list[tuple[list[Path], str, int]] = []  # noqa: RUF012 - it is emptied before each test
     marks: dict[str, dict[str, object]] = {}  # noqa: RUF012 - likewise
 
+    says = HYPOTHESES
+
     def __init__(self, models: list[Path], device: str) -> None:
         self.models, self.device = [model.absolute() for model in models], device
         self.tokenizer = None
@@ -227,7 +229,7 @@ class Dictionary:
 
     def translations(self, lines, decoding, scores):
         self.calls.append((self.models, self.device, decoding.beam_size))
-        texts = dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))
+        texts = dict(zip(["dog", "house", "he"], self.says, strict=True))
         return [[Translation(texts[line], -1.0, -1.0, **self.marks.get(line, {}))] for line in lines]
 
 
@@ -472,7 +474,7 @@ def test_help_says_what_it_reads_and_writes():
 
 class TestCompare:
     @pytest.fixture
-    def two(self, trained):
+    def two(self, trained, monkeypatch):
         """Two runs that differ in their seed, evaluated; the second writes other words."""
         other = trained.parent / "y"
         shutil.copytree(trained, other)
@@ -482,7 +484,8 @@ class TestCompare:
         for run_dir in (trained, other):
             save_file({}, run_dir / "model" / "model.safetensors", {"made_of": "mean of checkpoints 1 to 3"})
             assert main([str(run_dir)]) == 0
-        write(other / "evaluation/news.hypotheses.txt", REFERENCES)
+        monkeypatch.setattr(Dictionary, "says", REFERENCES)
+        assert main([str(other), "--test", "news"]) == 0
         return ["runs/x", "runs/y"]
 
     def test_runs_are_compared_on_every_test_set(self, two, tmp_path, capsys):
@@ -531,6 +534,18 @@ class TestCompare:
             assert cli.run(main, ["--compare", *arguments]) == 2
             assert message in capsys.readouterr().err
         assert (tmp_path / "mine.json").read_text() == '["mine"]'
+
+    @pytest.mark.parametrize("changed", ["runs/y/evaluation/talks.hypotheses.txt", "data/test/talks.source.txt"])
+    def test_translations_that_are_not_those_of_the_scores_are_refused(self, two, tmp_path, capsys, changed):
+        lines = (tmp_path / changed).read_text(encoding="utf-8").splitlines()
+        write(tmp_path / changed, [*lines[:2], "Nein."])
+        renew_sums(tmp_path / "data")
+        assert main(["--compare", *two, "--test", "news"]) == 0
+        run = "runs/y" if changed.startswith("runs") else "runs/x"
+        assert cli.run(main, ["--compare", *two]) == 2
+        error = capsys.readouterr().err
+        assert f"{run}/evaluation/talks.hypotheses.txt: these translations, or the sentences of the test set, " in error
+        assert f"again: python -m transformer_mt.evaluate {run} --test talks; or compare files" in error
 
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
         shutil.copytree(tmp_path / "data", tmp_path / "others")
