@@ -48,6 +48,21 @@ def test_each_translation_gets_its_log_probability(run_stage, model_dir, lists, 
     assert found == pytest.approx(expected, abs=1e-4) and found[-1] == 0.0 and len(found) == 10
 
 
+def test_the_pieces_of_the_lists_have_the_probability_that_translate_reported(run_stage, model_dir, lists, capsys):
+    path, source = lists
+    content = path.read_text(encoding="utf-8")
+    arguments = [model_dir, "--device", "cpu", source, path, "--add", "own", "--pieces"]
+    status, output = run_stage(score.main, b"", *arguments)
+    each = [translation for line in read(output) for translation in line["n_best"]]
+    assert status == 0 and len(each) == 10
+    assert [of["own"] for of in each] == pytest.approx([of["log_prob"] for of in each], abs=1e-4)
+    pieces = json.dumps(read(content.encode())[0]["n_best"][0]["pieces"], ensure_ascii=False)
+    for odd, said in (('["Xx"]', "the target of line 1: 'Xx' is not a piece"), ('"Xx"', ":1: pieces of translation 1")):
+        path.write_text(content.replace(f'"pieces": {pieces}', f'"pieces": {odd}'), encoding="utf-8")
+        assert run_stage(score.main, b"", *arguments) == (2, b"")
+        assert said in capsys.readouterr().err
+
+
 def listed(line, *translations):
     """A line of n-best lists, of translations as text, length, log-probability and channel."""
     keys = ("translation", "pieces", "log_prob", "channel")
@@ -179,7 +194,7 @@ def test_a_damaged_list_is_named_by_its_line_or_chosen_from(run_stage, tmp_path,
         (["--add", "score"], "--add score: choose another name"),
         (["--add", "a-b"], "--add a-b: choose another name"),
         (["--add", "length_penalty"], "choose another name"),
-        (["--add", "channel", "--pieces"], "--pieces cannot be combined"),
+        (["--add", "channel", "--reverse", "--pieces"], "--pieces cannot be combined"),
         (["--add", "channel", "--tag", "<2de>"], "does not know <2de>"),
     ],
 )
