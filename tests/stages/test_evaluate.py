@@ -115,6 +115,17 @@ class TestFiles:
         main(["--hypothesis", hypothesis, "--reference", hypothesis, "--json", str(target)])
         assert written(target)[hypothesis]["num_lines"] == 3
 
+    def test_lines_that_are_shown_stay_lines_of_the_terminal(self, tmp_path, capsys):
+        text = "ein\x0b \x85Haus\u2028 und\x1b[2J\u00a0Hof"
+        shown = "ein\\x0b \\x85Haus\\u2028 und\\x1b[2J\u00a0Hof"
+        odd, other = write(tmp_path / "odd", [text, text]), write(tmp_path / "other", ["ein Haus", "und Hof"])
+        assert main(["--hypothesis", odd, "--reference", odd, "--source", odd, "--analyse"]) == 0
+        said = capsys.readouterr().out
+        assert said.count(shown) == 6 and text not in said
+        assert main(["--compare", odd, other, "--reference", odd, "--metrics", "chrf"]) == 0
+        said = capsys.readouterr().out
+        assert said.count(shown) == 4 and text not in said
+
     def test_tokenised_text_is_warned_of(self, tmp_path, files, capsys):
         tokenised = write(tmp_path / "tokenised.txt", [line.replace(".", " .") for line in HYPOTHESES])
         assert main(["--hypothesis", tokenised, "--reference", files[1]]) == 0
