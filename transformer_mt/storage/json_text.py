@@ -15,7 +15,7 @@ def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
     Raises OSError if it cannot be read; ValueError if it is not a regular file, too large, nested too deeply, or not
-    JSON. NaN and Infinity are not JSON.
+    JSON. NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
     """
     try:
         with open_regular(path) as file:
@@ -30,7 +30,7 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str) -> Any:
     """Return the values in a JSON text. Raises ValueError as `read_json` does."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_float)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -40,5 +40,10 @@ def finite(number: float, digits: int) -> float | None:
     return round(number, digits) if math.isfinite(number) else None
 
 
+def _float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number in JSON")
+    raise ValueError(f"{constant[:20]} is not a finite number")
