@@ -1,8 +1,9 @@
 import pytest
 import torch
+from helpers.pretended_gpus import two_gpus
 from torch.nn.attention import SDPBackend
 
-from transformer_mt.device import choose_device
+from transformer_mt.device import choose_device, end_of_queue
 from transformer_mt.errors import ConfigError
 
 MATMUL = torch.backends.mkldnn.matmul
@@ -81,7 +82,35 @@ def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
     assert torch.get_num_threads() == 2
 
 
+def test_a_gpu_that_is_chosen_becomes_the_current_one():
+    """Triton's kernels run on that one, wherever their tensors are."""
+    with two_gpus():
+        assert choose_device("cuda").torch_device == torch.device("cuda:0")
+        first, second = choose_device("cuda:0"), choose_device("cuda:1")
+        assert torch.cuda.current_device() == 1
+        assert (first.torch_device.index, second.torch_device.index) == (0, 1)
+        assert second.description == "pretended GPU 1, bf16"
+        assert choose_device("cuda").torch_device == torch.device("cuda:1")
+
+
+def test_the_end_of_a_queue_is_that_of_the_gpu_that_is_meant_whichever_is_the_current_one():
+    with two_gpus():
+        for number in (0, 1):
+            assert end_of_queue(torch.device("cuda", number)).device == torch.device("cuda", number)
+
+
 @pytest.mark.cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_who_waits_for_a_second_gpu_gets_what_it_has_computed():
+    device = choose_device("cuda:1").torch_device
+    torch.cuda.set_device(0)
+    with torch.cuda.device(device):
+        torch.cuda._sleep(500_000_000)  # cycles, which are some tenths of a second
+    number = torch.ones((), device=device).to("cpu", non_blocking=True)
+    end_of_queue(device).synchronize()
+    assert number == 1
+
+
 @pytest.mark.cuda
 def test_on_a_gpu_no_attention_is_that_of_cudnn():
     """It would make a plan for each shape."""

@@ -42,7 +42,8 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
 
     `precision` auto is bf16 on a device that multiplies it in hardware, and else fp32. Raises ConfigError.
     Choosing the CPU changes settings of the whole process, its number of threads among them: see
-    `kernels.cpu.set_up_cpu`. Choosing CUDA switches the attention of cuDNN off for the whole process.
+    `kernels.cpu.set_up_cpu`. Choosing a GPU makes it this thread's current one, on which Triton's kernels run, and
+    switches the attention of cuDNN off for the whole process.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -59,6 +60,8 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
     if device.type == "cuda":
         # cuDNN makes a plan for each new shape of attention, and padded batches have hundreds of shapes.
         torch.backends.cuda.enable_cudnn_sdp(False)
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)
         hardware = torch.cuda.get_device_name(device)
     else:
         set_up_cpu(num_threads)
@@ -88,6 +91,13 @@ def on_device(numbers: list[int], device: torch.device) -> Tensor:
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
+
+
+def end_of_queue(device: torch.device) -> torch.cuda.Event:
+    """What happens when this GPU, which need not be the current one, has done all that is queued on it now."""
+    event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
+    event.record(torch.cuda.current_stream(device))
+    return event
 
 
 def peak_memory_on(device: torch.device) -> int:

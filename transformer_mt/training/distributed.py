@@ -156,8 +156,6 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
         return
     rank, size, local_rank = map(_of_environment, ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     local_size = _of_environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
-    if local_rank < torch.cuda.device_count():  # training on the CPU needs none
-        torch.cuda.set_device(local_rank)
     _connect(rank, timeout)
     may_wait = True
     try:
