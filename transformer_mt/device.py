@@ -1,6 +1,10 @@
 """The device that a stage runs on, the precision of its matrix products, and its memory."""
 
+import os
+import shutil
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,6 +13,8 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import free_memory, peak_memory
 from transformer_mt.kernels.cpu import return_freed_memory, set_up_cpu
 from transformer_mt.wording import counted
+
+GPU_FILES = ("/dev/nvidia0", "/proc/driver/nvidia/version")  # which Linux has where there is an NVIDIA GPU
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,17 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.ones(1, device=device)  # runs a kernel, which PyTorch may not have for this GPU
         if device.type not in ("cpu", "cuda"):
             raise RuntimeError("it is neither a CPU nor CUDA")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
+        if "no kernel image" in reason:
+            major, minor = torch.cuda.get_device_capability(device)
+            raise ConfigError(
+                f"device {name} cannot be used: it is an sm_{major}{minor}, and PyTorch {torch.__version__} is built "
+                f"for {', '.join(torch.cuda.get_arch_list())}. Install a PyTorch that is built for it, or say cpu"
+            ) from None
         raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
     if precision == "auto":
         precision = "bf16" if _multiplies_bf16(device) else "fp32"
@@ -68,6 +80,37 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
         hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     return Device(device, dtype, f"{hardware}, {precision}")
+
+
+def why_gpu_unused() -> str:
+    """Why PyTorch cannot use this machine's GPU; empty if it can, if there is none, or if the user has hidden it."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if hidden or not any(Path(file).exists() for file in GPU_FILES):
+        return ""
+    try:
+        torch.empty(0, device="cuda")
+        return ""
+    except (RuntimeError, AssertionError) as error:
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs alone"
+        return f"{str(error).splitlines()[0]} (PyTorch {torch.__version__} is built for {built})"
+
+
+def check_c_compiler() -> None:
+    """Raises ConfigError if this machine cannot compile what starts Triton's kernels on a GPU."""
+    if os.name != "posix":  # there PyTorch has no Triton
+        return
+    header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(map(shutil.which, compilers)):
+        missing = f"this machine has no C compiler ({' or '.join(compilers)})"
+    elif not header.is_file():
+        missing = f"{header}, which the C compiler needs, is missing"
+    else:
+        return
+    raise ConfigError(
+        f"{missing}, and for a GPU PyTorch compiles code when it starts. Install it (on Debian and Ubuntu: apt-get "
+        "install gcc python3-dev), or use the CPU (training.device=cpu; --device cpu)"
+    )
 
 
 def _multiplies_bf16(device: torch.device) -> bool:
