@@ -1,8 +1,10 @@
 import pytest
 import torch
+from helpers.pretended_gpus import two_gpus
 from torch.nn.attention import SDPBackend
 
-from transformer_mt.device import choose_device
+from transformer_mt import device as device_module
+from transformer_mt.device import check_c_compiler, choose_device, end_of_queue, why_gpu_unused
 from transformer_mt.errors import ConfigError
 
 MATMUL = torch.backends.mkldnn.matmul
@@ -81,7 +83,102 @@ def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
     assert torch.get_num_threads() == 2
 
 
+def test_a_gpu_that_is_chosen_becomes_the_current_one():
+    """Triton's kernels run on that one, wherever their tensors are."""
+    with two_gpus():
+        assert choose_device("cuda").torch_device == torch.device("cuda:0")
+        first, second = choose_device("cuda:0"), choose_device("cuda:1")
+        assert torch.cuda.current_device() == 1
+        assert (first.torch_device.index, second.torch_device.index) == (0, 1)
+        assert second.description == "pretended GPU 1, bf16"
+        assert choose_device("cuda").torch_device == torch.device("cuda:1")
+
+
+def test_the_end_of_a_queue_is_that_of_the_gpu_that_is_meant_whichever_is_the_current_one():
+    with two_gpus():
+        for number in (0, 1):
+            assert end_of_queue(torch.device("cuda", number)).device == torch.device("cuda", number)
+
+
+def test_a_gpu_for_which_pytorch_has_no_kernels_is_named_with_those_that_it_has(monkeypatch):
+    def no_kernel(*_, **__):
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nSearch for ...")
+
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80"])
+    with two_gpus(capability=(7, 0)):
+        monkeypatch.setattr(torch, "ones", no_kernel)
+        with pytest.raises(ConfigError, match=r"^device cuda:1 .* an sm_70, .* built for sm_75, sm_80\. .* say cpu$"):
+            choose_device("cuda:1")
+
+
+@pytest.fixture
+def has_gpu(monkeypatch, tmp_path):
+    """Linux says that there is a GPU, which PyTorch cannot use."""
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(device_module, "GPU_FILES", (str(tmp_path / "nvidia0"),))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def cannot_use(monkeypatch, said, version):
+    def raises(*_, **__):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch, "empty", raises)
+    monkeypatch.setattr(torch.version, "cuda", version)
+
+
+def test_why_a_gpu_is_not_used_is_what_pytorch_says_and_what_it_is_built_for(has_gpu, monkeypatch):
+    cannot_use(monkeypatch, "The NVIDIA driver on your system is too old (found version 12040).\nmore", "13.0")
+    assert why_gpu_unused() == (
+        "The NVIDIA driver on your system is too old (found version 12040). "
+        f"(PyTorch {torch.__version__} is built for CUDA 13.0)"
+    )
+    cannot_use(monkeypatch, "Torch not compiled with CUDA enabled", None)
+    assert why_gpu_unused().endswith("is built for CPUs alone)")
+
+
+def test_nothing_is_said_of_a_gpu_that_is_used_hidden_or_not_there(has_gpu, monkeypatch):
+    with two_gpus():
+        assert why_gpu_unused() == ""
+    cannot_use(monkeypatch, "no CUDA-capable device is detected", "13.0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert why_gpu_unused() == ""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(device_module, "GPU_FILES", ("/nowhere",))
+    assert why_gpu_unused() == ""
+
+
+def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
+    headers, programs = tmp_path / "include", tmp_path / "bin"
+    monkeypatch.setattr("sysconfig.get_path", lambda name, scheme: str(headers))
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(ConfigError, match=r"^this machine has no C compiler \(gcc or clang\), .* gcc python3-dev"):
+        check_c_compiler()
+    programs.mkdir()
+    (programs / "clang").touch(mode=0o755)
+    with pytest.raises(ConfigError, match=f"^{headers}/Python.h, which the C compiler needs, is missing, "):
+        check_c_compiler()
+    headers.mkdir()
+    (headers / "Python.h").touch()
+    check_c_compiler()
+    monkeypatch.setenv("CC", "other-cc")
+    with pytest.raises(ConfigError, match=r"no C compiler \(other-cc\)"):
+        check_c_compiler()
+
+
 @pytest.mark.cuda
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_who_waits_for_a_second_gpu_gets_what_it_has_computed():
+    device = choose_device("cuda:1").torch_device
+    torch.cuda.set_device(0)
+    with torch.cuda.device(device):
+        torch.cuda._sleep(500_000_000)  # cycles, which are some tenths of a second
+    number = torch.ones((), device=device).to("cpu", non_blocking=True)
+    end_of_queue(device).synchronize()
+    assert number == 1
+
+
 @pytest.mark.cuda
 def test_on_a_gpu_no_attention_is_that_of_cudnn():
     """It would make a plan for each shape."""

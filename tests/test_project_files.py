@@ -102,7 +102,17 @@ def test_an_image_runs_the_command_as_a_user_without_rights(path):
     assert last_stage[names.index("USER")][1] not in ("root", "0")
     [command] = PROJECT["scripts"]
     assert last_stage[names.index("ENTRYPOINT")] == ["ENTRYPOINT", f'["{command}"]']
-    assert not any(word in ("gcc", "g++", "build-essential") for words in last_stage for word in words)
+    compilers = {"gcc", "libc6-dev", "g++", "build-essential"} & {word for words in last_stage for word in words}
+    assert compilers == ({"gcc", "libc6-dev"} if path.name == "Dockerfile.cuda" else set()), "Triton calls gcc"
+
+
+def test_the_user_of_the_image_for_gpus_has_a_place_for_compiled_code_without_a_home_directory():
+    [variables] = [
+        words[1:]
+        for words in instructions((ROOT / "docker" / "Dockerfile.cuda").read_text(encoding="utf-8"))
+        if words[0] == "ENV"
+    ]
+    assert "XDG_CACHE_HOME=/tmp" in variables
 
 
 def test_the_citation_is_complete_and_its_version_is_that_of_the_package():

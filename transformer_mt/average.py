@@ -11,11 +11,12 @@ from safetensors import SafetensorError
 from transformer_mt.data.prepared import VALIDATED_ON, check_data
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
-from transformer_mt.device import Device, choose_device
+from transformer_mt.device import Device, check_c_compiler, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.reading import dump_config, fingerprint, load_config
 from transformer_mt.storage.checksums import SUMS, fault, has_sums, sums_of, write_sums
+from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.storage.files import cure, own_name, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
 from transformer_mt.storage.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
@@ -125,13 +126,20 @@ def _validate(
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:
-    """Return the device that was named, or that of training; if this machine does not have that one, its own."""
+    """Return the device that was named, or that of training; if this machine does not have that one, its own.
+
+    Raises ConfigError, and CompilerFilesError if what is compiled for a GPU can be kept nowhere safely.
+    """
     try:
-        return choose_device(name or training.device, training.precision, training.num_threads)
+        device = choose_device(name or training.device, training.precision, training.num_threads)
     except ConfigError:
         if name is not None:
             raise
-        return choose_device("auto", training.precision, training.num_threads)
+        device = choose_device("auto", training.precision, training.num_threads)
+    if device.torch_device.type == "cuda":  # where the loss is compiled
+        check_c_compiler()
+        use_own_cache()
+    return device
 
 
 def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:

@@ -2,13 +2,13 @@
 
 import argparse
 import gzip
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from transformer_mt import torchrun
 from transformer_mt.corpora.packed import is_packed
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if is_file_to_file(arguments):
         with cli.sigterm_raised():
             return translate_file(arguments)
-    if os.environ.get("WORLD_SIZE", "1") != "1":
+    if torchrun.num_processes() > 1:
         raise TranslationError(
             "torchrun has started several processes, and they can share only the lines of a file: name --input FILE "
             "and --output FILE"

@@ -4,7 +4,6 @@ The parts lie beside the output until all are there; then they are joined in ord
 """
 
 import gzip
-import os
 import sys
 import time
 from argparse import Namespace
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from transformer_mt import torchrun
 from transformer_mt.decoding.engine import num_cores
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import RankError, TrainingError, TranslationError
@@ -70,7 +70,7 @@ def translate_file(arguments: Namespace) -> int:
 @contextmanager
 def _ranks() -> "Iterator[Ranks | None]":
     """The ranks of torchrun; None for a single process, which may have no PyTorch."""
-    if "WORLD_SIZE" not in os.environ:
+    if torchrun.place() is None:
         yield None
         return
     from transformer_mt.training.distributed import all_ranks

@@ -20,8 +20,10 @@ SOURCES, HYPOTHESES, REFERENCES = ["a b", "c"], ["A B", "CCCC"], ["A B", "C"]
 class StandIn:
     """In the place of a model of COMET."""
 
-    def predict(self, samples, *, batch_size, gpus, progress_bar, num_workers):
-        assert (samples[1], gpus, progress_bar) == ({"src": "c", "mt": "CCCC", "ref": "C"}, 0, False)
+    def predict(self, samples, *, batch_size, gpus, devices, progress_bar, num_workers):
+        assert (samples[1], progress_bar) == ({"src": "c", "mt": "CCCC", "ref": "C"}, False)
+        assert gpus == len(devices or [])
+        self.devices = devices
         assert list(samples[0]) == ["src", "mt", "ref"]
         scores = [len(sample["mt"]) / 10 for sample in samples]
         return {"scores": scores, "system_score": sum(scores) / len(scores)}
@@ -65,6 +67,17 @@ def test_the_score_is_the_packages_in_percent_and_its_signature_names_the_model(
     assert score.signature.startswith(f"nrefs:1|model:wmt-made-up|sha256:{digest}|dtype:fp32|scale:100|version:")
     assert package == [(str(checkpoint), True)], "it is loaded once, and nothing is downloaded"
     assert "loading it runs the code in it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "devices"),
+    [("cpu", True, None), ("auto", False, None), ("auto", True, [0]), ("cuda", True, [0]), ("cuda:1", True, [1])],
+)
+def test_it_runs_on_the_gpu_that_is_named(model, package, monkeypatch, device, has_gpu, devices):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+    metric = Comet(model, device)
+    metric.score(SOURCES, HYPOTHESES, REFERENCES)
+    assert metric._model.devices == devices
 
 
 def test_evaluate_prints_it_beside_the_others(model, package, tmp_path, capsys):

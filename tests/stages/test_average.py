@@ -11,6 +11,7 @@ import shutil
 import pytest
 import torch
 from helpers.killed import killed_before_change
+from helpers.pretended_gpus import two_gpus
 from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, log_records, renew_sums, status_and_error, train_tiny, weights_at
 from safetensors.torch import load, load_file
@@ -19,7 +20,8 @@ from transformer_mt import average, export, prepare
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CheckpointError
+from transformer_mt.errors import CheckpointError, ConfigError
+from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.run_directory import check_model, checkpoint_path
@@ -179,6 +181,21 @@ def test_a_run_that_has_left_its_gpu_is_validated_on_what_is_here(run, capsys):
     assert len(validation_of(run)) == 2
     status, error = status_and_error(average.main, run, "checkpoints=1", "--device=cuda:77", capsys=capsys)
     assert status == 2 and "device cuda:77 cannot be used" in error
+
+
+def test_on_a_gpu_the_loss_is_compiled_into_the_users_own_directory_and_not_without_a_c_compiler(monkeypatch, tmp_path):
+    caches = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS")
+    for name in caches:
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with monkeypatch.context() as patch, two_gpus():
+        patch.setattr(average, "check_c_compiler", lambda: None)
+        assert average._device("cuda:1", TrainingConfig()).torch_device == torch.device("cuda:1")
+    assert all(os.environ[name].startswith(f"{tmp_path}/transformer_mt/") for name in caches[:2])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with two_gpus(), pytest.raises(ConfigError, match="no C compiler"):
+        average._device("cuda:1", TrainingConfig())
 
 
 @pytest.mark.parametrize("choose", ["auto", *thorough("last", "best")])

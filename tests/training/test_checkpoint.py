@@ -6,11 +6,12 @@ import shutil
 import pytest
 import torch
 from helpers.killed import killed_before_change
+from helpers.pretended_gpus import two_gpus
 from safetensors.torch import load_file
 from torch import nn
 
 from transformer_mt.data.loader import Position
-from transformer_mt.device import choose_device
+from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
@@ -44,8 +45,8 @@ PROGRESS = Progress(
 )
 
 
-def learner_of(model, decay=0.0):
-    loss = BatchLoss(model, TrainingConfig(), choose_device("cpu", "fp32"))
+def learner_of(model, decay=0.0, device=None):
+    loss = BatchLoss(model, TrainingConfig(), device or choose_device("cpu", "fp32"))
     return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
 
 
@@ -315,3 +316,14 @@ def test_what_a_network_keeps_of_a_deleted_checkpoint_is_none_and_goes_the_next_
     assert saved_steps(tmp_path) == [6]
     prune(tmp_path, Progress(step=6), settings)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]
+
+
+@pytest.mark.parametrize("name", ["cuda:0", "cuda:1"])
+def test_a_copy_is_waited_for_on_the_gpu_that_has_the_weights(name):
+    with two_gpus():
+        device = Device(torch.device(name), torch.float32, "")
+        learner = learner_of(nn.LayerNorm(4, device=name), decay=0.9, device=device)
+        copied = Tensors.of(learner, copied=True)
+        assert Tensors.of(learner).copied is None
+    assert {tensor.device for tensor in (copied.model | copied.training).values()} == {torch.device("cpu")}
+    assert copied.copied.device == torch.device(name)

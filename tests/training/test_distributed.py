@@ -282,16 +282,6 @@ def test_torchrun_itself(experiment, unbroken, tmp_path):
     assert_same_run(tmp_path / "run", unbroken)
 
 
-@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
-@pytest.mark.parametrize("value", ["", "x", "-1", "1" * 30])
-def test_an_environment_that_torchrun_did_not_make_is_named(monkeypatch, name, value):
-    for each in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.setenv(each, "1")
-    monkeypatch.setenv(name, value)
-    with pytest.raises(RankError, match=f"{name} is '{value}' instead of a number"), all_ranks():
-        pass
-
-
 def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_others(monkeypatch):
     monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))
     with socket.socket() as unused:  # a port at which nobody listens

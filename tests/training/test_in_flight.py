@@ -5,11 +5,12 @@ import signal
 
 import pytest
 import torch
+from helpers.pretended_gpus import two_gpus
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
 from transformer_mt.training import loop
-from transformer_mt.training.in_flight import InFlight
+from transformer_mt.training.in_flight import InFlight, _start_copy
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 
@@ -28,6 +29,15 @@ def test_each_update_is_read_once_and_in_order_with_its_own_progress(lead, read)
         assert all(then.step == each.step == int(each.nll) for then, each in arrived)
         found.append([each.step for _, each in arrived])
     assert found == read
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_numbers_are_waited_for_on_the_gpu_that_computes_them(device):
+    with two_gpus():
+        number = torch.ones((), device=device)
+        sent = _start_copy(Update(number, number, 1, 1, number, number, 0.1, 1, number, torch.tensor([1])))
+    assert sent.update.nll.device == sent.update.is_finite.device == torch.device("cpu")
+    assert sent.copied.device == torch.device(device)
 
 
 def numbers(run_dir):

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from helpers.pretended_gpus import two_gpus
 
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.training import learner as learner_module
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import check_layout, choose_layout, new_learner
+from transformer_mt.training.learner import check_layout, choose_layout, choose_rank_device, new_learner
 
 CPU = choose_device("cpu", "fp32", 1)
 TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=16, num_heads=2)
@@ -32,6 +34,22 @@ def capability(monkeypatch):
 
     set_to(9, 0)
     return set_to
+
+
+def test_a_gpu_is_not_chosen_where_nothing_can_be_compiled_for_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with two_gpus(), pytest.raises(ConfigError, match="this machine has no C compiler"):
+        choose_rank_device(TrainingConfig(device="cuda:1"), Ranks())
+    choose_rank_device(TrainingConfig(device="cpu", num_threads=1), Ranks())
+
+
+def test_training_says_why_it_does_not_use_the_gpu_once_and_only_if_the_cpu_was_not_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(learner_module, "why_gpu_unused", lambda: "the driver is too old")
+    for device, ranks, said in (("auto", Ranks(), 1), ("auto", Ranks(1, 2), 0), ("cpu", Ranks(), 0)):
+        choose_rank_device(TrainingConfig(device=device, num_threads=1), ranks)
+        assert capsys.readouterr().err.count("on the CPU, because PyTorch cannot use the GPU: the driver") == said
 
 
 def test_on_a_cpu_rows_are_padded_unless_packed_ones_are_asked_for():

@@ -53,8 +53,10 @@ class Comet:
             model = self._model
             from torch import cuda  # here, because it takes long
 
-            gpus = int(self.device != "cpu" and cuda.is_available())
-            found = model.predict(samples, batch_size=_BATCH, gpus=gpus, progress_bar=False, num_workers=0)
+            gpus = [int(self.device.partition(":")[2] or 0)] if self.device != "cpu" and cuda.is_available() else []
+            found = model.predict(
+                samples, batch_size=_BATCH, gpus=len(gpus), devices=gpus or None, progress_bar=False, num_workers=0
+            )
             value = 100 * float(found["system_score"])
         except EvaluationError:
             raise

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from transformer_mt import __version__
 from transformer_mt.data.loader import Position
+from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
@@ -61,11 +62,8 @@ class Tensors:
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
         model = _gathered(model_weights(learner.model), ranks, copied)
         training = _gathered(training, ranks, copied)
-        if not copied or learner.device.torch_device.type != "cuda":
-            return cls(model, training)
-        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return cls(model, training, event)
+        device = learner.device.torch_device
+        return cls(model, training, end_of_queue(device) if copied and device.type == "cuda" else None)
 
     def wait(self) -> None:
         """Return when the tensors can be read."""

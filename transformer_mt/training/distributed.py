@@ -4,7 +4,6 @@ torchrun starts them and tells each its number. Every rank holds the whole model
 update's micro-batches; the gradients are summed before the weights move, so that all ranks stay equal.
 """
 
-import os
 import sys
 import time
 import warnings
@@ -19,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
+from transformer_mt import torchrun
 from transformer_mt.errors import RankError, TrainingError, UserError
-from transformer_mt.wording import cut
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -134,34 +133,21 @@ class Ranks:
             raise TrainingError("\n".join(dict.fromkeys(failures)))
 
 
-def _of_environment(name: str) -> int:
-    """A number that torchrun gives to each process."""
-    text = os.environ.get(name, "")
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise RankError(
-            f"the environment variable {name} is {cut(repr(text))} instead of a number from 0. WORLD_SIZE says that "
-            "torchrun started this: start it by torchrun, or unset WORLD_SIZE"
-        )
-    return int(text)
-
-
 @contextmanager
 def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     """The ranks that torchrun has started, connected; a single one where it has not.
 
-    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank goes.
+    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank goes,
+    ConfigError if torchrun's variables are wrong.
     """
-    if "WORLD_SIZE" not in os.environ:
+    place = torchrun.place()
+    if place is None:
         yield Ranks()
         return
-    rank, size, local_rank = map(_of_environment, ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    local_size = _of_environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
-    if local_rank < torch.cuda.device_count():  # training on the CPU needs none
-        torch.cuda.set_device(local_rank)
-    _connect(rank, timeout)
+    _connect(place.rank, timeout)
     may_wait = True
     try:
-        yield Ranks(rank, size, local_rank, local_size)
+        yield Ranks(*place)
     except RankError:
         may_wait = False
         raise
@@ -171,7 +157,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             raise
         reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
-            f"rank {rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
+            f"rank {place.rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
             "why, if it was not killed; the same command goes on from what was saved"
         ) from None
     finally:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from transformer_mt.device import Device
+from transformer_mt.device import Device, end_of_queue
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Update
 
@@ -73,6 +73,4 @@ def _start_copy(update: Update) -> _Sent:
     if update.nll.device.type != "cuda":
         return _Sent(update, None)
     numbers = {name: getattr(update, name).to("cpu", non_blocking=True) for name in NUMBERS}  # into pinned memory
-    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
-    copied.record()
-    return _Sent(replace(update, **numbers), copied)
+    return _Sent(replace(update, **numbers), end_of_queue(update.nll.device))

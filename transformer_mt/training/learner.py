@@ -1,9 +1,11 @@
 """Makes what a run begins with: its device, how sentences lie in a batch, and the learner on it."""
 
+import sys
+
 import torch
 
 from transformer_mt.data.loader import BatchLayout
-from transformer_mt.device import Device, choose_device
+from transformer_mt.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.errors import ConfigError
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import TrainingConfig
@@ -18,11 +20,16 @@ from transformer_mt.training.update import BatchLoss, Learner
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     """The device of this rank: each rank of a machine has a GPU of its own. Sets up the CPU as `choose_device` does.
 
-    Raises ConfigError.
+    If that is the CPU because PyTorch cannot use the GPU, a warning says why. Raises ConfigError.
     """
     if ranks.size > 1 and settings.device.startswith("cuda:"):
         raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
-    return choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
+    device = choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
+    if device.torch_device.type == "cuda":
+        check_c_compiler()
+    elif settings.device == "auto" and ranks.is_first and (reason := why_gpu_unused()):
+        print(f"warning: training runs on the CPU, because PyTorch cannot use the GPU: {reason}", file=sys.stderr)
+    return device
 
 
 def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:

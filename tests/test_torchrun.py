@@ -1,0 +1,85 @@
+"""The variables of torchrun: one that is missing or wrong is named before a process waits for others."""
+
+from datetime import timedelta
+
+import pytest
+from helpers.tiny import status_and_error
+
+from transformer_mt import torchrun, train, translate
+from transformer_mt.errors import ConfigError
+from transformer_mt.training import distributed
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """A function that leaves nothing of torchrun's in the environment but these variables, after some that are right.
+
+    None unsets a variable.
+    """
+
+    def has(**variables):
+        right = dict.fromkeys(NAMES) | {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "MASTER_ADDR": "127.0.0.1"}
+        for name, value in (right | {"MASTER_PORT": 29500} | variables).items():
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, str(value))
+
+    return has
+
+
+def test_the_place_of_a_process_is_what_torchrun_says(environment):
+    environment()
+    assert torchrun.place() == (1, 2, 1, 1)
+    environment(WORLD_SIZE=4, LOCAL_WORLD_SIZE=2, RANK=3)
+    assert torchrun.place() == (3, 4, 1, 2)
+    environment(WORLD_SIZE=None)
+    assert torchrun.place() is None
+    assert torchrun.num_processes() == 0
+
+
+def refused(*arguments):
+    return pytest.param(*arguments, id=f"{arguments[0]}={arguments[1]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [refused(name, value, "a number from") for name in NAMES[:4] for value in ("", "x", "-1", "1.0", "²", "1" * 30)]
+    + [
+        refused("RANK", None, "a number from 0 to 1"),
+        refused("RANK", 2, "a number from 0 to 1"),
+        refused("LOCAL_RANK", None, "a number from 0 to 1"),
+        refused("LOCAL_RANK", 2, "a number from 0 to 1"),
+        refused("WORLD_SIZE", 0, "a number from 1"),
+        refused("LOCAL_WORLD_SIZE", 0, "a number from 1 to 2"),
+        refused("LOCAL_WORLD_SIZE", 3, "a number from 1 to 2"),
+        refused("MASTER_ADDR", None, "the address of the machine that runs rank 0"),
+        refused("MASTER_ADDR", "", "the address of the machine that runs rank 0"),
+        refused("MASTER_PORT", None, "a number from 1 to 65535"),
+        *(refused("MASTER_PORT", value, "a number from 1 to 65535") for value in ("", "abc", 0, 65536, 99999)),
+    ],
+)
+def test_a_variable_that_cannot_be_torchruns_is_named(environment, name, value, expected):
+    environment(**{name: value})
+    found = "is not set" if value is None else f"is '{value}'"
+    with pytest.raises(ConfigError, match=f"variable {name} {found}; it has to be {expected}.* unset WORLD_SIZE$"):
+        torchrun.place()
+
+
+@pytest.mark.parametrize("wrong", [{"MASTER_PORT": "99999"}, {"RANK": "2"}, {"MASTER_ADDR": None}, {"WORLD_SIZE": "0"}])
+def test_the_commands_that_torchrun_starts_end_with_one_line(
+    environment, model_dir, tmp_path, monkeypatch, capsys, wrong
+):
+    environment(**wrong)
+    monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))  # for a process that waits all the same
+    source = tmp_path / "source.txt"
+    source.write_text("A line.\n", encoding="utf-8")
+    to_file = [model_dir, "--input", source, "--output", tmp_path / "target.txt"]
+    for main, arguments in ((train.main, ["any.yaml"]), (translate.main, to_file)):
+        status, said = status_and_error(main, *arguments, capsys=capsys)
+        assert status == 2
+        assert said.startswith(f"error: the environment variable {next(iter(wrong))} is ")
+        assert said.count("\n") == 1
+    assert not (tmp_path / "target.txt").exists()
