@@ -319,11 +319,6 @@ def test_a_line_of_nothing_but_piece_marks_is_blank(translator):
     assert translator.translate(["\u2581", " \u2581\u2581 "]) == ["", ""]
 
 
-def test_one_text_is_not_a_list_of_its_letters(translator):
-    with pytest.raises(TypeError, match="list of texts"):
-        translator.translate("A dog.")
-
-
 def start(model_dir, *arguments, **streams):
     """A process that translates."""
     command = [sys.executable, "-m", "transformer_mt.translate", str(model_dir), "--device", "cpu", *arguments]

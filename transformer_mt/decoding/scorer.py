@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.arguments import check_texts
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.tags import NO_TAGS, Tags
@@ -82,26 +83,26 @@ class Scorer:
         A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
         translated blank line does. Errors and warnings call the first pair line `first_line`, and count on; or they
         call each pair by its number in `line_numbers`, where several pairs may belong to one line.
-        Raises TypeError if either argument is one text; ValueError if their lengths differ; TranslationError if a text
-        has more pieces than the model has positions; NotFiniteError for the first pair for which the model computes a
-        log-probability that is not finite.
+        Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
+        if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
+        computes a log-probability that is not finite.
         """
-        if isinstance(targets, str):
-            raise TypeError("targets is one text; give a list of texts")
+        check_texts("targets", targets)
         return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
 
     def score_pieces(
         self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, first_line: int = 1
     ) -> list[PairScore]:
         """The same for targets in pieces, without an end of sentence. Raises TokenizerError for an unknown piece."""
+        for number, pieces in enumerate(targets):
+            check_texts(f"targets[{number}]", pieces, of="pieces")
         targets_in_ids = [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets]
         return self._score(sources, targets_in_ids, _counted_from(first_line))
 
     def _score(
         self, sources: Sequence[str], targets: Sequence[list[int]], line_numbers: Sequence[int]
     ) -> list[PairScore]:
-        if isinstance(sources, str):
-            raise TypeError("sources is one text; give a list of texts")
+        check_texts("sources", sources)
         if not self._warned_of_tags and (warning := self.tags.warning(sources, line_numbers)):
             self._warned_of_tags = True
             _log.warning(warning)
