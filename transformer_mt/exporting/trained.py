@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.meaning import ONLY_FOR_TRAINING
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
@@ -19,9 +20,6 @@ from transformer_mt.vocabulary import EOS
 Array = NDArray[np.float32]
 
 LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
-
-# Settings that make no difference when the model is used.
-_ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,6 @@ def beyond(model: ModelConfig, held: set[str]) -> str | None:
         return f"it can only hold Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if key not in held | _ONLY_FOR_TRAINING and value != field.default:
+        if key not in held | ONLY_FOR_TRAINING and value != field.default:
             return f"it does not have model.{key}={value}"
     return None
