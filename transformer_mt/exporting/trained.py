@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import CorpusError, TokenizerError
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.meaning import ONLY_FOR_TRAINING
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
@@ -53,6 +55,20 @@ def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     """Read a model directory that is known to be complete. `overrides` are its new defaults of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
     return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
+
+
+def validation_sources(trained: Trained, count: int) -> list[list[int]]:
+    """The first sentences of the validation set in data_dir; none if it is not there for this tokenizer."""
+    data_dir = Path(trained.config.data_dir)
+    try:
+        if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:
+            return []
+        source = EncodedCorpus.load(data_dir / "valid").source
+    except (TokenizerError, CorpusError):
+        return []
+    ids, lengths = source.gather(np.arange(min(count, len(source))))
+    sentences = [sentence.tolist() for sentence in np.split(ids, lengths.cumsum()[:-1])]
+    return [sentence for sentence in sentences if 0 < len(sentence) <= trained.config.model.max_positions]
 
 
 def random_sources(trained: Trained, count: int) -> list[list[int]]:
