@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, assert_never
 
+from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import copy_training_lines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ExportError
-from transformer_mt.exporting.trained import Trained, random_sources, read_trained
+from transformer_mt.exporting.trained import Trained, random_sources, read_trained, validation_sources
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.storage.checksums import SUMS, sums_of, write_sums
@@ -19,6 +20,7 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import replacing_directory
 from transformer_mt.terminal import cli
+from transformer_mt.wording import counted
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
@@ -30,7 +32,7 @@ _OLDER_NAMES = (  # the files of exports of older versions, which did not list t
     *("model.safetensors", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *("source.spm", "target.spm"),
 )
-COMPARED = 16  # sentences
+COMPARED, COMPARED_OF_TEXT = 16, 100  # sentences of random pieces, and of text
 LARGEST_DIFFERENCE = 1e-3  # nats, of a token's log-probability in fp32
 
 
@@ -173,11 +175,12 @@ def load_ctranslate2(trained: Trained, directory: Path) -> Engine:
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
-    """Print how much the scores and greedy translations of two engines differ.
+    """Print how much the scores and greedy translations of two engines differ, on text if it is there.
 
     Raises ExportError if log-probabilities in fp32 differ by more than LARGEST_DIFFERENCE or are not finite.
     """
-    sentences = [Sentence(source) for source in random_sources(trained, COMPARED)]
+    from_text = validation_sources(trained, COMPARED_OF_TEXT)
+    sentences = [Sentence(source) for source in from_text or random_sources(trained, COMPARED)]
     greedy = trained.config.decoding.model_copy(
         update={"beam_size": 1, "n_best": 1, "sampling": False, "max_extra_length": 10}
     )
@@ -194,16 +197,36 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
         for our_T, their_T in zip(ours.score(pairs), theirs.score(pairs), strict=True)
         for a, b in zip(our_T, their_T, strict=True)
     )
-    same = sum(a == b for a, b in zip(translations, others, strict=True))
+    origin = f"the validation set in {trained.config.data_dir}" if from_text else "random pieces"
     print(
-        f"compared on {COMPARED} sentences of random pieces: log-probabilities of a piece differ by at most "
-        f"{difference:.1e}; greedy translations are the same for {same}"
+        f"compared on {counted(len(sentences), 'sentence')} of {origin}: log-probabilities of a piece differ by at "
+        f"most {difference:.1e}; {_agreement(translations, others, trained.tokenizer)}"
     )
+    if not from_text:
+        print(
+            f"random pieces, because {trained.config.data_dir} holds no validation set for this tokenizer: a model is "
+            "unsure how to translate them, so that rounding changes far more of these translations than of real ones. "
+            "What the export is worth, `python -m transformer_mt.evaluate OUTPUT_DIR --engine ctranslate2` says"
+        )
     if quantization == "float32" and not difference <= LARGEST_DIFFERENCE:
         raise ExportError(
             f"the exported model computes something else: a log-probability differs by {difference:.1e}, and "
             f"rounding explains {LARGEST_DIFFERENCE:.0e}; nothing was written. Please report it"
         )
+
+
+def _agreement(ours: list[list[int]], theirs: list[list[int]], tokenizer: Tokenizer) -> str:
+    """How much the translations of two engines agree, in words."""
+    from transformer_mt.evaluation.metrics import chrf  # here, because sacreBLEU is needed for nothing else
+
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    if same == len(ours):
+        return "greedy translations are the same for all"
+    texts, others = ([tokenizer.decode_target(words) for words in of_one] for of_one in (ours, theirs))
+    return (
+        f"greedy translations are the same for {same}; with ours as references, chrF of all is "
+        f"{chrf(others, texts):.1f} (100: the same text)"
+    )
 
 
 if __name__ == "__main__":

@@ -208,7 +208,7 @@ def _build(
     torch.manual_seed(settings.seed)
     model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     if path is None and settings.initialise_from is not None:
-        initialise_from(Path(settings.initialise_from), model, tokenizer.digest)
+        initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest)

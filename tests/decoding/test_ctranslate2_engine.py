@@ -316,8 +316,11 @@ print(sorted({"torch", "numpy", "safetensors", "datasets", "transformers"} & sys
     assert found.stdout.strip() == "[]"
 
 
-def test_a_prefix_longer_than_its_source_is_written_whole(engine, sentences):
+@pytest.mark.parametrize("max_extra_length", [0, 2])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_prefix_longer_than_its_source_is_written_whole(is_ours, max_extra_length, engine, translator, sentences):
     prefix = [50, 60, 70] * 5
     source = [*sentences[0].source[:3], EOS]
-    [[found]] = engine.translate([Sentence(source, prefix)], DecodingConfig(beam_size=1, max_extra_length=2))
+    decoding = DecodingConfig(beam_size=1, max_extra_length=max_extra_length)
+    [[found]] = (translator.engine if is_ours else engine).translate([Sentence(source, prefix)], decoding)
     assert found.tokens[: len(prefix)] == prefix

@@ -15,7 +15,7 @@ from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.training.averaging import MovingAverage
@@ -129,7 +129,10 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
 def poisoned_checkpoint(experiment: Path, run_dir: Path, piece: int) -> list[str]:
     """The overrides to start from a model in which the source embedding of one piece is infinite once it is scaled."""
     own = ["model.tied_embeddings=none"]
-    learner = new_learner(load_config(experiment, own))
+    config = load_config(experiment, own)
+    run_dir.mkdir(exist_ok=True)
+    (run_dir / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    learner = new_learner(config)
     learner.model.source_embedding.weight.data[piece] = 3e38
     digest = Tokenizer.load(experiment.parent / "data").digest
     save_checkpoint(run_dir, Tensors.of(learner), Progress(step=1), digest)

@@ -135,7 +135,8 @@ def test_a_translation_is_the_best_hypothesis_of_the_search(model_dir, alpha):
     best, last = [], []
     for ids in translator.tokenizer.encode_source(SENTENCES):
         decoding = DecodingConfig(beam_size=4, n_best=4, length_penalty=alpha)
-        [found] = beam_search(translator.engine.model, torch.tensor([ids]), Constraints([len(ids) + 10]), decoding)
+        constraints = Constraints([len(ids) + 10], utf8=translator.engine.utf8)
+        [found] = beam_search(translator.engine.model, torch.tensor([ids]), constraints, decoding)
         best.append(translator.tokenizer.decode_target(found[0].tokens))
         last.append(translator.tokenizer.decode_target(found[-1].tokens))
     assert translator.translate(SENTENCES, beam_size=4, length_penalty=alpha) == best != last
@@ -317,11 +318,6 @@ def test_files_of_the_user_beside_the_output_stay(run_translate, tmp_path):
 
 def test_a_line_of_nothing_but_piece_marks_is_blank(translator):
     assert translator.translate(["\u2581", " \u2581\u2581 "]) == ["", ""]
-
-
-def test_one_text_is_not_a_list_of_its_letters(translator):
-    with pytest.raises(TypeError, match="list of texts"):
-        translator.translate("A dog.")
 
 
 def start(model_dir, *arguments, **streams):

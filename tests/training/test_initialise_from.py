@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from typing import Literal, get_args, get_origin
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from helpers.tiny import assert_same_weights, status_and_error, train_tiny, weig
 from safetensors.torch import load_file
 
 from transformer_mt import average, prepare, train
+from transformer_mt.settings.meaning import other_meaning
+from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 STILL = ("training.max_steps=1", "training.peak_lr=1e-30")  # one update that moves next to nothing
@@ -58,20 +61,70 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
 
 @pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
-    ("override", "shapes"),
+    ("override", "change"),
     [
-        ("model.d_model=32", r"\(16.*\) in this file and \(32.*\)"),
-        ("model.encoder_layers=3", r"none in this file and \(16.*\)"),
-        ("model.output_bias=true", r"none in this file and \(\d+,\)"),
+        ("model.d_model=32", "d_model: 16, now 32"),
+        ("model.output_bias=true", "output_bias: False, now True"),
+        # With these, all weights have the same names and shapes.
+        ("model.num_heads=4", "num_heads: 2, now 4"),
+        *thorough_rows(("model.activation=gelu", "activation: relu, now gelu")),
+        ("model={kind: rnn, d_model: 16}", "kind: transformer, now rnn"),
     ],
 )
-def test_another_shape_is_explained(run, experiment, tmp_path, capsys, name, override, shapes):
+def test_another_model_is_explained(run, experiment, tmp_path, capsys, name, override, change):
     average.main([str(run)])
     arguments = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / name}", override]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    holder = run / "model" if name == "model" else run
     assert status == 2
-    assert re.search(rf"the shape of \S+ is {shapes} in the model", error), error
+    assert f"model:\n  model.{change}\nGive the values that it was trained with" in error
+    assert f"are in {holder / 'config.yaml'}, or leave" in error
     assert not saved_steps(tmp_path / "new")
+
+
+def test_weights_that_are_not_those_of_their_configuration_are_refused(run, experiment, tmp_path, capsys):
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("d_model: 16", "d_model: 32"))
+    arguments = [f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / 'checkpoints/best'}"]
+    status, error = status_and_error(train.main, experiment, *arguments, "model.d_model=32", capsys=capsys)
+    assert status == 2
+    assert re.search(r"the shape of \S+ is \(16.*\) in this file and \(32.*\) in the model", error), error
+
+
+def test_weights_without_a_configuration_are_refused(run, experiment, tmp_path, capsys):
+    shutil.copytree(run / "checkpoints" / "best", tmp_path / "alone" / "checkpoints" / "best")
+    arguments = [f"run_dir={tmp_path / 'new'}", f"training.initialise_from={tmp_path / 'alone/checkpoints/best'}"]
+    status, error = status_and_error(train.main, experiment, *arguments, capsys=capsys)
+    assert status == 2
+    assert f"{tmp_path / 'alone' / 'config.yaml'} is missing, which says what the weights" in error
+    shutil.copy(run / "config.yaml", tmp_path / "alone")
+    assert train.main([str(experiment), *arguments, *STILL]) == 0, "what the error advises is what helps"
+
+
+FREE = {"dropout", "attention_dropout", "max_positions"}
+KINDS = [TransformerConfig(), RnnConfig(kind="rnn"), ConvolutionalConfig(kind="convolutional")]
+
+
+@pytest.mark.parametrize(
+    ("model", "key"), [(model, key) for model in KINDS for key in type(model).model_fields if key != "kind"]
+)
+def test_each_setting_of_a_model_makes_its_weights_mean_something_else_but_for_those_named(model, key):
+    value = getattr(model, key)
+    annotation = type(model).model_fields[key].annotation
+    if get_origin(annotation) is Literal:
+        other = next(choice for choice in get_args(annotation) if choice != value)
+    else:
+        other = not value if isinstance(value, bool) else value + 1
+    found = other_meaning(model, model.model_copy(update={key: other}))
+    assert found == ([] if key in FREE else [f"model.{key}: {value}, now {other}"])
+    assert other_meaning(model, model) == []
+
+
+def test_what_is_free_changes_no_weight(run, experiment, tmp_path):
+    free = ("model.dropout=0.3", "model.attention_dropout=0.2", "model.max_positions=500")
+    found = first_weights(experiment, tmp_path / "new", run / "checkpoints/best", *free)
+    expected = load_file(run / "checkpoints/best" / "model.safetensors")
+    assert found.keys() == expected.keys()
 
 
 @pytest.mark.parametrize("name", [".", "checkpoints", "tokenizer.model", "nowhere"])

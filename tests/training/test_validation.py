@@ -65,7 +65,9 @@ def model(config, validation):
 
 
 def our_translator(model, validation, config):
-    engine = TorchEngine(model, config.model.max_positions, DEVICE)
+    tokenizer = validation.tokenizer
+    pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
+    engine = TorchEngine(model, config.model.max_positions, DEVICE, target_pieces=pieces)
     return Translator(engine, validation.tokenizer, config.decoding)
 
 
@@ -144,12 +146,13 @@ def test_translations_are_no_longer_than_the_settings_let_them_be(model, validat
 
 
 def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
-    class Polyglot:
+    class Polyglot(Tokenizer):
         def decode_target(self, ids):
             return "我今天喜欢吃苹果和香蕉"
 
+    polyglot = Polyglot(validation.tokenizer.source, validation.tokenizer.target)
     # Of nine characters alike, and of no word.
-    strange = replace(validation, tokenizer=Polyglot(), references=["我今天喜欢吃苹果和梨子"] * NUM_VALID)
+    strange = replace(validation, tokenizer=polyglot, references=["我今天喜欢吃苹果和梨子"] * NUM_VALID)
     assert scores(model, replace(strange, target_language="zh"), config).bleu > 50
     assert scores(model, strange, config).bleu < 1
 

@@ -35,7 +35,8 @@ class CTranslate2Engine(Engine):
     hypotheses are finished, not when no alive hypothesis can still win. During the search, log-probabilities are
     divided by the power of the length that is nearest to the length penalty; the hypotheses found are ranked by the
     length penalty itself. A hypothesis at its greatest length ends there and is kept, even if better ones were found.
-    The same seed draws other samples.
+    The same seed draws other samples. A hypothesis whose bytes spell no characters is replaced by one without bytes
+    beyond ASCII; in TorchEngine, only those that spell some are searched for.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class CTranslate2Engine(Engine):
         found = search.run(list(batches(lengths, budget)), progress)
         if width > 1:
             found |= search.run([[number] for number in search.too_long(found)])
-        hypotheses = [[ended(h, search.limit(number)) for h in found[number]] for number in range(len(sentences))]
+        found = {n: [ended(h, search.limit(n)) for h in found[n]] for n in range(len(sentences))}
+        hypotheses = list(search.in_utf8(found).values())
         self._score_again(sentences, hypotheses, decoding)
         yield list(range(len(sentences))), [ranked(of_one, decoding, alignment) for of_one in hypotheses]
 

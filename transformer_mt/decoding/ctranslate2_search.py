@@ -6,12 +6,13 @@ S source positions  T target positions
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from transformer_mt.decoding.engine import Hypothesis, Sentence
 from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty, power_of_length
+from transformer_mt.decoding.words import byte_of
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -31,6 +32,17 @@ class Vocabularies:
     @cached_property
     def target_ids(self) -> dict[str, int]:
         return {piece: number for number, piece in enumerate(self.target)}
+
+    @cached_property
+    def target_bytes(self) -> dict[int, int]:
+        """The byte that each piece of a byte stands for."""
+        bytes_V = enumerate(map(byte_of, self.target))
+        return {number: byte for number, byte in bytes_V if byte is not None}
+
+    def is_utf8(self, tokens: Sequence[int]) -> bool:
+        """Whether the bytes among these pieces spell characters."""
+        spelt = bytes(self.target_bytes.get(token, ord(" ")) for token in tokens)
+        return spelt.decode("utf-8", errors="ignore").encode("utf-8") == spelt
 
     def pieces(self, source: Sequence[int]) -> list[str]:
         """The pieces of a source as CTranslate2 takes them: without EOS, which it adds."""
@@ -82,6 +94,20 @@ class Search:
     def too_long(self, found: dict[int, list[Found]]) -> list[int]:
         """The sentences with a hypothesis that is longer than is allowed for the sentence."""
         return [n for n, hypotheses in found.items() if any(len(h.tokens) > self.limit(n) for h in hypotheses)]
+
+    def in_utf8(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
+        """The hypotheses whose bytes spell characters. A sentence that has others is searched again without the pieces
+        of bytes beyond ASCII, because CTranslate2 cannot be told which piece may follow which."""
+        kept = {n: [h for h in found[n] if self.vocabularies.is_utf8(h.tokens)] for n in found}
+        lost = {n: len(found[n]) - len(kept[n]) for n in found if len(kept[n]) < len(found[n])}
+        target = self.vocabularies.target
+        not_ascii = [[target[piece]] for piece, byte in self.vocabularies.target_bytes.items() if byte > 0x7F]
+        search = replace(self, options=self.options | {"suppress_sequences": not_ascii})
+        for number, others in search.run([[number] for number in lost]).items():
+            if self.options["beam_size"] == 1:  # the best of more samples would be no samples
+                others = others[: lost[number]]
+            kept[number] += [replace(ended(other, self.limit(number)), is_changed=True) for other in others]
+        return kept
 
     def _begin(self, numbers: Sequence[int]) -> list[Any]:
         """Let a batch be translated in the background; returns an asynchronous result for each sentence."""

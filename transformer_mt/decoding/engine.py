@@ -34,7 +34,7 @@ class Sentence:
 
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
-        return min(max(len(self.source), len(self.prefix)) + max_extra_length, max_positions)
+        return min(max(len(self.source), len(self.prefix) + 1) + max_extra_length, max_positions)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,8 @@ def _load_torch_engine(
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
     if compile and on_gpu:
         raise TranslationError("--compile is for CPUs; on a GPU the steps of the search are CUDA graphs in any case")
-    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile)
+    pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
+    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile, target_pieces=pieces)
 
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer) -> "Seq2Seq":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.decoding.arguments import check_texts
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.tags import NO_TAGS, Tags
@@ -82,12 +83,11 @@ class Scorer:
         A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
         translated blank line does. Errors and warnings call the first pair line `first_line`, and count on; or they
         call each pair by its number in `line_numbers`, where several pairs may belong to one line.
-        Raises TypeError if either argument is one text; ValueError if their lengths differ; TranslationError if a text
-        has more pieces than the model has positions; NotFiniteError for the first pair for which the model computes a
-        log-probability that is not finite.
+        Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
+        if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
+        computes a log-probability that is not finite.
         """
-        if isinstance(targets, str):
-            raise TypeError("targets is one text; give a list of texts")
+        check_texts("targets", targets)
         return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
 
     def score_pieces(
@@ -103,7 +103,8 @@ class Scorer:
         Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
         """
         numbers, targets_in_ids = line_numbers or _counted_from(first_line), list[list[int]]()
-        for number, pieces in zip(numbers, targets, strict=False):
+        for index, (number, pieces) in enumerate(zip(numbers, targets, strict=False)):
+            check_texts(f"targets[{index}]", pieces, of="pieces")
             try:
                 targets_in_ids.append([*self.tokenizer.target_ids(pieces), EOS])
             except TokenizerError as error:
@@ -113,8 +114,7 @@ class Scorer:
     def _score(
         self, sources: Sequence[str], targets: Sequence[list[int]], line_numbers: Sequence[int]
     ) -> list[PairScore]:
-        if isinstance(sources, str):
-            raise TypeError("sources is one text; give a list of texts")
+        check_texts("sources", sources)
         if not self._warned_of_tags and (warning := self.tags.warning(sources, line_numbers)):
             self._warned_of_tags = True
             _log.warning(warning)

@@ -26,6 +26,7 @@ from transformer_mt.decoding.engine import (
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
+from transformer_mt.decoding.utf8 import Utf8
 from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
@@ -55,12 +56,14 @@ class TorchEngine(Engine):
         quantization: Quantization = "none",
         workers: int = 1,
         compile: bool = False,
+        target_pieces: Sequence[str] = (),
     ) -> None:
         """`workers` is the number of processes on a CPU; 0 takes one for each core available to this process.
 
         `compile` is for fp32 and int8 on a CPU (inference.compiled). The search is compiled when a kind of it is first
         needed: for one sentence or for several, and for a beam size. That translation raises TranslationError if it
-        cannot be compiled.
+        cannot be compiled. `target_pieces` are the pieces of the target vocabulary in the order of their ids; those of
+        bytes, as in <0x0A>, are then searched for only where they spell characters.
         Raises TranslationError if the model has no form for this precision.
         """
         super().__init__()
@@ -69,6 +72,7 @@ class TorchEngine(Engine):
         self.keeps_all_pasts = keeps_all_pasts(model)
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.compile = compile
+        self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
             self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
         on_cpu = device.torch_device.type == "cpu"
@@ -198,6 +202,7 @@ class TorchEngine(Engine):
             [sentence.prefix for sentence in batch],
             decoding.no_repeat_ngram,
             decoding.min_length,
+            self.utf8,
         )
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)

@@ -11,6 +11,7 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.decoding.arguments import check_text, check_texts
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
@@ -143,12 +144,14 @@ class Translator:
         Each translation begins with the text in `prefixes`, one for each line. Without `scores`, scores may be NaN,
         which can be faster. Warnings call lines[0] number `first_line`. `progress` is called with the number of further
         lines that are done, a fraction where a line is translated in parts.
-        Raises TypeError if `lines` is one text; ConfigError for a setting that is not allowed; NotFiniteError for the
-        first line for which the model computes numbers that are not finite; TranslationError for a prefix that is too
-        long, after `close`, and in a process that was forked after the engine had started processes or threads.
+        Raises TypeError unless `lines` and `prefixes` are lists of texts; ConfigError for a setting that is not
+        allowed; NotFiniteError for the first line for which the model computes numbers that are not finite;
+        TranslationError for a prefix that is too long, after `close`, and in a process that was forked after the engine
+        had started processes or threads.
         """
-        if isinstance(lines, str):
-            raise TypeError("lines is one text; give a list of texts")
+        check_texts("lines", lines)
+        if prefixes is not None:
+            check_texts("prefixes", prefixes)
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = changed(decoding or self.decoding, changes)
         self._warn_if_unknown(lines, decoding, first_line)
@@ -166,8 +169,10 @@ class Translator:
 
         The sentence is not cut into parts. `decoding` is the model's own unless given. Raises TranslationError for a
         text that is blank or has more pieces than the model has positions, for a model without attention, with the
-        engine ctranslate2, and after `close`; ConfigError and NotFiniteError as `translations` does.
+        engine ctranslate2, and after `close`; TypeError, ConfigError and NotFiniteError as `translations` does.
         """
+        check_text("source", source)
+        check_text("target", target or "")
         decoding = decoding or self.decoding
         source = self.cutter.tags.like_training(source)
         self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])

@@ -8,10 +8,15 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # a byte of UTF-8 that is not the first of its character
 
 
+def byte_of(piece: str) -> int | None:
+    """The byte that a piece such as <0x0A> stands for; None if it stands for text."""
+    return int(piece[3:5], 16) if _BYTE.fullmatch(piece) else None
+
+
 def text_of(pieces: Sequence[str]) -> str:
     """What the pieces spell, without the spaces around it. Bytes that are not UTF-8 become U+FFFD."""
     spelt = b"".join(
-        bytes([int(piece[3:5], 16)]) if _BYTE.fullmatch(piece) else piece.replace(WORD, " ").encode("utf-8")
+        piece.replace(WORD, " ").encode("utf-8") if (byte := byte_of(piece)) is None else bytes([byte])
         for piece in pieces
     )
     return spelt.decode("utf-8", errors="replace").strip()

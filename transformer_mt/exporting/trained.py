@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import CorpusError, TokenizerError
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.meaning import ONLY_FOR_TRAINING
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
@@ -19,9 +22,6 @@ from transformer_mt.vocabulary import EOS
 Array = NDArray[np.float32]
 
 LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
-
-# Settings that make no difference when the model is used.
-_ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,20 @@ def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
 
 
+def validation_sources(trained: Trained, count: int) -> list[list[int]]:
+    """The first sentences of the validation set in data_dir; none if it is not there for this tokenizer."""
+    data_dir = Path(trained.config.data_dir)
+    try:
+        if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:
+            return []
+        source = EncodedCorpus.load(data_dir / "valid").source
+    except (TokenizerError, CorpusError):
+        return []
+    ids, lengths = source.gather(np.arange(min(count, len(source))))
+    sentences = [sentence.tolist() for sentence in np.split(ids, lengths.cumsum()[:-1])]
+    return [sentence for sentence in sentences if 0 < len(sentence) <= trained.config.model.max_positions]
+
+
 def random_sources(trained: Trained, count: int) -> list[list[int]]:
     """Sentences of 1 to 30 random pieces of the source vocabulary and EOS; the same ones at each call."""
     generator = np.random.default_rng(1)
@@ -74,6 +88,6 @@ def beyond(model: ModelConfig, held: set[str]) -> str | None:
         return f"it can only hold Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if key not in held | _ONLY_FOR_TRAINING and value != field.default:
+        if key not in held | ONLY_FOR_TRAINING and value != field.default:
             return f"it does not have model.{key}={value}"
     return None

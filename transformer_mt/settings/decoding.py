@@ -42,7 +42,8 @@ class DecodingConfig(Section):
     """A translation has at least this many subword pieces, not counting the end of the sentence. max_extra_length
     comes first where both cannot be kept."""
     no_repeat_ngram: MorePositions = 0
-    """A translation contains no sequence of this many subword pieces twice. 0: off."""
+    """A translation contains no sequence of this many subword pieces twice, except inside a character that is spelled
+    in bytes. 0: off."""
     sampling: bool = False
     """Draw each piece at random from the model's distribution, instead of searching for the most probable
     translation."""

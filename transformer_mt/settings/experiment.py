@@ -124,7 +124,8 @@ class TrainingConfig(Section):
     dropout, and the divergence between the two outputs is added to the loss with this weight. 0: off."""
     initialise_from: Text | None = None
     """A model directory or a checkpoint whose weights training starts from, for fine-tuning. It must have the same
-    tokenizer (see tokenizer.from) and the same shape. null: start from random weights."""
+    tokenizer (see tokenizer.from), and the same settings of model except dropout, attention_dropout and max_positions.
+    null: start from random weights."""
     log_every: PositiveCount = 50
     """The number of updates between two lines of log.jsonl."""
     validate_every: PositiveCount = 1000

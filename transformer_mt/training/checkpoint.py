@@ -18,6 +18,8 @@ from transformer_mt.data.loader import Position
 from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
 from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.meaning import other_meaning_than
+from transformer_mt.settings.model import ModelConfig
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
 from transformer_mt.storage.files import cure
 from transformer_mt.storage.run_directory import MODEL, check_model, checkpoint_path, saved_steps
@@ -141,10 +143,11 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
 
-def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None:
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
     """Take the weights of another run's model directory or checkpoint.
 
-    Raises CheckpointError if its tokenizer or its shape is another, or if it is damaged.
+    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
+    mean something else or have another shape in this model, or if they are damaged.
     """
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
@@ -157,13 +160,29 @@ def initialise_from(path: Path, model: nn.Module, tokenizer_digest: str) -> None
             f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
             "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
         )
-    holder = path.parent.parent if is_checkpoint else path
+    holder = path.absolute().parent.parent if is_checkpoint else path
     advice = (
         "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
         f"into another data_dir: tokenizer.from={holder}"
     )
     check_tokenizer(path, tokenizer_digest, advice)
+    _check_meaning(path, holder / "config.yaml", settings)
     load_weights(model, path / MODEL)
+
+
+def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
+    """Raises CheckpointError unless weights mean in a model with these settings what they mean in that of `config`."""
+    if not config.is_file():
+        raise CheckpointError(
+            f"{config} is missing, which says what the weights of training.initialise_from={path} mean: copy there the "
+            "config.yaml of the run that made them"
+        )
+    if other := other_meaning_than(config, settings):
+        raise CheckpointError(
+            f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
+            + "\n  ".join(other)
+            + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
+        )
 
 
 def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:

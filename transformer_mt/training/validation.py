@@ -14,6 +14,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths
+from transformer_mt.decoding.utf8 import Utf8
 from transformer_mt.device import Device
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
@@ -123,6 +124,8 @@ def _validate_share(
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
     searched = frozen(model, Matmul()) if device.dtype == torch.float32 else model
+    tokenizer = validation.tokenizer
+    utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
         batch = batch.to(device.torch_device)
         nll += batch_loss(model, batch, 0.0, device).nll.item()
@@ -133,11 +136,12 @@ def _validate_share(
             continue
         source_BS = batch.source_BS[wanted_B]
         limits = max_lengths(source_BS, validation.max_extra_length, validation.max_positions)
+        constraints = Constraints(limits, utf8=utf8)
         with device.autocast():
-            found = greedy(searched, source_BS, Constraints(limits), DecodingConfig(beam_size=1), scores=False)
+            found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
             # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
-            translations[pair] = validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
+            translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations
 
 
