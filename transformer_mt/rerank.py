@@ -34,6 +34,7 @@ Yee et al. 2019."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Choose the best translation of each line; or find the best weights."""
     arguments = _parser().parse_intermixed_args(argv)
+    cli.check_settings(arguments.weights, "channel=0.5", "To choose weights by a file of references, write --tune {}")
     lines = line_input.open_lines(arguments.lists, arguments.errors, arguments.buffer_lines)
     if arguments.tune is not None:
         return _tune(arguments, lines)

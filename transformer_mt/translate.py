@@ -59,6 +59,7 @@ signal, standard output ends with a whole line, and the file of --output is as i
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
+    cli.check_settings(arguments.overrides, "beam_size=5", "To translate a file, write --input {}")
     _check_output(arguments)
     if is_file_to_file(arguments):
         with cli.sigterm_raised():

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from transformer_mt.errors import UserError
+from transformer_mt.errors import ConfigError, UserError
+from transformer_mt.wording import cut
 
 LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 
@@ -80,6 +81,17 @@ class _AsTyped(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return as_typed(super().format(record))
+
+
+def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
+    """Raises ConfigError for what is given in the place of settings and is none, such as a file without its option.
+
+    `advice` says how a file is given, with {} for its name.
+    """
+    for given in arguments:
+        if "=" not in given:
+            what_to_do = f"write key=value, as in {example}. {advice.format(cut(given))}"
+            raise ConfigError(f"{cut(given)}: is not a setting; {what_to_do}")
 
 
 @contextmanager
