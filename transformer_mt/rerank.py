@@ -46,10 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             "for a validation set"
         )
     weights = Weights.read(arguments.weights)
-    with cli.sigterm_raised(), cli.output() as output:
+    shown = lines.progress(is_wanted=not sys.stdout.isatty())
+    with cli.sigterm_raised(), cli.output() as output, shown as progress:
         for lists in _lists(lines.blocks, arguments.lists):
             output.write("".join(f"{weights.best(_candidates(each, weights)).text}\n" for each in lists).encode())
             output.flush()
+            if progress is not None:
+                progress.more(len(lists))
     return 0
 
 

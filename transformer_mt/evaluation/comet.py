@@ -11,6 +11,7 @@ from typing import Any
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import MetricScore
 from transformer_mt.storage.checksums import sha256
+from transformer_mt.wording import counted
 
 _BATCH = 16  # as COMET's own command
 _PAGE = "https://github.com/Unbabel/COMET"
@@ -53,6 +54,7 @@ class Comet:
             model = self._model
             from torch import cuda  # here, because it takes long
 
+            print(f"COMET: scoring {counted(len(samples), 'line')}", file=sys.stderr, flush=True)
             gpus = int(self.device != "cpu" and cuda.is_available())
             found = model.predict(samples, batch_size=_BATCH, gpus=gpus, progress_bar=False, num_workers=0)
             value = 100 * float(found["system_score"])
