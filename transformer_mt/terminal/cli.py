@@ -8,8 +8,9 @@ import re
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -17,6 +18,7 @@ from typing import NoReturn
 from transformer_mt.errors import ConfigError, UserError
 from transformer_mt.wording import cut
 
+_PUT_OFF = 0.05  # seconds between two looks whether a module is still being imported
 LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 
 
@@ -53,8 +55,9 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
         logging.lastResort.setFormatter(_AsTyped())
     try:
-        status = main(argv)
-        sys.stdout.flush()  # here, where a reader that has gone is no error
+        with raised(signal.SIGINT, KeyboardInterrupt) if argv is None else nullcontext():
+            status = main(argv)
+            sys.stdout.flush()  # here, where a reader that has gone is no error
         return status
     except UserError as error:
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
@@ -111,19 +114,50 @@ def output() -> Iterator[io.BufferedWriter]:
         file.detach()  # writes what a signal has left in the buffer, and keeps standard output open
 
 
-@contextmanager
-def sigterm_raised() -> Iterator[None]:
+def sigterm_raised() -> AbstractContextManager[None]:
     """Turn SIGTERM into Terminated, so that the command can tidy up its files. A second SIGTERM ends it at once."""
+    return raised(signal.SIGTERM, Terminated)
 
-    def terminate(signum: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+@contextmanager
+def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
+    """Turn a signal into an error, unless it is ignored.
+
+    If a module is just being imported, the error comes after that: within, libraries may turn it into another error.
+    """
+    is_put_off = False
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        nonlocal is_put_off
+        if not _is_importing(frame):
+            if signum == signal.SIGTERM:
+                signal.signal(signum, signal.SIG_DFL)
+            raise error
+        if not is_put_off:
+            is_put_off = True
+            again = threading.Timer(_PUT_OFF, come_again)
+            again.daemon = True
+            again.start()
+
+    def come_again() -> None:
+        nonlocal is_put_off
+        is_put_off = False
+        signal.raise_signal(signum)
+
+    before = signal.getsignal(signum)
+    if before is not signal.SIG_IGN:
+        signal.signal(signum, on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signum, before)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether this function was called while a module is imported."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(status: int) -> NoReturn:
