@@ -14,6 +14,10 @@ from transformer_mt.storage.checksums import sha256
 from transformer_mt.wording import counted
 
 _BATCH = 16  # as COMET's own command
+_INSTALL = (
+    "`pip install --no-deps unbabel-comet`, then `pip install pytorch-lightning 'torchmetrics<0.11' entmax "
+    "'jsonargparse==3.13.1' 'transformers<5' 'huggingface-hub<1.0' 'setuptools<81' scipy requests`"
+)
 _PAGE = "https://github.com/Unbabel/COMET"
 
 
@@ -39,8 +43,7 @@ class Comet:
         if find_spec("comet") is None:
             raise EvaluationError(
                 f"comet={path}: needs the package unbabel-comet ({_PAGE}), which is not installed here: "
-                "`pip install --no-deps unbabel-comet`, and what it needs besides (docs/evaluating.md lists it; "
-                "without --no-deps, pip would put an older NumPy in place of yours)"
+                f"{_INSTALL} (without --no-deps, pip would put an older NumPy in place of yours)"
             )
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
@@ -88,7 +91,7 @@ class Comet:
         except ImportError as error:
             raise EvaluationError(
                 f"comet={self.path}: the package unbabel-comet cannot be imported ({error}): install what it "
-                "misses; docs/evaluating.md tells how"
+                f"misses: {_INSTALL}"
             ) from error
         except Exception as error:  # of other packages, whose errors are not known
             raise EvaluationError(
