@@ -1,9 +1,11 @@
 """The files around the package: what they name is there, and their versions agree."""
 
+import ast
 import fnmatch
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -16,6 +18,8 @@ WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 DOCKERFILES = sorted((ROOT / "docker").iterdir())
+
+ONLY_IN_A_CHECKOUT = r"\bdocs/|\bscripts/|\btests/|constraints\.txt|transformer-mt\["
 
 each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 
@@ -158,6 +162,23 @@ def test_the_example_of_a_planted_mistake_can_be_planted():
     named = set(re.findall(r"^FAILED .*::(\w+)", CONTRIBUTING, flags=re.MULTILINE))
     assert len(named) == 2
     assert all(f"def {name}(" in tests for name in named)
+
+
+def test_messages_name_nothing_that_a_wheel_lacks():
+    """Its user has no checkout, and the package is in no index of packages."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "transformer_mt").rglob("*.py")}
+    texts = {path: [*strings(ast.parse(text))] for path, text in texts.items()}
+    assert any("`pip install" in text for path in texts for text in texts[path])
+    found = {path.name: text for path in texts for text in texts[path] if re.search(ONLY_IN_A_CHECKOUT, text)}
+    assert found == {}
+
+
+def strings(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module, without docstrings."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
 
 
 def test_a_wheel_has_every_file_of_the_package():

@@ -6,11 +6,31 @@
 The two names are imported when they are first used, so that `import transformer_mt` by itself is quick.
 """
 
-from typing import TYPE_CHECKING
+import os
+import sys
+
+
+def _end_at_once(signum: int, frame: object) -> None:
+    """End a command at Ctrl-C while its modules are imported, where an exception could become another error."""
+    try:
+        os.write(2, b"interrupted\n")
+    finally:
+        os._exit(128 + signum)
+
+
+# Only of a process that was started as `transformer-mt` or `python -m transformer_mt…`, which has "-m" as its name
+# while this is imported. `terminal.cli.run` takes over when the modules are there.
+_started = os.path.basename("".join(sys.orig_argv[-len(sys.argv) :][:1])).removeprefix("-m")
+if _started == "transformer-mt" or (sys.argv[:1] == ["-m"] and _started.split(".")[0] == "transformer_mt"):
+    import _signal  # type: ignore[import-not-found] # built in, so that Ctrl-C cannot come while it is imported
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it is ignored, as behind `nohup`
+        _signal.signal(_signal.SIGINT, _end_at_once)
 
 __version__ = "0.1.0"
 __all__ = ["Scorer", "Translator"]
 
+TYPE_CHECKING = False  # which type checkers take for True
 if TYPE_CHECKING:
     from transformer_mt.decoding.scorer import Scorer
     from transformer_mt.decoding.translator import Translator

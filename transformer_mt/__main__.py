@@ -29,21 +29,18 @@ OTHERS = {
 
 def main() -> int:
     """Run the command that the first argument names, with the arguments after it. Returns the exit status."""
-    return cli.run(lambda _: _run(sys.argv[1:]))
-
-
-def _run(arguments: list[str]) -> int:
-    if arguments == ["--version"]:
-        print(f"transformer-mt {__version__}")
-        return 0
-    if not arguments or arguments[0] not in STAGES | OTHERS:
-        return _list_commands(arguments)
-    module = OTHERS[arguments[0]][0] if arguments[0] in OTHERS else arguments[0]
-    status: int = importlib.import_module(f"transformer_mt.{module}").main(arguments[1:])
-    return status
+    name, *others = sys.argv[1:] or [""]
+    if name not in STAGES | OTHERS:
+        return cli.run(lambda _: _list_commands(sys.argv[1:]))
+    # Imported before `run`, so that Ctrl-C ends this at once.
+    module = importlib.import_module(f"transformer_mt.{OTHERS[name][0] if name in OTHERS else name}")
+    return cli.run(lambda _: module.main(others))
 
 
 def _list_commands(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        print(f"transformer-mt {__version__}")
+        return 0
     is_help = arguments in ([], ["-h"], ["--help"])
     purposes = STAGES | {name: purpose for name, (_, purpose) in OTHERS.items()}
     if not is_help:

@@ -103,7 +103,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
 def _validate(
     candidates: Sequence[Candidate], config: Config, tokenizer: Tokenizer, device_name: str | None
 ) -> list[ValidationScores]:
-    """Validate the candidates, and print a table of their scores."""
+    """Validate the candidates, and print a table of their scores, line by line."""
     data_dir, training = Path(config.data_dir), config.training
     check_data(data_dir, VALIDATED_ON)
     found_digest = Tokenizer.load(data_dir).digest
@@ -115,13 +115,15 @@ def _validate(
         )
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name, training)
-    scores = validate_candidates(candidates, config.model, tokenizer, validation, training.valid_sentences, device)
     width = max(len(str(candidate)) for candidate in candidates)
     has_chrf = training.metric == "chrf"
-    print(f"{'on the validation set':{width}}  perplexity   BLEU{'   chrF' if has_chrf else ''}")
-    for candidate, found in zip(candidates, scores, strict=True):
+    print(f"{'on the validation set':{width}}  perplexity   BLEU{'   chrF' if has_chrf else ''}", flush=True)
+    all_of = validate_candidates(candidates, config.model, tokenizer, validation, training.valid_sentences, device)
+    scores = []
+    for candidate, found in zip(candidates, all_of, strict=True):
+        scores.append(found)
         chrf = f"  {found.chrf:5.1f}" if has_chrf else ""
-        print(f"{candidate!s:{width}}  {two_decimals(found.perplexity):>10}  {found.bleu:5.1f}{chrf}")
+        print(f"{candidate!s:{width}}  {two_decimals(found.perplexity):>10}  {found.bleu:5.1f}{chrf}", flush=True)
     return scores
 
 

@@ -55,24 +55,31 @@ def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:
 def run_all(commands: Sequence[Sequence[str]]) -> int:
     """Run commands one after another until one fails. Returns its exit status (above 128 after a signal), or 0."""
     for command in commands:
-        with subprocess.Popen(command) as process, _signals_are_for(process):
+        with subprocess.Popen(command) as process, _signals_are_for(process) as received:
             status = process.wait()
         if status:
+            if received and status == 1:  # the signal came before Python could handle it
+                return 128 + received[0]
             return status if status > 0 else 128 - status
     return 0
 
 
 @contextmanager
-def _signals_are_for(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let the stage end itself after a signal. The terminal sends Ctrl-C to it as well; SIGTERM is passed on to it."""
+def _signals_are_for(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Let the stage end itself after a signal. The terminal sends Ctrl-C to it as well; SIGTERM is passed on to it.
+
+    Yields the numbers of the signals that have come.
+    """
+    received: list[int] = []
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
         if signum == signal.SIGTERM:
             process.send_signal(signum)
 
     before = {signum: signal.signal(signum, on_signal) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield received
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.decoding.loading import check_files
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
@@ -32,6 +33,7 @@ from transformer_mt.evaluation.test_sets import (
     results_dir,
 )
 from transformer_mt.evaluation.tuning import Trial, TuneMetric, choices_of, tune
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
@@ -223,7 +225,7 @@ def _translate(
     """
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
-        found = [best for best, *_ in translator.translations(sources, decoding, scores=False)]
+        found = _best(translator, sources, decoding, name)
     except TranslationError as error:
         raise EvaluationError(f"test set {name}: {error}") from None
     seconds = time.perf_counter() - begun
@@ -237,6 +239,14 @@ def _translate(
     return [best.text for best in found], lines | speed | time_of
 
 
+def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str) -> list[Translation]:
+    """The best translation of each line of the set with this name. Shows how many lines are done."""
+    with LineProgress(len(sources), doing=f"{name}: ") as progress:
+        found = translator.translations(sources, decoding, scores=False, progress=progress.more)
+        progress.reached(len(sources))  # before, blank lines were left out
+    return [best for best, *_ in found]
+
+
 def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) -> tuple[Config, dict[str, Any]]:
     """The configuration that is best on the validation set, and what scores.json says about all of them."""
     config = choices[0][1]
@@ -244,7 +254,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) 
     metric: TuneMetric = "chrf" if config.training.metric == "chrf" else "bleu"
 
     def translate(decoding: DecodingConfig) -> list[str]:
-        return [best.text for best, *_ in translator.translations(text.sources, decoding, scores=False)]
+        return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
     def tell(trial: Trial) -> None:
         print(f"validation set  {metric} {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True)

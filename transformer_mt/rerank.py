@@ -34,6 +34,7 @@ Yee et al. 2019."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Choose the best translation of each line; or find the best weights."""
     arguments = _parser().parse_intermixed_args(argv)
+    cli.check_settings(arguments.weights, "channel=0.5", "To choose weights by a file of references, write --tune {}")
     lines = line_input.open_lines(arguments.lists, arguments.errors, arguments.buffer_lines)
     if arguments.tune is not None:
         return _tune(arguments, lines)
@@ -45,11 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             "for a validation set"
         )
     weights = Weights.read(arguments.weights)
-    with cli.sigterm_raised(), cli.output() as output:
+    shown = lines.progress(is_wanted=not sys.stdout.isatty())
+    with cli.sigterm_raised(), cli.output() as output, shown as progress:
         for lists in _lists(lines.blocks, arguments.lists):
             best = [weights.best(_candidates(each, weights), each.place) for each in lists]
             output.write("".join(f"{each.text}\n" for each in best).encode())
             output.flush()
+            if progress is not None:
+                progress.more(len(lists))
     return 0
 
 

@@ -12,7 +12,6 @@ from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.storage.json_text import finite
 from transformer_mt.terminal import cli, line_input, model_arguments
 from transformer_mt.terminal.line_input import LineInput
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.n_best_scores import Direction, check_name, sides, with_scores
 
 _DESCRIPTION = """\
@@ -51,9 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     scorer.tags.check(arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
         output = stack.enter_context(cli.output())
-        progress = None
-        if lines.is_file and not sys.stdout.isatty():
-            progress = stack.enter_context(LineProgress(lines.num_lines))
+        progress = stack.enter_context(lines.progress(is_wanted=not sys.stdout.isatty()))
         for written in _written(arguments, scorer, blocks, direction):
             for text in written:
                 output.write(text.encode("utf-8"))

@@ -22,7 +22,6 @@ from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
 from transformer_mt.models.build import build_model
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.other_runs import place_among_runs
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
 from transformer_mt.settings.reading import differences, dump_config, load_config
@@ -155,8 +154,6 @@ def _train(
 def _say_end(config: Config, progress: Progress, signum: int) -> None:
     print(f"{config.run_dir}: {_summary(progress, config.training.metric)}")
     if not signum:
-        if place := place_among_runs(config):
-            print(place)
         print(_next(config))
 
 

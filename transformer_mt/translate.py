@@ -15,7 +15,6 @@ from transformer_mt.errors import TranslationError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input, model_arguments
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.translated_blocks import translated, with_prefixes
 from transformer_mt.terminal.translation_output import OutputForm
 from transformer_mt.terminal.translation_summary import TranslationSummary
@@ -59,6 +58,7 @@ signal, standard output ends with a whole line, and the file of --output is as i
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
+    cli.check_settings(arguments.overrides, "beam_size=5", "To translate a file, write --input {}")
     _check_output(arguments)
     if is_file_to_file(arguments):
         with cli.sigterm_raised():
@@ -85,9 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         translator.cutter.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
-        progress = None
-        if lines.is_file and not arguments.quiet and (arguments.output or not sys.stdout.isatty()):
-            progress = stack.enter_context(LineProgress(lines.num_lines))
+        is_wanted = not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
+        progress = stack.enter_context(lines.progress(is_wanted=is_wanted))
         summary = TranslationSummary()
         for block in translated(translator, blocks, decoding, form, summary, progress):
             output.write(block.encode("utf-8"))

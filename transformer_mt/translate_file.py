@@ -19,13 +19,13 @@ from transformer_mt import torchrun
 from transformer_mt.decoding.engine import num_cores
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import RankError, TrainingError, TranslationError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import is_stream, replacing
 from transformer_mt.storage.output_parts import OutputParts, PartFile
 from transformer_mt.terminal.input_parts import LineFile
 from transformer_mt.terminal.kept_translation import Begun, begin, settings_of
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options, model_dirs
 from transformer_mt.terminal.translated_blocks import translated
 from transformer_mt.terminal.translation_output import OutputForm

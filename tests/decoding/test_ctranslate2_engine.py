@@ -1,16 +1,18 @@
 """CTranslate2 behind our contract: it finds what our search finds, and its scores are those of forced decoding."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
 import torch
 from helpers.processes import python_path
-from helpers.tiny import demo_pairs, renew_sums
+from helpers.tiny import ROOT, demo_pairs, renew_sums
 
 from transformer_mt import export
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
@@ -324,3 +326,31 @@ def test_a_prefix_longer_than_its_source_is_written_whole(is_ours, max_extra_len
     decoding = DecodingConfig(beam_size=1, max_extra_length=max_extra_length)
     [[found]] = (translator.engine if is_ours else engine).translate([Sentence(source, prefix)], decoding)
     assert found.tokens[: len(prefix)] == prefix
+
+
+def test_the_packages_that_the_documentation_installs_are_enough_without_pytorch(exported, tmp_path):
+    page = (ROOT / "docs/exporting.md").read_text(encoding="utf-8")
+    [installed] = re.findall(r"^pip install (ctranslate2 .*)$", page, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {re.match(r"[\w-]+", dependency)[0] for dependency in project["dependencies"]}
+    missing = asked - {*installed.split(), "numpy"}  # which comes with CTranslate2
+    assert "torch" in missing
+    program = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0].lower().replace("yaml", "pyyaml") in {missing}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from transformer_mt import score, translate
+sys.stderr.isatty = lambda: True  # so that there is a progress bar
+files = ["source.txt", "found.txt", "--engine", "ctranslate2", "--workers", "1"]
+assert translate.main([sys.argv[1], "--input", files[0], "--output", files[1], *files[2:]]) == 0
+assert score.main([sys.argv[1], *files]) == 0
+"""
+    (tmp_path / "source.txt").write_text("\n".join(LINES[:3]) + "\n")
+    command = [sys.executable, "-c", program, str(exported)]
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3

@@ -35,7 +35,7 @@ def try_configuration(case: Case, directory) -> bool:
             check_model_memory(config.model, 1000, 1000)
     except UserError as error:
         message = str(error)
-        assert re.match(r"(override |\S*x\.yaml|a model of|.*: is not an override)", message, re.DOTALL), message
+        assert re.match(r"(override |\S*x\.yaml|a model of|.*: is not a setting)", message, re.DOTALL), message
         assert len(message) < 20_000
         return False
     return True

@@ -199,8 +199,8 @@ class TestMistakes:
         [
             ("beam_sise=5", r"override beam_sise=5: decoding\.beam_sise: no such key\. Did you mean 'beam_size'\?"),
             ("decoding.beam=4", r"override .*: decoding\.beam: no such key\. Did you mean 'beam_size'\?"),
-            ("beam_size", r"beam_size: is not an override; write key=value"),
-            ("=5", r"=5: is not an override"),
+            ("beam_size", r"beam_size: is not a setting; write key=value, as in beam_size=5$"),
+            ("=5", r"=5: is not a setting"),
             ("beam_size=four", r"override beam_size=four: decoding\.beam_size is 'four'; .*integer"),
             ("length_penalty=-1", r"override length_penalty=-1: .*greater than or equal to 0"),
             ("length_penalty_form=wu", r"decoding\.length_penalty_form is 'wu'; .*'gnmt', 'average' or 'none'"),

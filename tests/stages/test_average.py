@@ -26,6 +26,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.run_directory import check_model, checkpoint_path
 from transformer_mt.storage.weights import read_metadata, save_weights
+from transformer_mt.training import candidates
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates
 from transformer_mt.training.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
 from transformer_mt.training.progress import Progress
@@ -97,6 +98,21 @@ def test_a_checkpoint_is_validated_as_training_validated_it_and_all_scores_are_p
     for row, (name, found) in zip(rows, validation_of(run).items(), strict=True):
         assert row.startswith(name)
         assert row.split()[-2:] == [f"{math.exp(found['nll']):.2f}", f"{found['bleu']:.1f}"]
+
+
+def test_each_score_is_printed_before_the_next_candidate_is_validated(run, capsys, monkeypatch):
+    said, validate = [], candidates.validate_model
+
+    def validated(*arguments):
+        said.append(capsys.readouterr().out.splitlines())
+        return validate(*arguments)
+
+    monkeypatch.setattr(candidates, "validate_model", validated)
+    average.main([str(run)])
+    assert len(said) == len(validation_of(run)) > 1
+    assert "on the validation set" in said[0][-1]
+    for before, name in zip(said[1:], validation_of(run), strict=False):
+        assert [line.startswith(name) for line in before] == [True]
 
 
 def test_candidates_are_compared_by_the_metric_of_training(run, capsys):

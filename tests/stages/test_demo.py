@@ -40,6 +40,12 @@ def test_the_first_stage_that_fails_is_the_last(tmp_path, ending, status):
     assert not never.exists()
 
 
+def test_control_c_before_the_stage_can_handle_it_is_130():
+    """Python itself ends with 1, if Ctrl-C comes while it starts."""
+    stage = f"import os, signal, sys; os.kill({os.getpid()}, signal.SIGINT); sys.exit(1)"
+    assert demo.run_all([[*PYTHON, stage]]) == 130
+
+
 def test_all_done_is_zero():
     assert demo.run_all([[*PYTHON, ""], [*PYTHON, ""]]) == 0
 

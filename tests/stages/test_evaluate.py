@@ -238,7 +238,7 @@ class Dictionary:
     def load(cls, models: list[Path], device: str, **_: object) -> "Dictionary":
         return cls(models, device)
 
-    def translations(self, lines, decoding, scores):
+    def translations(self, lines, decoding, scores, progress):
         self.calls.append((self.models, self.device, decoding.beam_size))
         texts = dict(zip(["dog", "house", "he"], self.says, strict=True))
         return [[Translation(texts[line], -1.0, -1.0, **self.marks.get(line, {}))] for line in lines]
@@ -377,8 +377,8 @@ class TestModel:
         write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
         good = Dictionary.translations
 
-        def bad_unless_9(self, lines, decoding, scores):
-            found = good(self, lines, decoding, scores)
+        def bad_unless_9(self, lines, decoding, scores, progress):
+            found = good(self, lines, decoding, scores, progress)
             return found if decoding.beam_size == 9 else [[Translation("x", -1.0, -1.0)] for _ in lines]
 
         monkeypatch.setattr(Dictionary, "translations", bad_unless_9)

@@ -12,8 +12,8 @@ import pytest
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
-from transformer_mt import __version__, score, translate
-from transformer_mt.errors import UserError
+from transformer_mt import __version__, evaluate, rerank, score, translate
+from transformer_mt.errors import ConfigError, UserError
 from transformer_mt.terminal import cli
 
 
@@ -48,6 +48,20 @@ def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
     with pytest.raises(SystemExit):
         score.main(["a", "--beam", "5"])
     assert "key=value" not in capsys.readouterr().err, "it takes none"
+
+
+@pytest.mark.parametrize(
+    ("stage", "advice"),
+    [
+        (translate, "beam_size=5. To translate a file, write --input t.en"),
+        (evaluate, "beam_size=5. To score a file of translations, write --hypothesis FILE --reference FILE"),
+        (rerank, "channel=0.5. To choose weights by a file of references, write --tune t.en"),
+    ],
+)
+def test_a_file_in_the_place_of_a_setting_is_told_how_it_is_given(stage, advice):
+    with pytest.raises(ConfigError) as refused:
+        stage.main(["a", "t.en"])
+    assert str(refused.value) == f"t.en: is not a setting; write key=value, as in {advice}"
 
 
 def test_control_c_is_130_without_a_traceback(capsys):

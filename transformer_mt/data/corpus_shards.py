@@ -6,9 +6,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Never
-
-from tqdm import tqdm
 
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import Languages
@@ -18,6 +15,7 @@ from transformer_mt.data.block_workers import BlockWorkers
 from transformer_mt.data.encoded import dtype_of
 from transformer_mt.data.shards import ShardRecord, ShardWriter, shard_name, whole_shards
 from transformer_mt.errors import CorpusError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
 
 _FORMAT = 1  # of a shard; with another one all shards are made anew
@@ -60,16 +58,15 @@ class ShardMaker:
             if records:
                 are = counted(len(records), "shard is", "shards are")
                 print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: going on", flush=True)
-            with tqdm(
-                total=corpus.pairs.num_pairs, initial=num_read, desc=corpus.name, unit=" pairs", disable=None
-            ) as progress:
+            doing = f"{corpus.name}: "
+            with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
                 for record in self._new_shards(corpus, directory, records, progress):
                     records.append(record)
         _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         return records
 
     def _new_shards(
-        self, corpus: TrainingCorpus, directory: Path, whole: list[ShardRecord], progress: "tqdm[Never]"
+        self, corpus: TrainingCorpus, directory: Path, whole: list[ShardRecord], progress: LineProgress
     ) -> Iterator[ShardRecord]:
         """Write the shards that come after those that are whole."""
         writer: ShardWriter | None = None
@@ -81,7 +78,7 @@ class ShardMaker:
                     writer = self._writer(corpus, directory, task.every - 1)
                 assert writer is not None, "the first task begins a shard"
                 writer.add(task.block.file, block)
-                progress.update(block.num_read)
+                progress.more(block.num_read)
             if writer is None:
                 raise CorpusError(f"{corpus.name}: its text has changed while it was read; prepare again")
             yield writer.finish(is_last=True)

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tqdm import tqdm
-
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import write_encoded
@@ -14,11 +12,12 @@ from transformer_mt.data.pair_filter import Encoded, Pair
 from transformer_mt.data.tags import tagged
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import CorpusError
+from transformer_mt.line_progress import LineProgress
 
 
 def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> Iterator[Encoded]:
     """Yield the place of each pair, and its text and ids. The source begins with the tag, if there is one."""
-    with tqdm(total=pairs.num_pairs, desc=name, unit=" pairs", disable=None) as progress:
+    with LineProgress(pairs.num_pairs, doing=f"{name}: ", unit="pairs") as progress:
         for block in pairs.blocks():
             texts = [pair for pair in block.pairs if not isinstance(pair, BadPair)]
             if tag:
@@ -28,7 +27,7 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> It
             found = zip(texts, zip(sources, targets, strict=True), strict=True)
             for index, pair in enumerate(block.pairs):
                 yield block.place(index), pair if isinstance(pair, BadPair) else next(found)
-            progress.update(len(block.pairs))
+            progress.more(len(block.pairs))
 
 
 def write_validation(directory: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:

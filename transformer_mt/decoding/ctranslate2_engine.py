@@ -181,10 +181,7 @@ def import_ctranslate2() -> ModuleType:
     try:
         import ctranslate2
     except ModuleNotFoundError:
-        raise TranslationError(
-            "CTranslate2 is not installed: `python -m pip install 'transformer-mt[export]'`, or "
-            "`python -m pip install ctranslate2`"
-        ) from None
+        raise TranslationError("CTranslate2 is not installed: `python -m pip install ctranslate2`") from None
     module: ModuleType = ctranslate2
     return module
 

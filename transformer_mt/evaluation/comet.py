@@ -11,8 +11,13 @@ from typing import Any
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import MetricScore
 from transformer_mt.storage.checksums import sha256
+from transformer_mt.wording import counted
 
 _BATCH = 16  # as COMET's own command
+_INSTALL = (
+    "`pip install --no-deps unbabel-comet`, then `pip install pytorch-lightning 'torchmetrics<0.11' entmax "
+    "'jsonargparse==3.13.1' 'transformers<5' 'huggingface-hub<1.0' 'setuptools<81' scipy requests`"
+)
 _PAGE = "https://github.com/Unbabel/COMET"
 
 
@@ -38,8 +43,7 @@ class Comet:
         if find_spec("comet") is None:
             raise EvaluationError(
                 f"comet={path}: needs the package unbabel-comet ({_PAGE}), which is not installed here: "
-                "`pip install --no-deps unbabel-comet`, and what it needs besides (docs/evaluating.md lists it; "
-                "without --no-deps, pip would put an older NumPy in place of yours)"
+                f"{_INSTALL} (without --no-deps, pip would put an older NumPy in place of yours)"
             )
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
@@ -53,6 +57,7 @@ class Comet:
             model = self._model
             from torch import cuda  # here, because it takes long
 
+            print(f"COMET: scoring {counted(len(samples), 'line')}", file=sys.stderr, flush=True)
             gpus = [int(self.device.partition(":")[2] or 0)] if self.device != "cpu" and cuda.is_available() else []
             found = model.predict(
                 samples, batch_size=_BATCH, gpus=len(gpus), devices=gpus or None, progress_bar=False, num_workers=0
@@ -88,7 +93,7 @@ class Comet:
         except ImportError as error:
             raise EvaluationError(
                 f"comet={self.path}: the package unbabel-comet cannot be imported ({error}): install what it "
-                "misses; docs/evaluating.md tells how"
+                f"misses: {_INSTALL}"
             ) from error
         except Exception as error:  # of other packages, whose errors are not known
             raise EvaluationError(

@@ -27,7 +27,7 @@ Only a Transformer has self-attention:
   --attention decoder    draw how target pieces attended to those before them; <s> is the first
 
 A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning. The same input
-gives exactly the same file. Needs matplotlib: the extra transformer-mt[plot].
+gives exactly the same file. Needs the package matplotlib.
 
 Other pictures have a name of their own, and their own --help:
   plot self-attention    what a word looks at

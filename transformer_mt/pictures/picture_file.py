@@ -34,10 +34,7 @@ def check(path: Path) -> str:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        raise PictureError(
-            "matplotlib is not installed: `python -m pip install 'transformer-mt[plot]'`, or "
-            "`python -m pip install matplotlib`"
-        ) from None
+        raise PictureError("matplotlib is not installed: `python -m pip install matplotlib`") from None
     return picture_format
 
 

@@ -28,8 +28,8 @@ word sees those before it, and its own first pieces. Without --target the model 
 
 Which layer and which head look where a reader would look differs from model to model, and from training to training:
 --heads draws each head in a colour of its own, and --layer N another layer. The three words that get most, in the mean
-of the heads, are printed. The same input gives exactly the same file. Needs matplotlib: the extra
-transformer-mt[plot]."""
+of the heads, are printed. The same input gives exactly the same file. Needs the package
+matplotlib."""
 
 
 def self_attention(argv: Sequence[str]) -> int:

@@ -107,7 +107,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise ConfigError(f"{cut(override, 200)}: is not an override; write key=value, as in training.max_steps=200")
+        example = {"decoding": "beam_size=5", "averaging": "choose=best"}.get(section or "", "training.max_steps=200")
+        raise ConfigError(f"{cut(override, 200)}: is not a setting; write key=value, as in {example}")
     path = key.split(".")
     if section and len(path) == 1 and key not in Config.model_fields:
         path = [section, *path]

@@ -280,7 +280,7 @@ ADVICE = {
     "lower": _NO_LOWERCASING,
     "level": "Text is always cut into subword pieces: set tokenizer.algorithm and tokenizer.vocab_size.",
     "shuffle": "The training pairs are always shuffled: training.seed decides the order.",
-    "world_size": "torchrun starts one process for each GPU: see docs/distributed.md.",
+    "world_size": "One process for each GPU: torchrun --nproc-per-node=N -m transformer_mt.train CONFIG.",
     "overwrite": "A run is never overwritten: choose another run_dir, or delete the old one.",
     "overwrite_output_dir": "A run is never overwritten: choose another run_dir, or delete the old one.",
 }

@@ -8,14 +8,17 @@ import re
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from transformer_mt.errors import UserError
+from transformer_mt.errors import ConfigError, UserError
+from transformer_mt.wording import cut
 
+_PUT_OFF = 0.05  # seconds between two looks whether a module is still being imported
 LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 
 
@@ -52,8 +55,9 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
         logging.lastResort.setFormatter(_AsTyped())
     try:
-        status = main(argv)
-        sys.stdout.flush()  # here, where a reader that has gone is no error
+        with raised(signal.SIGINT, KeyboardInterrupt) if argv is None else nullcontext():
+            status = main(argv)
+            sys.stdout.flush()  # here, where a reader that has gone is no error
         return status
     except UserError as error:
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
@@ -82,6 +86,17 @@ class _AsTyped(logging.Formatter):
         return as_typed(super().format(record))
 
 
+def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
+    """Raises ConfigError for what is given in the place of settings and is none, such as a file without its option.
+
+    `advice` says how a file is given, with {} for its name.
+    """
+    for given in arguments:
+        if "=" not in given:
+            what_to_do = f"write key=value, as in {example}. {advice.format(cut(given))}"
+            raise ConfigError(f"{cut(given)}: is not a setting; {what_to_do}")
+
+
 @contextmanager
 def output() -> Iterator[io.BufferedWriter]:
     """Open standard output for bytes, because as text it may have other line ends and another encoding than UTF-8.
@@ -99,19 +114,50 @@ def output() -> Iterator[io.BufferedWriter]:
         file.detach()  # writes what a signal has left in the buffer, and keeps standard output open
 
 
-@contextmanager
-def sigterm_raised() -> Iterator[None]:
+def sigterm_raised() -> AbstractContextManager[None]:
     """Turn SIGTERM into Terminated, so that the command can tidy up its files. A second SIGTERM ends it at once."""
+    return raised(signal.SIGTERM, Terminated)
 
-    def terminate(signum: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+@contextmanager
+def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
+    """Turn a signal into an error, unless it is ignored.
+
+    If a module is just being imported, the error comes after that: within, libraries may turn it into another error.
+    """
+    is_put_off = False
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        nonlocal is_put_off
+        if not _is_importing(frame):
+            if signum == signal.SIGTERM:
+                signal.signal(signum, signal.SIG_DFL)
+            raise error
+        if not is_put_off:
+            is_put_off = True
+            again = threading.Timer(_PUT_OFF, come_again)
+            again.daemon = True
+            again.start()
+
+    def come_again() -> None:
+        nonlocal is_put_off
+        is_put_off = False
+        signal.raise_signal(signum)
+
+    before = signal.getsignal(signum)
+    if before is not signal.SIG_IGN:
+        signal.signal(signum, on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signum, before)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether this function was called while a module is imported."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(status: int) -> NoReturn:

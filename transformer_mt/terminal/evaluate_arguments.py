@@ -130,6 +130,8 @@ def check(arguments: argparse.Namespace) -> None:
         raise EvaluationError("--reference and --language need --hypothesis: give the file of translations, too")
     if arguments.model is None and arguments.hypothesis is None:
         raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
+    advice = "To score a file of translations, write --hypothesis FILE --reference FILE"
+    cli.check_settings(arguments.overrides, "beam_size=5", advice)
     if arguments.hypothesis is not None and not arguments.reference:
         raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
     if arguments.by_length is not None and arguments.by_length < 1:

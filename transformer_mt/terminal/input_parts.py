@@ -11,8 +11,8 @@ from transformer_mt.corpora.text_files import InvalidText, read_lines
 from transformer_mt.data.stream import blocks
 from transformer_mt.data.tags import tagged
 from transformer_mt.errors import CorpusError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.terminal.line_input import LineInput, beside
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.translated_blocks import Block
 
 MOST_PARTS = 4096  # so that a directory holds them easily, and a kill costs little of the work

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import DirectoryError, TranslationError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.checksums import has_sums, read_sums, sums_of
 from transformer_mt.storage.output_parts import OutputParts
 from transformer_mt.storage.run_directory import EXPORT_FILES
 from transformer_mt.terminal.input_parts import Division, LineFile
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.model_arguments import model_dirs
 from transformer_mt.wording import counted
 

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from transformer_mt.corpora.packed import is_packed
 from transformer_mt.corpora.text_files import InvalidText, count_lines, count_lines_left, decode_lines, read_lines
 from transformer_mt.data.stream import arriving_blocks, blocks
 from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
 
 
@@ -26,6 +28,10 @@ class LineInput:
     """Whether the input is a file, so that all its lines are there already and all blocks except the last are full."""
     num_lines: int | None = None
     """The number of lines, if it is a file whose lines can be counted quickly."""
+
+    def progress(self, *, is_wanted: bool) -> AbstractContextManager[LineProgress | None]:
+        """Return what shows how many of the lines of a file are done; of a pipe or a terminal, nothing is shown."""
+        return LineProgress(self.num_lines) if self.is_file and is_wanted else nullcontext()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

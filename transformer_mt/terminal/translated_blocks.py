@@ -7,9 +7,9 @@ from pathlib import Path
 
 from transformer_mt.data.tags import tagged
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.terminal.line_input import LineInput, beside
-from transformer_mt.terminal.line_progress import LineProgress
 from transformer_mt.terminal.translation_output import OutputForm, output_lines
 from transformer_mt.terminal.translation_summary import TranslationSummary
 

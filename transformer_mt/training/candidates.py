@@ -1,7 +1,7 @@
 """The models that can be made of the checkpoints of a run, and how good each is on the validation set."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -109,17 +109,15 @@ def validate_candidates(
     validation: ValidationSet,
     valid_sentences: int,
     device: Device,
-) -> list[ValidationScores]:
-    """The scores of each, as training finds them."""
+) -> Iterator[ValidationScores]:
+    """The scores of each, one after another, as training finds them."""
     model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     model.to(device.torch_device).eval()
-    scores = []
     for candidate in candidates:
         weights = candidate.weights()
         for name, weight in model_weights(model).items():
             weight.copy_(weights[name])
-        scores.append(validate_model(model, device, validation, valid_sentences, Ranks()))
-    return scores
+        yield validate_model(model, device, validation, valid_sentences, Ranks())
 
 
 def best_of(scores: Sequence[ValidationScores], metric: str) -> int:

@@ -1,4 +1,4 @@
-"""Shows how many lines are done: by a progress bar on a terminal; elsewhere, as in a log, by a line now and then."""
+"""Shows how many lines or pairs are done: on a terminal by a bar; elsewhere, as in a log, by a line now and then."""
 
 import sys
 import time
@@ -18,12 +18,14 @@ class LineProgress:
     The rate counts the lines that are done from now on.
     """
 
-    def __init__(self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "") -> None:
+    def __init__(
+        self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"
+    ) -> None:
         """`done_before` is how many of the lines were done earlier. `doing` says what is done, if not translating."""
-        self._num_lines, self._every, self._doing = num_lines, every, doing
+        self._num_lines, self._every, self._doing, self._unit = num_lines, every, doing, unit
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
-        self._bar = _bar(num_lines, done_before, doing) if sys.stderr.isatty() else None
+        self._bar = _bar(num_lines, done_before, doing, unit) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Self:
         return self
@@ -52,12 +54,12 @@ class LineProgress:
         """What a log says: `rate` is in lines a second."""
         shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
         if self._num_lines is None:
-            return f"{shown_done} lines, {rate:,.1f} a second"
+            return f"{shown_done} {self._unit}, {rate:,.1f} a second"
         left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
-        return f"{shown_done} of {self._num_lines:,} lines, {rate:,.1f} a second{left}"
+        return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
 
 
-def _bar(num_lines: int | None, done_before: int, doing: str) -> "tqdm[NoReturn]":
+def _bar(num_lines: int | None, done_before: int, doing: str, unit: str) -> "tqdm[NoReturn]":
     from tqdm import tqdm  # here, because importing it takes longer than translating a line
 
-    return tqdm(desc=doing.strip() or None, total=num_lines, initial=done_before, unit=" lines", dynamic_ncols=True)
+    return tqdm(desc=doing.strip() or None, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)
