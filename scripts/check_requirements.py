@@ -5,9 +5,9 @@ The exit status is 2 if there are any, else 0.
 
 import re
 import sys
-import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 # What some corpora need. Whoever has others can do without, and is told when one is needed.
@@ -16,6 +16,17 @@ ONLY_FOR = {
     "lxml": "translation memories (TMX)",
     "pyarrow": "Parquet and files packed as .zst",
 }
+
+
+def stop(error: ModuleNotFoundError) -> NoReturn:
+    """Say that this Python lacks a module that a script imports, and what to do; end with exit status 2."""
+    root = PYPROJECT.parent
+    print(
+        f"error: {sys.executable} lacks the package {error.name}; run `make setup` in {root} once, and this script by "
+        f"{root}/.venv/bin/python; or install this project: {sys.executable} -m pip install -e {root}",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 
 def unmet(requirements: list[str]) -> list[str]:
@@ -40,6 +51,8 @@ def _numbers(text: str) -> list[int]:
 
 def main() -> int:
     """Check what running needs. The tools of `make check` report themselves if they are missing."""
+    import tomllib  # Python 3.10 lacks it, and `stop` is for any Python
+
     problems = unmet(tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
     for problem in [problem for problem in problems if problem.partition(">=")[0] in ONLY_FOR]:
         problems.remove(problem)

@@ -9,11 +9,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-import torch
+from check_requirements import stop
 
-from transformer_mt.models.build import build_model
-from transformer_mt.settings.reading import load_config
-from transformer_mt.terminal import cli
+try:
+    import torch
+
+    from transformer_mt.models.build import build_model
+    from transformer_mt.settings.reading import load_config
+    from transformer_mt.terminal import cli
+except ModuleNotFoundError as error:
+    stop(error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

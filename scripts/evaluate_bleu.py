@@ -11,9 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt.evaluation.score_file import write_scores
-from transformer_mt.evaluation.scores import print_scores, score_files
-from transformer_mt.terminal import cli
+from check_requirements import stop
+
+try:
+    from transformer_mt.evaluation.score_file import write_scores
+    from transformer_mt.evaluation.scores import print_scores, score_files
+    from transformer_mt.terminal import cli
+except ModuleNotFoundError as error:
+    stop(error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

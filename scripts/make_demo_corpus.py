@@ -5,8 +5,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt.demo_corpus.corpus import OUTPUT, write_corpus
-from transformer_mt.terminal import cli
+from check_requirements import stop
+
+try:
+    from transformer_mt.demo_corpus.corpus import OUTPUT, write_corpus
+    from transformer_mt.terminal import cli
+except ModuleNotFoundError as error:
+    stop(error)
 
 
 def positive(text: str) -> int:

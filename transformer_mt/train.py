@@ -131,16 +131,17 @@ def _train(
         say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}")
         say(_next(config))
         return 0
+    with ranks.together():
+        loader = _loader(config, corpus, tokenizer, progress)
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, changed, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
-    say(f"{run_dir}: {_describe(learner.model)}, {counted(len(corpus), 'pair')}, {hardware}", flush=True)
+    say(f"{run_dir}: {_describe(learner.model)}, {_pairs(loader)}, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
         say_of_data(changed, knew_its_data, ranks)
-    loader = _loader(config, corpus, tokenizer, progress)
     if not progress.tokens_per_batch:
         budget = _budget(learner, loader, settings, ranks, say)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
@@ -218,6 +219,14 @@ def _say_nothing(*_: object, flush: bool = False) -> None:
 
 def _describe(model: Seq2Seq) -> str:
     return f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
+
+
+def _pairs(loader: Loader) -> str:
+    """How many pairs there are, and how many an epoch has, if weights make that another number."""
+    sizes = loader.corpus.sizes
+    in_epoch = round(sum(size * weight for size, weight in zip(sizes, loader.weights, strict=True)))
+    pairs = counted(sum(sizes), "pair")
+    return pairs if in_epoch == sum(sizes) else f"{pairs} ({in_epoch:,} in an epoch)"
 
 
 def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:

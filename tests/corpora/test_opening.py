@@ -10,6 +10,7 @@ from helpers.thorough import each
 
 from transformer_mt.corpora.corpus import BLOCK, BadPair
 from transformer_mt.corpora.opening import corpus_digest, corpus_files
+from transformer_mt.errors import CorpusError
 
 DATA = Path(os.environ.get("PARALLEL_TEXT", "parallel text"))  # real text, which the project does not contain
 PAIRS = [
@@ -54,6 +55,18 @@ def test_a_digest_is_of_the_text_and_not_of_its_packing(tmp_path: Path, form: st
     assert len(set(digests)) == 1
     (tmp_path / "other").mkdir()
     assert opened(write_form(tmp_path / "other", form, [*pairs[:-1], ("other", "text")])).digest() != digests[0]
+
+
+@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}")
+def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_an_error(tmp_path: Path, row: dict[str, str]) -> None:
+    pairs = PAIRS[: BLOCK + 9]
+    corpus = opened(write_form(tmp_path, row["form"], pairs, row["packing"]))
+    before = corpus.digest()
+    write_form(tmp_path, row["form"], [*pairs[:-2], pairs[-1], pairs[-2]], row["packing"])  # of the same size
+    with pytest.raises(CorpusError, match=r"has changed while it was read; .* give the same command again"):
+        list(corpus.blocks())
+    write_form(tmp_path, row["form"], pairs, row["packing"])
+    assert list(corpus.pairs()) == pairs and corpus.digest() == before
 
 
 @pytest.mark.thorough

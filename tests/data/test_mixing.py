@@ -134,6 +134,12 @@ class TestWeightsOf:
         with pytest.raises(ConfigError, match=f"an epoch has .* pairs.*{cure}$"):
             weights_of(config(weight, weight), (10_000, 2_000_000) if weight > 1 else (10, 20))
 
+    def test_an_order_that_memory_has_no_room_for_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(mixing, "free_memory", lambda: 4000)
+        assert weights_of(config(1.0, 2.0), (2, 499)) == (1, 2)
+        with pytest.raises(ConfigError, match=r"whose order fits into the free memory.*: lower the weights$"):
+            weights_of(config(1.0, 2.0), (3, 499))
+
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 class TestLoader:

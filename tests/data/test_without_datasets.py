@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,13 @@ def test_an_installation_by_hand_may_lack_only_what_some_corpora_need(
     assert f"lacks {missing}>=" in error
     assert error.startswith("note: " if status == 0 else "error: ")
     assert ("Only corpora from the Hugging Face hub need it" in error) == (missing == "datasets")
+
+
+@pytest.mark.parametrize("script", ["evaluate_bleu.py", "count_parameters.py", "make_demo_corpus.py"])
+def test_a_script_run_by_a_python_without_the_package_says_in_a_line_what_to_do(script: str) -> None:
+    command = [sys.executable, "-E", "-S", ROOT / "scripts" / script, "a", "b"]  # -S: without installed packages
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"error: .* lacks the package \w+; run `make setup` in .*; or install this project: .*\n", done.stderr
+    )

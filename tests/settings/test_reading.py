@@ -102,6 +102,13 @@ class TestValues:
         with pytest.raises(ConfigError, match=r"override training=\{\}: only settings of decoding"):
             load("training={}", section="decoding")
 
+    @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\u2028", "\x85"])
+    def test_an_override_is_a_text_of_one_line(self, load, line_break):
+        with pytest.raises(ConfigError, match=r"^override 'data_dir=a\\.*b': holds a line break") as refused:
+            load(f"data_dir=a{line_break}b")
+        assert len(str(refused.value).splitlines()) == 1
+        assert load(f"corpus.test={{a: b,{line_break}c: d}}").corpus.test == {"a": "b", "c": "d"}
+
     @pytest.mark.parametrize(
         "override",
         [

@@ -189,6 +189,47 @@ def test_a_shard_that_was_damaged_meanwhile_is_made_again(
     assert counted_blocks[0] == 301
 
 
+def exchange(path: Path) -> None:
+    """Let each line of a file belong to the line before it in its translation. Its size stays the same."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join([*lines[1:], lines[0]]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["train", "valid", "test"])
+def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
+    config: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, text = contents(run(config, tmp_path / "whole")), tmp_path / f"{name}.de"
+    before, fill = text.read_bytes(), prepare.fill_data_dir
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "fill_data_dir", lambda *given: (exchange(text), fill(*given)))
+        with pytest.raises(CorpusError, match=rf"^{text}: has changed while it was read"):
+            run(config, tmp_path / "data")
+    text.write_bytes(before)
+    assert contents(run(config, tmp_path / "data")) == whole
+
+
+def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, text = contents(run(config, tmp_path / "whole")), tmp_path / "train.de"
+    before, fill, finish = text.read_bytes(), prepare.fill_data_dir, ShardWriter.finish
+
+    def dying(self: ShardWriter, is_last: bool) -> object:
+        if self.shard.name == "00003":
+            raise KeyboardInterrupt
+        return finish(self, is_last)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "fill_data_dir", lambda *given: (exchange(text), fill(*given)))
+        patched.setattr(ShardWriter, "finish", dying)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "data")
+    assert len(shards(tmp_path / "data")) == 3
+    text.write_bytes(before)
+    assert contents(run(config, tmp_path / "data")) == whole
+
+
 @pytest.mark.parametrize("other", ["filters.max_characters=70", "corpus.max_length=99", "tokenizer.vocab_size=399"])
 def test_with_other_settings_shards_are_made_again(config: Path, tmp_path: Path, other: str) -> None:
     run(config, tmp_path / "data")

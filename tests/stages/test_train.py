@@ -11,7 +11,7 @@ import yaml
 from helpers.tiny import status_and_error, train_tiny, write_experiment
 from safetensors.torch import load_file
 
-from transformer_mt import train
+from transformer_mt import prepare, train
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint, saved_steps
 
@@ -38,6 +38,16 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
     for word in ("parameters", "300 pairs", "CPU, 1 thread", "fp32"):
         assert word in said
     assert torch.get_num_threads() == 1
+
+
+def test_with_a_weight_it_says_how_many_pairs_an_epoch_has(tmp_path, capsys):
+    path = write_experiment(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    content["corpus"]["train"] = [{"name": "half", "prefix": content["corpus"]["train"], "weight": 0.5}]
+    path.write_text(yaml.safe_dump(content))
+    assert prepare.main([str(path)]) == 0
+    train_tiny(path, tmp_path / "run", "training.max_steps=1")
+    assert "300 pairs (150 in an epoch), " in capsys.readouterr().out
 
 
 def test_a_warm_up_that_never_ends_is_told_once(experiment, tmp_path, capsys):

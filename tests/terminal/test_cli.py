@@ -73,6 +73,37 @@ def test_what_the_system_refuses_is_2_and_names_the_file(capsys):
     assert ends_with(refused, capsys) == (2, "", "error: log.jsonl: No space left on device\n")
 
 
+def test_a_name_that_the_locale_cannot_write_is_2_and_names_the_cure(capsys):
+    status, _, error = ends_with(UnicodeEncodeError("ascii", "däta", 1, 2, "ordinal not in range(128)"), capsys)
+    assert status == 2 and error.startswith("error: däta: ") and "the encoding ascii" in error
+    assert "LC_ALL=C.UTF-8" in error
+
+
+@pytest.mark.parametrize(
+    ("terminal", "said"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, rb"\xfc\u20ac"),
+        ({"PYTHONIOENCODING": "latin-1"}, b"\xfc" + rb"\u20ac"),
+        ({"PYTHONIOENCODING": "utf-8"}, "ü€".encode()),
+        ({"PYTHONIOENCODING": "ascii:surrogateescape"}, rb"\xfc\u20ac"),  # as Python opens it with LC_ALL=C
+    ],
+)
+def test_a_terminal_without_a_character_shows_it_escaped_and_lines_stay_utf_8(terminal, said):
+    program = (
+        "import sys; from transformer_mt.terminal import cli\n"
+        "def main(argv):\n"
+        "    for stream in (sys.stdout, sys.stderr): print('\\xfc\\u20ac', file=stream)\n"
+        "    with cli.output() as lines: lines.write('\\xfc\\u20ac'.encode())\n"
+        "    return 0\n"
+        "sys.exit(cli.run(main))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=os.environ | terminal, capture_output=True, check=True
+    )
+    assert done.stderr.rstrip() == said
+    assert done.stdout.splitlines() == [said, "ü€".encode()]
+
+
 @pytest.mark.parametrize("kind", [ValueError, OSError, AssertionError])
 def test_a_mistake_of_ours_keeps_its_traceback(capsys, kind):
     with pytest.raises(kind, match="ours"):

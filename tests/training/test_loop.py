@@ -93,6 +93,19 @@ def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
 
 
+def test_a_signal_while_the_first_order_is_made_stops_at_once(experiment, tmp_path, monkeypatch):
+    make = Loader.order
+
+    def order_during_which_a_signal_comes(self, epoch):
+        os.kill(os.getpid(), signal.SIGINT)
+        return make(self, epoch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Loader, "order", order_during_which_a_signal_comes)
+        train_tiny(experiment, tmp_path / "run")
+    assert not saved_steps(tmp_path / "run")
+
+
 def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
     real_update, updates = loop.one_update, []
 

@@ -9,7 +9,7 @@ from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file
 from transformer_mt.corpora.fields import FieldPath, find_field, names_of_fields
 from transformer_mt.corpora.lines import BadLine, all_lines
 from transformer_mt.corpora.single_files import open_files
-from transformer_mt.corpora.text_files import opened
+from transformer_mt.corpora.text_files import opened_again
 from transformer_mt.settings.corpus import PairedText
 from transformer_mt.wording import cut
 
@@ -17,11 +17,11 @@ from transformer_mt.wording import cut
 def open_jsonl(text: PairedText) -> Corpus:
     """Open JSON lines. Raises CorpusError if the file cannot be read or is empty."""
 
-    def read(path: Path) -> Iterator[Block]:
-        with opened(path) as file:
+    def read(path: Path, digest: str) -> Iterator[Block]:
+        with opened_again(path, digest) as file:
             yield from blocks_of_file(str(path), _pairs(text, all_lines(file, str(path))))
 
-    return open_files(text, read, lambda path, num_lines: num_lines)
+    return open_files(text, read, lambda path, of_file: of_file.num_lines)
 
 
 def _pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus
 from transformer_mt.corpora.lines import BadLine, has_faults, line_blocks
 from transformer_mt.corpora.local_files import local_files, parallel_files
-from transformer_mt.corpora.text_files import Survey, opened, survey
+from transformer_mt.corpora.text_files import Survey, opened_again, survey
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import PairedText
 from transformer_mt.settings.reading import fingerprint
@@ -30,8 +30,9 @@ def open_parallel(text: PairedText) -> Corpus:
         raise CorpusError(f"{text.place}: empty; name files with sentences in them")
 
     def blocks() -> Iterator[Block]:
-        for source, target in files:
-            yield from parallel_blocks(_lines(source), str(source), _lines(target), str(target))
+        for (source, target), (of_source, of_target) in zip(files, surveys, strict=True):
+            lines = _lines(source, of_source.digest), _lines(target, of_target.digest)
+            yield from parallel_blocks(lines[0], str(source), lines[1], str(target))
 
     digest = fingerprint(*(one.digest for both in surveys for one in both))
     return Corpus(tuple(path for both in files for path in both), blocks, lambda: digest, num_pairs)
@@ -64,14 +65,14 @@ def parallel_blocks(sources: Iterator[Lines], source: str, targets: Iterator[Lin
     first, nothing = 1, list[str | BadLine]()
     for of_source, of_target in zip_longest(sources, targets, fillvalue=nothing):
         if len(of_source) != len(of_target):
-            raise CorpusError(f"{source} and {target} have changed while they were read; start again")
+            raise CorpusError(f"{source} and {target} have changed while they were read; give the same command again")
         yield Block(source, first, _pairs(of_source, of_target, target))
         first += len(of_source)
 
 
-def _lines(path: Path) -> Iterator[Lines]:
+def _lines(path: Path, digest: str) -> Iterator[Lines]:
     # Each file has its own, so that an error names the right one.
-    with opened(path) as file:
+    with opened_again(path, digest) as file:
         yield from line_blocks(file, str(path))
 
 

@@ -5,14 +5,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
 from transformer_mt.corpora.fields import FieldPath, find_field, names_of_fields
 from transformer_mt.corpora.packages import needed
 from transformer_mt.corpora.packed import is_packed
 from transformer_mt.corpora.single_files import open_files
-from transformer_mt.corpora.text_files import opened
+from transformer_mt.corpora.text_files import Survey, check_same, opened, survey_of
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import PairedText
 from transformer_mt.wording import counted
@@ -21,12 +21,14 @@ from transformer_mt.wording import counted
 def open_parquet(text: PairedText) -> Corpus:
     """Open Parquet files. Raises CorpusError if one cannot be read, lacks a field, or has one that is no text."""
 
-    def read(path: Path) -> Iterator[Block]:
-        with _parquet(path) as file:
+    def read(path: Path, digest: str) -> Iterator[Block]:
+        with _parquet(path) as (content, file):
             yield from blocks_of_file(str(path), _pairs(text, file, path), "row")
+            content.seek(0)  # its columns are not read in the order of its bytes, so these are read once more
+            check_same(survey_of(content).digest, digest, str(path))
 
-    def count(path: Path, num_lines: int) -> int:
-        with _parquet(path) as file:
+    def count(path: Path, of_file: Survey) -> int:
+        with _parquet(path) as (_, file):
             _fields(text, file, path)
             return int(file.metadata.num_rows)
 
@@ -34,22 +36,23 @@ def open_parquet(text: PairedText) -> Corpus:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
-    """Open a pyarrow.parquet.ParquetFile. Any error while it is read is raised as a CorpusError."""
+def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
+    """Open a file, unpacked, and a pyarrow.parquet.ParquetFile of it. Any error of reading becomes a CorpusError."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
     try:
         with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
-            yield opened_file
+            yield file, opened_file
     except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last of a damaged name
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
 
 
 @contextmanager
-def _seekable(path: Path) -> Iterator[Any]:
+def _seekable(path: Path) -> Iterator[IO[bytes]]:
     """Open a file; what is packed is unpacked to a nameless file first, because the end of Parquet is read first."""
     if not is_packed(path):
-        yield str(path)
+        with path.open("rb") as file:
+            yield file
         return
     with tempfile.TemporaryFile() as copy:
         with opened(path) as file:

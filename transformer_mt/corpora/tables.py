@@ -8,7 +8,7 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
 from transformer_mt.corpora.lines import BadLine, all_lines
 from transformer_mt.corpora.single_files import open_files
-from transformer_mt.corpora.text_files import opened
+from transformer_mt.corpora.text_files import Survey, opened_again
 from transformer_mt.errors import CorpusError
 from transformer_mt.languages import name_columns
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
@@ -25,8 +25,8 @@ def open_tsv(text: PairedText) -> Corpus:
     """
     header = int(isinstance(text.source, str))
 
-    def read(path: Path) -> Iterator[Block]:
-        with opened(path) as file:
+    def read(path: Path, digest: str) -> Iterator[Block]:
+        with opened_again(path, digest) as file:
             lines = all_lines(file, str(path))
             first = next(lines, None)
             if first is None:
@@ -36,9 +36,9 @@ def open_tsv(text: PairedText) -> Corpus:
             num_columns = first.count("\t") + 1 if header and isinstance(first, str) else 0
             yield from blocks_of_file(str(path), _pairs_of_lines(rest, columns, num_columns), first=1 + header)
 
-    def count(path: Path, num_lines: int) -> int:
-        _check_beginning(read(path))
-        return max(0, num_lines - header)
+    def count(path: Path, of_file: Survey) -> int:
+        _check_beginning(read(path, of_file.digest))
+        return max(0, of_file.num_lines - header)
 
     return open_files(text, read, count)
 
@@ -49,14 +49,14 @@ def open_csv(text: PairedText) -> Corpus:
     Raises CorpusError if the file cannot be read or is empty, or if the first row lacks a name.
     """
 
-    def read(path: Path) -> Iterator[Block]:
-        with opened(path) as file:
+    def read(path: Path, digest: str) -> Iterator[Block]:
+        with opened_again(path, digest) as file:
             yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
 
-    def count(path: Path, num_lines: int) -> int | None:
-        _check_beginning(read(path))
+    def count(path: Path, of_file: Survey) -> int | None:
+        _check_beginning(read(path, of_file.digest))
         # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
-        return 0 if num_lines <= 1 else None
+        return 0 if of_file.num_lines <= 1 else None
 
     return open_files(text, read, count)
 

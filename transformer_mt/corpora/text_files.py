@@ -85,6 +85,47 @@ def _check_that_it_ends(path: Path, number: int) -> None:
         raise CorpusError(f"{path}: is {what}, which may never end; name a text file, packed or not")
 
 
+@contextmanager
+def opened_again(path: Path, digest: str) -> Iterator[io.BufferedIOBase]:
+    """Open a file as `opened` does, but raise CorpusError at its end if its text is no longer that of its survey."""
+    with opened(path) as file, same_text(file, digest, str(path)) as hashed:
+        yield hashed
+
+
+@contextmanager
+def same_text(file: io.BufferedIOBase | IO[bytes], digest: str, name: str) -> Iterator[io.BufferedIOBase]:
+    """Hash what is read of a file, which messages call `name`.
+
+    At the end, raises CorpusError if its bytes do not have the digest of its survey. So what is encoded is the text
+    whose digest is written down, although it is read several times.
+    """
+    hashed = _Hashed(file)
+    yield hashed
+    while hashed.read(_CHUNK):  # what the reader has left
+        pass
+    check_same(hashed.sum.hexdigest(), digest, name)
+
+
+def check_same(found: str, digest: str, name: str) -> None:
+    """Raises CorpusError if a file that is read again has another digest than at first."""
+    if found != digest:
+        raise CorpusError(
+            f"{name}: has changed while it was read; let no other program write it, and give the same command again"
+        )
+
+
+class _Hashed(io.BufferedIOBase):
+    """The bytes of another file, which are hashed as they are read."""
+
+    def __init__(self, file: io.BufferedIOBase | IO[bytes]) -> None:
+        self._file, self.sum = file, hashlib.sha256()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        content = self._file.read(-1 if size is None else size)
+        self.sum.update(content)
+        return content
+
+
 def count_lines(path: Path) -> int:
     """Count the lines of a file as `read_lines` splits it, by reading it to the end."""
     with opened(path) as file:

@@ -3,14 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpora.corpus import OTHER_LANGUAGES, BadPair, Block, Corpus, blocks_of_file, pair_of_texts
 from transformer_mt.corpora.packages import needed
 from transformer_mt.corpora.single_files import open_files
-from transformer_mt.corpora.text_files import opened
+from transformer_mt.corpora.text_files import opened_again
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import PairedText
 from transformer_mt.wording import cut
@@ -22,13 +22,13 @@ _BLANKS = re.compile(r"[ \t\r\n]{2,}|[\t\r\n]")
 
 def open_tmx(text: PairedText) -> Corpus:
     """Open translation memories. Raises CorpusError if one cannot be read to its end, or has no such languages."""
-    return open_files(text, lambda path: _blocks(text, path))
+    return open_files(text, partial(_blocks, text))
 
 
-def _blocks(text: PairedText, path: Path) -> Iterator[Block]:
+def _blocks(text: PairedText, path: Path, digest: str) -> Iterator[Block]:
     languages: Counter[str] = Counter()
     found = False
-    for block in blocks_of_file(str(path), _pairs(text, path, languages), "unit"):
+    for block in blocks_of_file(str(path), _pairs(text, path, digest, languages), "unit"):
         found = found or any(not isinstance(pair, BadPair) or pair.reason != OTHER_LANGUAGES for pair in block.pairs)
         yield block
     if not found:
@@ -38,9 +38,9 @@ def _blocks(text: PairedText, path: Path) -> Iterator[Block]:
         )
 
 
-def _pairs(text: PairedText, path: Path, languages: Counter[str]) -> Iterator[tuple[str, str] | BadPair]:
+def _pairs(text: PairedText, path: Path, digest: str, languages: Counter[str]) -> Iterator[tuple[str, str] | BadPair]:
     etree = needed("lxml.etree", f"{path} is TMX", "write it as another form, such as TSV")
-    with opened(path) as file:
+    with opened_again(path, digest) as file:
         try:
             # No entity is expanded and nothing else is loaded: a few lines of entities could fill the memory.
             units = etree.iterparse(

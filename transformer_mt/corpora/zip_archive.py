@@ -1,7 +1,7 @@
 """Reads parallel text in a zip archive, as OPUS gives it. Nothing is unpacked to disk."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -10,7 +10,7 @@ from transformer_mt.corpora.lines import line_blocks
 from transformer_mt.corpora.local_files import local_files
 from transformer_mt.corpora.packed import Damage, is_packed
 from transformer_mt.corpora.parallel import check_lengths, parallel_blocks
-from transformer_mt.corpora.text_files import Survey, survey_of
+from transformer_mt.corpora.text_files import Survey, same_text, survey_of
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import PairedText
 from transformer_mt.settings.reading import fingerprint
@@ -28,14 +28,18 @@ def open_zip(text: PairedText) -> Corpus:
         raise CorpusError(f"{text.place}: empty; name an archive with sentences in it")
 
     def blocks() -> Iterator[Block]:
-        for path in paths:
-            with _opened(path) as archive:
-                source, target = _members(text, archive, path)
-                names = _shown(path, source), _shown(path, target)
-                with archive.open(source) as sources, archive.open(target) as targets:
-                    yield from parallel_blocks(
-                        line_blocks(sources, names[0]), names[0], line_blocks(targets, names[1]), names[1]
-                    )
+        for path, before in zip(paths, surveys, strict=True):
+            with _opened(path) as archive, ExitStack() as stack:
+                members = _members(text, archive, path)
+                names = [_shown(path, member) for member in members]
+                files = [stack.enter_context(archive.open(member)) for member in members]
+                both = [
+                    stack.enter_context(same_text(file, of_file.digest, name))
+                    for file, of_file, name in zip(files, before, names, strict=True)
+                ]
+                yield from parallel_blocks(
+                    line_blocks(both[0], names[0]), names[0], line_blocks(both[1], names[1]), names[1]
+                )
 
     digest = _digest(surveys)
     return Corpus(paths, blocks, lambda: digest, num_pairs)

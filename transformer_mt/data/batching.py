@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_text import Text
+from transformer_mt.data.encoded_text import Text, narrow
 from transformer_mt.data.mixing import PairNumbers, epoch_pairs
 from transformer_mt.errors import ConfigError
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -163,7 +163,8 @@ def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) 
     """Sort the pairs by length, and cut them into batches that are as large as `tokens_per_batch` allows."""
     source_lengths, target_lengths = corpus.source.lengths(pairs), corpus.target.lengths(pairs)
     longer = np.maximum(source_lengths, target_lengths)
-    order = np.lexsort((source_lengths, target_lengths, longer))  # stable; the last key counts first
+    keys = narrow(source_lengths), narrow(target_lengths), narrow(longer)
+    order = np.lexsort(keys)  # stable; the last key counts first
     pairs, longer = pairs[order], longer[order]
     if longer[-1] > tokens_per_batch:
         raise ConfigError(

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.filters import Languages
 from transformer_mt.corpora.held_out import HeldOut, Overlaps
 from transformer_mt.data.block_encoding import Task
 from transformer_mt.data.block_workers import BlockWorkers
+from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import dtype_of
-from transformer_mt.data.shards import ShardRecord, ShardWriter, shard_name, whole_shards
+from transformer_mt.data.shards import ShardRecord, ShardWriter, TextDigest, shard_name, whole_shards
 from transformer_mt.errors import CorpusError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
@@ -53,6 +54,9 @@ class ShardMaker:
         """
         directory = self.directory / corpus.name
         records = whole_shards(directory, lambda number: self._key(corpus, number))
+        with writing(directory):
+            directory.mkdir(exist_ok=True)
+            _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         if not records or not records[-1].is_last:
             num_read = sum(record.read for record in records)
             if records:
@@ -62,7 +66,6 @@ class ShardMaker:
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
                 for record in self._new_shards(corpus, directory, records, progress):
                     records.append(record)
-        _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         return records
 
     def _new_shards(
@@ -77,10 +80,10 @@ class ShardMaker:
                         yield writer.finish(is_last=False)
                     writer = self._writer(corpus, directory, task.every - 1)
                 assert writer is not None, "the first task begins a shard"
-                writer.add(task.block.file, block)
+                writer.add(task.block, block)
                 progress.more(block.num_read)
             if writer is None:
-                raise CorpusError(f"{corpus.name}: its text has changed while it was read; prepare again")
+                raise CorpusError(f"{corpus.name}: its text has changed while it was read; give the same command again")
             yield writer.finish(is_last=True)
             writer = None
         finally:
@@ -104,20 +107,34 @@ class ShardMaker:
 def _tasks(corpus: TrainingCorpus, whole: list[ShardRecord], items: int) -> Iterator[Task]:
     """Read the blocks of a corpus that come after the shards that are whole.
 
+    The text of each shard that is whole is compared with what was read when it was made: its key names the text that
+    was surveyed, and a process that was killed had not compared the two. Takes the shards that differ out of `whole`.
+
     Which pairs have their sentences counted: all of the first shard, every second one of the second, and so on, so that
     this takes less and less time, and the same share is known of each shard whatever comes after it.
     """
-    skipped, first, number = sum(record.read for record in whole), 0, len(whole)
-    for block in corpus.pairs.blocks():
-        if skipped > 0:
-            skipped -= len(block.pairs)
-            if skipped < 0:
-                raise CorpusError(f"{corpus.name}: its text has changed while it was read; prepare again")
-            continue
+    blocks = corpus.pairs.blocks()
+    for number, record in enumerate(whole):
+        if not _is_made_of(record, blocks):
+            print(f"{corpus.name}: its text had changed while it was read: making shard {number} again", flush=True)
+            del whole[number:]
+            yield from _tasks(corpus, whole, items)
+            return
+    first, number = 0, len(whole)
+    for block in blocks:
         if first >= items:
             first, number = 0, number + 1
         yield Task(block, corpus.tag, corpus.languages, first, every=number + 1)
         first += len(block.pairs)
+
+
+def _is_made_of(record: ShardRecord, blocks: Iterator[Block]) -> bool:
+    """Read the blocks of a shard, and return whether it was made of them."""
+    num_read, text = 0, TextDigest()
+    while num_read < record.read and (block := next(blocks, None)) is not None:
+        num_read += len(block.pairs)
+        text.add(block)
+    return num_read == record.read and record.text in ("", text.hex)
 
 
 def _remove_all_but(directory: Path, names: set[str]) -> None:

@@ -149,8 +149,13 @@ def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
     return counts
 
 
+def narrow(numbers: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
+    """Return numbers of 0 or more in as few bytes as all have room in: NumPy sorts those of two bytes much faster."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
 def _by_part(where: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
     """Return each part that occurs, and the indices at which it does."""
-    order = np.argsort(where, kind="stable")
+    order = np.argsort(narrow(where), kind="stable")
     edges = [0, *(np.flatnonzero(np.diff(where[order])) + 1).tolist(), len(order)]
     return [(int(where[order[start]]), order[start:end]) for start, end in pairwise(edges) if start < end]

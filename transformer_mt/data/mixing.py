@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.host_memory import free_memory
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
-_MOST_PAIRS = 10**10  # in an epoch: its order then takes 80 GB
 _BLOCK = 2**20  # numbers written at once
 _DIGITS = 6  # of a weight that a temperature makes, so that it is the same on machines whose pow() differs
 
@@ -31,10 +31,12 @@ def weights_of(corpus: CorpusConfig, sizes: Sequence[int]) -> tuple[Fraction, ..
         # By its decimal digits: the fraction 0.1 is one tenth, so ten epochs have every pair once.
         weights = tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora)
     num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
-    if not 1 <= num_pairs <= _MOST_PAIRS:
+    most = free_memory() // np.dtype(_dtype_of(sizes)).itemsize
+    if not 1 <= num_pairs <= most:
         raise ConfigError(
             f"with these weights of corpus.train (or corpus.temperature), an epoch has {float(num_pairs):,.3g} pairs; "
-            f"it must have 1 to {_MOST_PAIRS:,}: {'raise' if num_pairs < 1 else 'lower'} the weights"
+            f"it must have 1 to {most:,}, whose order fits into the free memory of this machine: "
+            f"{'raise' if num_pairs < 1 else 'lower'} the weights"
         )
     return weights
 
@@ -67,7 +69,7 @@ def epoch_pairs(
     times. Which pairs are there once more is the next part of a shuffle that only the seed decides, so in four epochs
     each pair is there exactly 9 times.
     """
-    dtype = np.int32 if sum(sizes) < 2**31 else np.int64
+    dtype = _dtype_of(sizes)
     weights = weights or [Fraction(1)] * len(sizes)
     shares = [share(size, weight, epoch) for size, weight in zip(sizes, weights, strict=True)]
     order = np.empty(sum(size * copies + more for size, (copies, _, more) in zip(sizes, shares, strict=True)), dtype)
@@ -88,6 +90,10 @@ def epoch_pairs(
         first += size
     random.shuffle(order)
     return order
+
+
+def _dtype_of(sizes: Sequence[int]) -> type[np.signedinteger[Any]]:
+    return np.int32 if sum(sizes) < 2**31 else np.int64
 
 
 def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:

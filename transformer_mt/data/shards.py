@@ -9,6 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.held_out import Overlaps
 from transformer_mt.data.block_encoding import EncodedBlock, Side
 from transformer_mt.data.data_directory import writing
@@ -53,6 +55,8 @@ class ShardRecord(BaseModel):
     """The files that it was made of, and the first of its pairs from each."""
     found: tuple[tuple[str, str, int, str], ...]
     """Lines of the held-out sets that are in it, as Overlaps.found has them: set, kind, line, place."""
+    text: str = ""
+    """The digest of the pairs of which it was made (`TextDigest`); empty if an older version made it."""
 
 
 def whole_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:
@@ -69,6 +73,23 @@ def whole_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRec
 def shard_name(number: int) -> str:
     """Return the name of the directory of a shard."""
     return f"{number:05}"
+
+
+class TextDigest:
+    """The SHA-256 of the pairs of blocks, bad ones included."""
+
+    def __init__(self) -> None:
+        self._sum = hashlib.sha256()
+
+    def add(self, block: Block) -> None:
+        """Hash the next block."""
+        sides = chain.from_iterable((pair.fault,) if isinstance(pair, BadPair) else pair for pair in block.pairs)
+        self._sum.update("\n".join([*sides, ""]).encode())
+
+    @property
+    def hex(self) -> str:
+        """The digest of all blocks so far, hexadecimal."""
+        return self._sum.hexdigest()
 
 
 def line_words(shard: Path) -> LineWords:
@@ -101,6 +122,7 @@ class ShardWriter:
         self._overlaps, self._words = overlaps, LineWords()
         self._files: list[tuple[str, int]] = []
         self._read = self._pairs = 0
+        self._text = TextDigest()
         self._dropped: Counter[str] = Counter()
         self._open: dict[str, _SummedFile] = {}
         with writing(self.shard):
@@ -110,10 +132,11 @@ class ShardWriter:
             self._target = _SideWriter(self._new("target.ids"), self._new("target.offsets"), dtypes[1])
             self._lines, self._keys = self._new(LINES), self._new(KEYS) if with_keys else None
 
-    def add(self, file: str, block: EncodedBlock) -> None:
-        """Write the pairs of a block of this file. Raises CorpusError if there is no room."""
-        if not self._files or self._files[-1][0] != file:
-            self._files.append((file, self._pairs))
+    def add(self, text: Block, block: EncodedBlock) -> None:
+        """Write what became of a block of text. Raises CorpusError if there is no room."""
+        if not self._files or self._files[-1][0] != text.file:
+            self._files.append((text.file, self._pairs))
+        self._text.add(text)
         with writing(self.shard):
             self._source.add(block.source)
             self._target.add(block.target)
@@ -140,6 +163,7 @@ class ShardWriter:
             every=self.every,
             files=tuple(self._files),
             found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
+            text=self._text.hex,
         )
         sides = {"source": self._source.size, "target": self._target.size}
         with writing(self.shard):

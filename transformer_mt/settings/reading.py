@@ -114,7 +114,12 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
         path = [section, *path]
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
         raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
-    return path, parse_yaml(text, f"override {cut(override, 200)}")[0]
+    value = parse_yaml(text, f"override {cut(override, 200)}")[0]
+    if isinstance(value, str) and len(text.strip().splitlines()) > 1:
+        raise ConfigError(
+            f"override {cut(repr(override), 200)}: holds a line break, of which YAML makes a space; remove it"
+        )
+    return path, value
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any, place: str) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     """
     if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
         logging.lastResort.setFormatter(_AsTyped())
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does, which Python opens so
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with raised(signal.SIGINT, KeyboardInterrupt) if argv is None else nullcontext():
             status = main(argv)
@@ -61,6 +63,10 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         return status
     except UserError as error:
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
+        return 2
+    except UnicodeEncodeError as error:  # of a file name: messages are escaped, and files are written as UTF-8
+        lacks = f"this name has characters that the encoding {error.encoding} of this terminal lacks"
+        print(f"error: {error.object}: {lacks}; set a locale of UTF-8: `export LC_ALL=C.UTF-8`", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)

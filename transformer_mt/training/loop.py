@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from transformer_mt.data.batching import Pairs
@@ -38,6 +39,7 @@ def train(
     """
     learner.loss.train()
     updates = loader.updates(progress.position)
+    updates = chain([next(updates)], updates)  # the first order of the data is made here: Ctrl-C stops that at once
     in_flight = InFlight(lead_on(learner.device))
     skipped_updates = SkippedUpdates(settings.max_bad_updates, places_of, ranks)
     beside = writes_beside(learner.device)
