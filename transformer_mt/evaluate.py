@@ -210,7 +210,6 @@ def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
         dtype=options.dtype,
         quantize=options.quantize,
         workers=options.workers,
-        compile=options.compile,
     )
 
 

@@ -201,7 +201,6 @@ def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
         dtype=options.dtype,
         quantize=options.quantize,
         workers=options.workers,
-        compile=options.compile,
     )
 
 

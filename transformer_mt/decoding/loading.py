@@ -50,8 +50,6 @@ def load_model(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
-    *,
-    compile: bool = False,
 ) -> LoadedModel:
     """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
@@ -63,8 +61,6 @@ def load_model(
         raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
     if workers < 0:
         raise TranslationError(f"--workers {workers}: give the number of processes, or 0 to let the engine choose")
-    if compile and (engine != "torch" or dtype != "fp32"):
-        raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
     for directory in directories:
         check_files(directory, engine)
         if warning := check_model(directory):
@@ -74,7 +70,7 @@ def load_model(
     what = directories, configs, tokenizer, device, dtype, quantize, workers
     match engine:
         case "torch":
-            loaded = _load_torch_engine(*what, compile=compile)
+            loaded = _load_torch_engine(*what)
         case "ctranslate2":
             loaded = _load_ctranslate2_engine(*what)
         case _:
@@ -119,8 +115,6 @@ def _load_torch_engine(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
-    *,
-    compile: bool,
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
@@ -139,9 +133,7 @@ def _load_torch_engine(
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
     if workers > 1 and on_gpu:
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
-    if compile and on_gpu:
-        raise TranslationError("--compile is for CPUs; on a GPU the steps of the search are CUDA graphs in any case")
-    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile)
+    return TorchEngine(model, max_positions, chosen, quantize, workers)
 
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer) -> "Seq2Seq":

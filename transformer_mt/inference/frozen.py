@@ -139,12 +139,9 @@ class FrozenTransformer(Seq2Seq):
         """Logits BWV. The words' keys and values are written into these slots of the state; its counts are not read."""
         B, W = token_BW.shape
         with best_matmul(few_matmuls(B, W, self.num_heads)):
-            return self.traceable_logits(token_BW, position_D, slots, state)
+            return self._logits(token_BW, position_D, slots, state)
 
-    def traceable_logits(
-        self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState
-    ) -> Tensor:
-        """The same logits with the kind of products that is set now: only tensors are read and changed."""
+    def _logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)

@@ -16,7 +16,6 @@ class EngineOptions:
     dtype: Dtype = "fp32"
     quantize: Quantization = "none"
     workers: int = 0
-    compile: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,25 +64,9 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_compile(parser: argparse.ArgumentParser) -> None:
-    """Add --compile, which makes the search for translations faster. Scoring has no search, and so no such option."""
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile decoding to C++, on a CPU: about a minute once, then cached; makes single lines and int8 faster",
-    )
-
-
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
-    """Return the values of the arguments that add_engine_arguments and add_compile added."""
-    return EngineOptions(
-        arguments.device,
-        arguments.engine,
-        arguments.dtype,
-        arguments.quantize,
-        arguments.workers,
-        arguments.compile,
-    )
+    """Return the values of the arguments that add_engine_arguments added."""
+    return EngineOptions(arguments.device, arguments.engine, arguments.dtype, arguments.quantize, arguments.workers)
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
