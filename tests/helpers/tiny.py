@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from demo_corpus.corpus import corpus
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.experiment import Config
