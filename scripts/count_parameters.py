@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 

@@ -210,6 +210,7 @@ def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
         dtype=options.dtype,
         quantize=options.quantize,
         workers=options.workers,
+        plain=options.plain,
     )
 
 

@@ -80,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             dtype=arguments.dtype,
             quantize=arguments.quantize,
             workers=arguments.workers,
+            plain=arguments.plain,
         )
         translator.cutter.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding

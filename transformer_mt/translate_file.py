@@ -201,6 +201,7 @@ def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
         dtype=options.dtype,
         quantize=options.quantize,
         workers=options.workers,
+        plain=options.plain,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_mt.errors import AttentionError, TooLongError
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.settings.model import ConvolutionalConfig
 

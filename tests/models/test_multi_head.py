@@ -7,9 +7,8 @@ import torch
 from helpers.formulas import SCORES, randn, random_mask, score_of_pair
 from torch import nn
 
-from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import Padded, attention, causal_mask, padding_mask
-from transformer_mt.models.multi_head import MultiHeadAttention, project_memories, recorded
+from transformer_mt.models.multi_head import MultiHeadAttention, recorded
 from transformer_mt.settings.model import ScoreChoice
 from transformer_mt.vocabulary import PAD
 
@@ -57,7 +56,7 @@ def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
 def test_cross_attention_equals_that_of_pytorch(multi_head, pytorch_attention, sources):
     x_BTD, memory_BSD = randn(3, 4, D_MODEL), randn(3, 6, D_MODEL, seed=4)
     source_BS = sources(3, 6)
-    [memory] = project_memories([multi_head], memory_BSD, Padded(padding_mask(source_BS)))
+    memory = multi_head.memory(memory_BSD, Padded(padding_mask(source_BS)))
     with recorded([multi_head]) as weights:
         ours_BTD = multi_head.read(x_BTD, memory)
     theirs_BTD, their_weights_BHTS = pytorch_attention(
@@ -116,40 +115,11 @@ def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
     torch.testing.assert_close(weights_BTS.sum(dim=-1), torch.ones(5, 10))
 
 
-def test_packed_sentences_have_scaled_dot_products_alone():
-    multi_head = fresh(score="dot")
-    offsets, x_ND = torch.tensor([0, 4], dtype=torch.int32), randn(4, D_MODEL)
-    segments = Segments(offsets, offsets, 4, 4, causal=False)
-    with pytest.raises(AssertionError, match="padded rows"):
-        multi_head(x_ND, segments)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_self_attention_of_packed_sentences_is_that_of_each_one(multi_head, causal):
-    x_ND, lengths = randn(9, D_MODEL), [4, 1, 4]
-    offsets = torch.tensor([0, 4, 5, 9], dtype=torch.int32)
-    ours_ND = multi_head(x_ND, Segments(offsets, offsets, 4, 4, causal))
-    for ours_TD, x_TD in zip(ours_ND.split(lengths), x_ND.split(lengths), strict=True):
-        see = Padded(causal_mask(len(x_TD), x_TD.device)) if causal else EVERYTHING
-        torch.testing.assert_close(ours_TD, multi_head(x_TD[None], see)[0])
-
-
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):
     x_BTD = randn(2, 5, D_MODEL)
-    [memory] = project_memories([multi_head], x_BTD, EVERYTHING)
+    memory = multi_head.memory(x_BTD, EVERYTHING)
     apart = (multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK)
     torch.testing.assert_close(apart, multi_head.project(x_BTD))
-
-
-def test_packed_memories_are_projected_at_once_and_are_those_projected_apart(multi_head):
-    torch.manual_seed(2)
-    others = [MultiHeadAttention(D_MODEL, NUM_HEADS).double() for _ in range(2)]
-    attentions, memory_ND = [multi_head, *others], randn(5, D_MODEL)
-    offsets = torch.tensor([0, 5], dtype=torch.int32)
-    packed = project_memories(attentions, memory_ND, Segments(offsets, offsets, 5, 5, causal=False))
-    padded = project_memories(attentions, memory_ND[None], EVERYTHING)
-    for ours, theirs in zip(packed, padded, strict=True):
-        torch.testing.assert_close((ours.key_BHSK, ours.value_BHSK), (theirs.key_BHSK[0], theirs.value_BHSK[0]))
 
 
 def test_dropout_of_the_weights_is_on_in_training_alone_and_not_recorded():

@@ -53,15 +53,17 @@ class TorchEngine(Engine):
         device: Device,
         quantization: Quantization = "none",
         workers: int = 1,
+        plain: bool = False,
     ) -> None:
         """`workers` is the number of processes on a CPU; 0 takes one for each core available to this process.
 
-        Raises TranslationError if the model has no form for this precision.
+        With `plain` the model itself is searched. Raises TranslationError if it has no form for this precision.
         """
         super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
-        self.keeps_all_pasts = keeps_all_pasts(model)
+        self.keeps_all_pasts = not plain and keeps_all_pasts(model)
+        self.plain = plain
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         if self.matmul != Matmul():
             self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
@@ -86,6 +88,8 @@ class TorchEngine(Engine):
 
     def _form_for_search(self) -> Seq2Seq:
         """The frozen model; on a GPU with CUDA graphs. Raises TranslationError if it has none in this precision."""
+        if self.plain:
+            return self.model
         model, device = frozen(self.model, self.matmul), self.device.torch_device
         if device.type != "cuda":
             return model

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear, linear, linear_maps
-from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
 from transformer_mt.models.attention import Padded, Sight, attention
 from transformer_mt.models.scores import build_score
 from transformer_mt.settings.model import SCALED_DOT, ScoreChoice
@@ -26,11 +23,11 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.num_heads = d_model, num_heads
         self.score = build_score(score, num_heads, d_model // num_heads, d_model // num_heads)
         self.is_scaled_dot = score.is_scaled_dot
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.record: list[Tensor] | None = None  # see `recorded`
         # Its rows make queries, keys and values. One matrix, so that self-attention is one product.
-        self.in_projection = Linear(d_model, 3 * d_model)
-        self.out_projection = Linear(d_model, d_model)
+        self.in_projection = nn.Linear(d_model, 3 * d_model)
+        self.out_projection = nn.Linear(d_model, d_model)
         for block_DD in (*self.in_projection.weight.chunk(3), self.out_projection.weight):
             nn.init.xavier_uniform_(block_DD)
         nn.init.zeros_(self.in_projection.bias)
@@ -44,12 +41,6 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
         """Self-attention: what each position reads of all that it may see; BTD, or packed ND."""
-        if isinstance(see, Segments):
-            # The same; on GPUs the gradients of the three are then made side by side, as the product was.
-            assert self.is_scaled_dot, "other scores need padded rows"
-            qkv_N3HK = self.in_projection(x_BTD).unflatten(-1, (3, self.num_heads, -1))
-            output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, see).flatten(-2))
-            return output_ND
         return self.attend(*self.project(x_BTD), see)
 
     def read(self, x_BTD: Tensor, memory: "Memory") -> Tensor:
@@ -58,29 +49,29 @@ class MultiHeadAttention(nn.Module):
 
     def project_query(self, x_BTD: Tensor) -> Tensor:
         """Only the queries; BHTK."""
-        rows = slice(self.d_model)
-        return self._split_heads(linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
+        return self._split_heads(self.project_rows(x_BTD, slice(self.d_model)))
 
-    def memory_projection(self) -> tuple[Tensor, Tensor]:
-        """The weight and the bias that make keys and values of the encoder's output, side by side."""
-        return self.in_projection.weight[self.d_model :], self.in_projection.bias[self.d_model :]
+    def memory(self, memory_BSD: Tensor, see: Sight) -> "Memory":
+        """The encoder's output as this attention reads it."""
+        return self.split_memory(self.project_rows(memory_BSD, slice(self.d_model, None)), see)
 
-    def split_memory(self, both_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Prepared keys and values that were made side by side; each BHSK."""
+    def split_memory(self, both_BSD: Tensor, see: Sight) -> "Memory":
+        """The memory whose keys and values were made side by side."""
         key_BSD, value_BSD = both_BSD.chunk(2, dim=-1)
-        return self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD)
+        return Memory(self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD), see)
+
+    def project_rows(self, x_BTD: Tensor, rows: slice) -> Tensor:
+        """What these rows of the matrix make: queries, keys and values are D rows each."""
+        return F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows])
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Tensor:
         """What each query reads of these prepared keys, heads joined and mapped back to the model width; BTD."""
-        mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self._attention)
+        mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
         output_BTD: Tensor = self.out_projection(mixed_BHTK.transpose(-3, -2).flatten(-2))
         return output_BTD
 
-    def _attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
+    def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
         """Eq. 1, BHTK; with `recorded`, the weights BHTS are kept."""
-        if query_BHTK.is_cuda and self.is_scaled_dot and self.record is None:
-            dropout = self.dropout.probability if self.training else 0.0
-            return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, attn_mask=mask, dropout_p=dropout)
         mixed_BHTK, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask, self.score, self.dropout)
         if self.record is not None:
             self.record.append(weights_BHTS)
@@ -103,14 +94,6 @@ class Memory:
         """The memory of only these padded sentences, by index and in that order."""
         assert isinstance(self.see, Padded), "a search has padded rows"
         return Memory(self.key_BHSK[sentences], self.value_BHSK[sentences], Padded(self.see.mask[sentences]))
-
-
-def project_memories(attentions: Sequence[MultiHeadAttention], memory_BSD: Tensor, see: Sight) -> list[Memory]:
-    """The encoder's output as each of these attentions reads it, all with one sight of it."""
-    maps = [attention.memory_projection() for attention in attentions]
-    packed = isinstance(see, Segments)  # for GPUs
-    projected = linear_maps(memory_BSD, maps) if packed else tuple(linear(memory_BSD, *each) for each in maps)
-    return [Memory(*each.split_memory(both_BSD), see) for each, both_BSD in zip(attentions, projected, strict=True)]
 
 
 @contextmanager

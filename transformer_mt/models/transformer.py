@@ -16,15 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear, linear_relu
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.cache import TransformerState
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences, Whole, laid_out
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention, project_memories, recorded
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention, recorded
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.settings.model import TransformerConfig
 
@@ -35,7 +33,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -92,18 +90,18 @@ class FeedForward(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.inner = Linear(config.d_model, config.ffn_dim)
-        self.outer = Linear(config.ffn_dim, config.d_model)
+        self.inner = nn.Linear(config.d_model, config.ffn_dim)
+        self.outer = nn.Linear(config.ffn_dim, config.d_model)
         if config.activation == "swiglu":
-            self.factor = Linear(config.d_model, config.ffn_dim)
-        for linear in (module for module in self.children() if isinstance(module, Linear)):
+            self.factor = nn.Linear(config.d_model, config.ffn_dim)
+        for linear in (module for module in self.children() if isinstance(module, nn.Linear)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         match self.activation:
             case "relu":
-                inner_BTF = linear_relu(x_BTD, self.inner.weight, self.inner.bias)
+                inner_BTF = F.relu(self.inner(x_BTD))
             case "gelu":
                 inner_BTF = F.gelu(self.inner(x_BTD))
             case "swiglu":
@@ -135,7 +133,7 @@ class Transformer(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions: Positions = make(config.max_positions, config.d_model)
 
@@ -154,7 +152,7 @@ class Transformer(Seq2Seq):
     def _decode(self, target: Sentences, memory_BSD: Tensor, source: Sentences) -> Tensor:
         see = target.backwards(self.attention_window)
         x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
-        for layer, memory in zip(self.decoder, self._memories(memory_BSD, target.across(source)), strict=True):
+        for layer, memory in zip(self.decoder, self.memories(memory_BSD, target.across(source)), strict=True):
             x_BTD = layer(x_BTD, see, memory)
         features_BTD: Tensor = self.decoder_norm(x_BTD)
         return features_BTD
@@ -164,8 +162,8 @@ class Transformer(Seq2Seq):
         summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
         return summed
 
-    def _memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
-        return project_memories([layer.cross_attention for layer in self.decoder_layers()], memory_BSD, see)
+    def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
+        return [layer.cross_attention.memory(memory_BSD, see) for layer in self.decoder_layers()]
 
     @property
     def takes_unpadded(self) -> bool:
@@ -182,7 +180,7 @@ class Transformer(Seq2Seq):
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
         source = Sentences(source_BS)
-        memories = self._memories(self._encode(source), source.everywhere())
+        memories = self.memories(self._encode(source), source.everywhere())
         return TransformerState.empty(memories, width, self.attention_window)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:

@@ -16,6 +16,7 @@ class EngineOptions:
     dtype: Dtype = "fp32"
     quantize: Quantization = "none"
     workers: int = 0
+    plain: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,11 +63,23 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         default="torch",
         help="torch (the default) runs a model directory; ctranslate2 runs what `export` wrote",
     )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="run the short code that is made to be read, slowly, instead of its faster forms; to compare the two",
+    )
 
 
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
     """Return the values of the arguments that add_engine_arguments added."""
-    return EngineOptions(arguments.device, arguments.engine, arguments.dtype, arguments.quantize, arguments.workers)
+    return EngineOptions(
+        arguments.device,
+        arguments.engine,
+        arguments.dtype,
+        arguments.quantize,
+        arguments.workers,
+        arguments.plain,
+    )
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
