@@ -7,8 +7,7 @@ from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import Kernels
-from transformer_mt.settings.model import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
+from transformer_mt.settings.model import ConvolutionalConfig, Kernels, ModelConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.needed_memory import check_model_memory
 
 

@@ -15,9 +15,7 @@ from transformer_mt.settings.bounds import (
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.decoding import DecodingConfig, check_for_model
 from transformer_mt.settings.filters import FiltersConfig
-from transformer_mt.settings.model import ModelConfig, Section, TransformerConfig
-
-Kernels = Literal["fast", "plain"]
+from transformer_mt.settings.model import Kernels, ModelConfig, Section, TransformerConfig
 
 
 class TokenizerConfig(Section):
