@@ -25,10 +25,8 @@ decode --model: a trained model translates a text, on a GPU if there is one, gre
 CTranslate2, and with --peer Hugging Face's generate and, on a CPU, fairseq and JoeyNMT, all with the same weights. Each
 is a process of its own, as above, and translates the whole text after a warm-up, with the batch size that suits it
 best. The clock runs from text to text; for fairseq and JoeyNMT from pieces to pieces.
-  "alone": the mean time of a sentence when the first 50 come one at a time. If there is a C++ compiler, ours takes
-  part once more as `translate --compile` makes it.
-  "first line": the time of a whole process that is given one line; files are in the disk cache, and what was compiled
-  is kept.
+  "alone": the mean time of a sentence when the first 50 come one at a time.
+  "first line": the time of a whole process that is given one line; files are in the disk cache.
   Memory: that of a process and its children; what they share counts once.
 CTranslate2 runs what `export` writes, once with a translator of one thread for each core (its fastest) and once with
 one translator of all threads (its default); on a GPU there is one. Greedy translations have to agree with ours. In

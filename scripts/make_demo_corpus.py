@@ -1,4 +1,4 @@
-"""Writes the demo corpus: English sentences and their German translations, made by transformer_mt/demo_corpus/."""
+"""Writes the demo corpus: English sentences and their German translations, made by the grammar in demo_corpus/."""
 
 import argparse
 import sys
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from check_requirements import stop
+from demo_corpus.corpus import corpus
 
 try:
-    from transformer_mt.demo_corpus.corpus import OUTPUT, write_corpus
+    from transformer_mt.demo import OUTPUT, SIZES, write_corpus
     from transformer_mt.terminal import cli
 except ModuleNotFoundError as error:
     stop(error)
@@ -28,9 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="example: python scripts/make_demo_corpus.py --output data/demo_corpus --train 2000",
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the folder to write to (default: %(default)s)")
-    parser.add_argument("--train", type=positive, default=20000, help="pairs for training (default: %(default)s)")
-    parser.add_argument("--valid", type=positive, default=500, help="pairs for validation (default: %(default)s)")
-    parser.add_argument("--test", type=positive, default=500, help="pairs for testing (default: %(default)s)")
+    parser.add_argument(
+        "--train", type=positive, default=SIZES["train"], help="pairs for training (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--valid", type=positive, default=SIZES["valid"], help="pairs for validation (default: %(default)s)"
+    )
+    parser.add_argument("--test", type=positive, default=SIZES["test"], help="pairs for testing (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the random sentences (default: %(default)s)")
     parser.add_argument(
         "--join",
@@ -40,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="join 1 to N statements into each sentence; 4 gives up to about 70 words (default: %(default)s)",
     )
     args = parser.parse_args(argv)
-    write_corpus(args.output, args.train, args.valid, args.test, args.seed, args.join)
+    # Those of the test set are made first, so they are the same for every size of the training set.
+    sizes = {"test": args.test, "valid": args.valid, "train": args.train}
+    write_corpus(args.output, corpus(sum(sizes.values()), args.seed, args.join), sizes)
     return 0
 
 

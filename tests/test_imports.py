@@ -25,7 +25,6 @@ BELOW = {
     **{name: set() for name in COMMON},
     "settings": set(),
     "storage": set(),
-    "demo_corpus": {"storage"},
     "kernels": set(),
     "device": {"kernels"},
     "corpora": {"settings", "storage"},

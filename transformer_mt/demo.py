@@ -1,20 +1,27 @@
 """Runs all stages from prepare to evaluate, one after another, on the demo corpus."""
 
+import bz2
+import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
 from transformer_mt.copy_configs import copy_config
-from transformer_mt.demo_corpus.corpus import write_corpus
+from transformer_mt.errors import UserError
 from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 
 CONFIG = Path("configs/demo_en_de.yaml")
+OUTPUT = Path("data/demo_corpus")  # the place that CONFIG names
+SIZES = {"test": 500, "valid": 500, "train": 20000}
+CORPUS = Path(__file__).with_name("demo_corpus.tsv.bz2")  # what scripts/make_demo_corpus.py makes by default
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,13 +40,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     overrides = parser.parse_args(argv).overrides
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
-    write_corpus()
+    write_corpus(OUTPUT, packaged_corpus(), SIZES)
     status = run_all(stages(overrides, run_dir))
     if status == 0:
         print(cli.as_typed(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means"))
     elif status > 128:  # a signal ended it
         print(f"To go on with the demo: {shlex.join(cli.command('demo', *overrides))}")
     return status
+
+
+def packaged_corpus() -> list[tuple[str, str]]:
+    """Return the English-German pairs of the package: those of test, then of validation, then of training."""
+    with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as file:
+        pairs = [line.removesuffix("\n").split("\t") for line in file]
+    return [(english, german) for english, german in pairs]
+
+
+def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> None:
+    """Write the pairs into files such as train.en and train.de of a folder, unless they exist already.
+
+    `sizes` says how many of the pairs each part has, in their order. Raises UserError if the files cannot be written,
+    or if there are other files with these names.
+    """
+    described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
+    paths = {output / name: content for name, content in _files(pairs, sizes).items()}
+    if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):
+        print(f"{output} is already there and whole: {described}; nothing to do.", flush=True)
+        return
+    for path, content in paths.items():
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
+            raise UserError(
+                f"{path}: exists already, and is not the file of a corpus of {described}; nothing was changed. Move it "
+                "away, or choose another folder"
+            )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{output}: cannot be made ({error.strerror}); choose another folder") from None
+    for path, content in paths.items():
+        write_whole(path, content)
+    print(f"Wrote {output}: {described} of synthetic English and German.", flush=True)
+
+
+def _files(pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> dict[str, bytes]:
+    """Return the content of each file by its name."""
+    contents, left = {}, iter(pairs)
+    for part, size in sizes.items():
+        chosen = list(islice(left, size))
+        for column, language in enumerate(("en", "de")):
+            contents[f"{part}.{language}"] = "".join(pair[column] + "\n" for pair in chosen).encode()
+    return contents
 
 
 def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:

@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         dtype=arguments.dtype,
         quantize=arguments.quantize,
         workers=arguments.workers,
+        plain=arguments.plain,
     )
     scorer.tags.check(arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:

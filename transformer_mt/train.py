@@ -20,7 +20,7 @@ from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
@@ -201,10 +201,11 @@ def _build(
 ) -> Learner:
     """Model and optimizer, from the checkpoint; without one, from the seed or from another run's weights."""
     settings = config.training
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     if device.torch_device.type == "cpu" and ranks.size == 1:
-        check_model_memory(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, copies=IN_TRAINING)
+        check_model_memory(config.model, *sizes, copies=IN_TRAINING)
     torch.manual_seed(settings.seed)
-    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    model = build_model(config.model, *sizes, settings.kernels)
     if path is None and settings.initialise_from is not None:
         initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             dtype=arguments.dtype,
             quantize=arguments.quantize,
             workers=arguments.workers,
-            compile=arguments.compile,
+            plain=arguments.plain,
         )
         translator.cutter.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
@@ -156,7 +156,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
-    model_arguments.add_compile(parser)
     line_input.add_arguments(parser)
     return parser
 

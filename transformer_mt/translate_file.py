@@ -201,7 +201,7 @@ def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
         dtype=options.dtype,
         quantize=options.quantize,
         workers=options.workers,
-        compile=options.compile,
+        plain=options.plain,
     )
 
 

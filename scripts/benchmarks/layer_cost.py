@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.kernels.near_attention import Near
+from transformer_mt.models.attention import Padded
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.recurrence import Recurrence
@@ -98,12 +99,12 @@ def build_layers(width: int, window: int, kernel_width: int) -> dict[str, Layer]
     convolution = GatedConvolution(width, kernel_width, 0.0).eval()
 
     def everything(x_1nD: Tensor) -> Tensor:
-        mask = torch.ones(1, 1, 1, x_1nD.shape[1], dtype=torch.bool)
-        return attention.attend(*attention.project(x_1nD), mask)
+        see = Padded(torch.ones(1, 1, 1, x_1nD.shape[1], dtype=torch.bool))
+        return attention(x_1nD, see)
 
     def near(x_1nD: Tensor) -> Tensor:
-        mask = Near(torch.ones(x_1nD.shape[:2], dtype=torch.bool), window, causal=False)
-        return attention.attend(*attention.project(x_1nD), mask)
+        see = Near(torch.ones(x_1nD.shape[:2], dtype=torch.bool), window, causal=False)
+        return attention(x_1nD, see)
 
     def recurrent(x_1nD: Tensor) -> object:
         return recurrence(x_1nD[None], torch.zeros(1, 1, 1, width))

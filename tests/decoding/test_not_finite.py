@@ -17,7 +17,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ExportError, NotFiniteError
 from transformer_mt.exporting.trained import read_trained
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import PAD

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from demo_corpus.corpus import corpus
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.demo_corpus.corpus import corpus
 from transformer_mt.device import choose_device
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
@@ -120,7 +120,7 @@ def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Ten
 def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner:
     """What training begins with, in fp32 on the CPU."""
     torch.manual_seed(seed)
-    model = Transformer(config.model, vocab_size, vocab_size)
+    model = build_model(config.model, vocab_size, vocab_size)
     loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
     optimizer = build_optimizer(model, config.training)
     return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.storage.checksums import sums_of, write_sums

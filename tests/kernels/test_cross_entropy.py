@@ -16,7 +16,7 @@ from transformer_mt.kernels.cross_entropy import (
     fused_softmax_and_gradient,
     softmax_and_gradient,
 )
-from transformer_mt.training.loss import label_smoothed, plain_label_smoothed
+from transformer_mt.training.loss import chunked_label_smoothed, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
@@ -43,13 +43,13 @@ def inputs():
 
 
 def plain(features_ND, output_VD, labels_N, smoothing):
-    return plain_label_smoothed(features_ND, output_VD, labels_N, smoothing).smoothed
+    return label_smoothed(features_ND, output_VD, labels_N, smoothing).smoothed
 
 
 @smoothings
 def test_the_loss_and_its_gradients_are_those_of_the_plain_formula(chunks, inputs, smoothing):
     features_ND, output_VD, labels_N = inputs
-    ours = label_smoothed(features_ND, output_VD, labels_N, smoothing).smoothed
+    ours = chunked_label_smoothed(features_ND, output_VD, labels_N, smoothing).smoothed
     theirs = plain(features_ND, output_VD, labels_N, smoothing)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     our_gradients = torch.autograd.grad(ours, (features_ND, output_VD))
@@ -62,8 +62,8 @@ def test_so_they_are_with_a_bias(chunks, inputs, smoothing):
     """Whose gradient is not that of PAD."""
     features_ND, output_VD, labels_N = inputs
     bias_V = torch.randn(V, generator=torch.Generator().manual_seed(2), requires_grad=True)
-    ours = label_smoothed(*inputs, smoothing, bias_V)
-    theirs = plain_label_smoothed(*inputs, smoothing, bias_V)
+    ours = chunked_label_smoothed(*inputs, smoothing, bias_V)
+    theirs = label_smoothed(*inputs, smoothing, bias_V)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     in_one_call = F.cross_entropy(
         F.linear(features_ND, output_VD, bias_V), labels_N, label_smoothing=smoothing, reduction="sum", ignore_index=PAD
@@ -76,7 +76,7 @@ def test_so_they_are_with_a_bias(chunks, inputs, smoothing):
 
 @smoothings
 def test_nll_is_not_smoothed_and_has_no_gradient(chunks, inputs, smoothing):
-    nll = label_smoothed(*inputs, smoothing).nll
+    nll = chunked_label_smoothed(*inputs, smoothing).nll
     torch.testing.assert_close(nll, plain(*inputs, smoothing=0.0).detach(), rtol=1e-5, atol=1e-5)
     assert not nll.requires_grad
 
@@ -85,7 +85,7 @@ def test_upstream_gradients_scale_both_gradients(inputs):
     features_ND, output_VD, labels_N = inputs
 
     def gradients(scale):
-        smoothed = label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed
+        smoothed = chunked_label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed
         return torch.autograd.grad(smoothed * scale, (features_ND, output_VD))
 
     torch.testing.assert_close(gradients(-2.5), tuple(-2.5 * gradient for gradient in gradients(1.0)))
@@ -94,7 +94,7 @@ def test_upstream_gradients_scale_both_gradients(inputs):
 def test_the_gradient_reaches_what_made_the_features(inputs):
     _, output_VD, labels_N = inputs
     inner = torch.randn(N, D, requires_grad=True)
-    ours = torch.autograd.grad(label_smoothed(inner.tanh() * 2, output_VD, labels_N, 0.1).smoothed, inner)
+    ours = torch.autograd.grad(chunked_label_smoothed(inner.tanh() * 2, output_VD, labels_N, 0.1).smoothed, inner)
     theirs = torch.autograd.grad(plain(inner.tanh() * 2, output_VD, labels_N, 0.1), inner)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -104,15 +104,15 @@ def test_the_gradient_of_one_does_not_need_that_of_the_other(inputs, trained):
     *matrices, labels_N = inputs
     features_ND, output_VD = (m.detach().requires_grad_(t) for m, t in zip(matrices, trained, strict=True))
     wanted = features_ND if trained[0] else output_VD
-    ours = torch.autograd.grad(label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed, wanted)
+    ours = torch.autograd.grad(chunked_label_smoothed(features_ND, output_VD, labels_N, 0.1).smoothed, wanted)
     theirs = torch.autograd.grad(plain(features_ND, output_VD, labels_N, 0.1), wanted)
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_without_gradients_the_sums_are_the_same(chunks, inputs):
-    with_gradients = label_smoothed(*inputs, 0.1)
+    with_gradients = chunked_label_smoothed(*inputs, 0.1)
     with torch.no_grad():
-        without = label_smoothed(*inputs, 0.1)
+        without = chunked_label_smoothed(*inputs, 0.1)
     assert not without.smoothed.requires_grad
     torch.testing.assert_close(without.smoothed, with_gradients.smoothed.detach())
     torch.testing.assert_close(without.nll, with_gradients.nll)
@@ -120,21 +120,23 @@ def test_without_gradients_the_sums_are_the_same(chunks, inputs):
 
 def test_without_gradients_only_the_logits_are_computed(chunks, inputs):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        label_smoothed(*inputs, 0.1)
+        chunked_label_smoothed(*inputs, 0.1)
     assert counter.get_total_flops() == 2 * N * D * V
 
 
 def test_the_sums_of_two_halves_are_the_sums_of_the_whole(inputs):
     features_ND, output_VD, labels_N = inputs
-    whole = label_smoothed(features_ND, output_VD, labels_N, 0.1)
-    halves = [label_smoothed(features_ND[part], output_VD, labels_N[part], 0.1) for part in (slice(9), slice(9, N))]
+    whole = chunked_label_smoothed(features_ND, output_VD, labels_N, 0.1)
+    halves = [
+        chunked_label_smoothed(features_ND[part], output_VD, labels_N[part], 0.1) for part in (slice(9), slice(9, N))
+    ]
     torch.testing.assert_close(halves[0].smoothed + halves[1].smoothed, whole.smoothed)
     torch.testing.assert_close(halves[0].nll + halves[1].nll, whole.nll)
 
 
 def test_even_logits_cost_the_logarithm_of_the_vocabulary(inputs):
     features_ND, output_VD, labels_N = inputs
-    sums = label_smoothed(torch.zeros_like(features_ND), output_VD, labels_N, 0.1)
+    sums = chunked_label_smoothed(torch.zeros_like(features_ND), output_VD, labels_N, 0.1)
     assert sums.smoothed.item() == pytest.approx((N - 2) * math.log(V), rel=1e-5)
     assert sums.nll.item() == pytest.approx((N - 2) * math.log(V), rel=1e-5)
 
@@ -143,7 +145,7 @@ def test_even_logits_cost_the_logarithm_of_the_vocabulary(inputs):
 def test_improbable_labels_cost_what_they_should(inputs, scale):
     """Most probabilities vanish in fp32, whose smallest is about exp(-103); their logarithms do not."""
     features_ND, output_VD, labels_N = inputs
-    ours = label_smoothed(features_ND * scale, output_VD, labels_N, 0.1)
+    ours = chunked_label_smoothed(features_ND * scale, output_VD, labels_N, 0.1)
     torch.testing.assert_close(ours.smoothed, plain(features_ND * scale, output_VD, labels_N, 0.1), rtol=1e-5, atol=0)
     torch.testing.assert_close(
         ours.nll, plain(features_ND * scale, output_VD, labels_N, 0.0).detach(), rtol=1e-5, atol=0
@@ -162,8 +164,8 @@ def test_nothing_is_learnt_where_the_label_is_padding(chunks, inputs, garbage):
     spoilt_ND = features_ND.detach().clone()
     spoilt_ND[~real_N] = garbage
     spoilt_ND.requires_grad_()
-    ours = label_smoothed(spoilt_ND, output_VD, labels_N, 0.1)
-    alone = label_smoothed(features_ND[real_N], output_VD, labels_N[real_N], 0.1)
+    ours = chunked_label_smoothed(spoilt_ND, output_VD, labels_N, 0.1)
+    alone = chunked_label_smoothed(features_ND[real_N], output_VD, labels_N[real_N], 0.1)
     torch.testing.assert_close(tuple(ours), tuple(alone))
     our_gradients = torch.autograd.grad(ours.smoothed, (spoilt_ND, output_VD))
     their_gradients = torch.autograd.grad(alone.smoothed, (features_ND, output_VD))
@@ -233,7 +235,7 @@ def test_features_in_half_precision_come_close(chunks, inputs):
     """bf16 has eight bits; the weights and their gradient stay fp32."""
     features_ND, output_VD, labels_N = inputs
     half_ND = features_ND.detach().bfloat16().requires_grad_()
-    ours = label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
+    ours = chunked_label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
     theirs = plain(features_ND, output_VD, labels_N, 0.1)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, theirs, rtol=0.01, atol=0)
@@ -250,7 +252,7 @@ def test_of_half_precision_only_the_products_are_half(chunks, inputs):
     half_ND = features_ND.detach().bfloat16()
     logits_NV = (half_ND @ output_VD.bfloat16().T).float()
     expected = F.cross_entropy(logits_NV, labels_N, label_smoothing=0.1, reduction="sum", ignore_index=PAD)
-    ours = label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
+    ours = chunked_label_smoothed(half_ND, output_VD, labels_N, 0.1).smoothed
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=0)
 
 
@@ -261,7 +263,7 @@ def test_the_output_gradient_of_many_chunks_is_summed_in_full_precision(monkeypa
     half_1D = features_ND[:1].detach().bfloat16()
 
     def gradient(num_tokens):
-        sums = label_smoothed(half_1D.expand(num_tokens, D), output_VD, labels_N[:1].expand(num_tokens), 0.1)
+        sums = chunked_label_smoothed(half_1D.expand(num_tokens, D), output_VD, labels_N[:1].expand(num_tokens), 0.1)
         return torch.autograd.grad(sums.smoothed, output_VD)[0]
 
     torch.testing.assert_close(gradient(600), 600 * gradient(1), rtol=1e-4, atol=1e-3)
@@ -269,5 +271,5 @@ def test_the_output_gradient_of_many_chunks_is_summed_in_full_precision(monkeypa
 
 def test_the_inputs_are_left_as_they_were(inputs):
     before = [tensor.detach().clone() for tensor in inputs]
-    label_smoothed(*inputs, 0.1).smoothed.backward()
+    chunked_label_smoothed(*inputs, 0.1).smoothed.backward()
     assert all(torch.equal(now, then) for now, then in zip(inputs, before, strict=True))

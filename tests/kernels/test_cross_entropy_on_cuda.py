@@ -7,7 +7,7 @@ import torch
 from helpers.on_gpu import BF16_ROUNDING, assert_as_near, assert_rows_as_near, num_compiled, poison
 from torch.nn import functional as F
 
-from transformer_mt.training.loss import LossSums, label_smoothed, plain_label_smoothed
+from transformer_mt.training.loss import LossSums, chunked_label_smoothed, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda
@@ -59,9 +59,9 @@ def plain_with_logits_in_bf16(features_ND, output_VD, labels_N, smoothing):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_in_fp32_the_loss_and_its_gradients_are_those_of_the_formula(gpu, num_rows, vocab_size, smoothing):
     given = inputs(num_rows, vocab_size, torch.float32)
-    exact = with_gradients(plain_label_smoothed, given, torch.device("cpu"), torch.float64, smoothing)
+    exact = with_gradients(label_smoothed, given, torch.device("cpu"), torch.float64, smoothing)
     poison(gpu.torch_device)
-    found = with_gradients(label_smoothed, given, gpu.torch_device, torch.float32, smoothing)
+    found = with_gradients(chunked_label_smoothed, given, gpu.torch_device, torch.float32, smoothing)
     for ours, right in zip(found, exact, strict=True):
         assert ours.dtype == torch.float32
         assert (ours.cpu() - right).norm() <= FP32_TOLERANCE * right.norm()
@@ -73,10 +73,10 @@ def test_in_fp32_the_loss_and_its_gradients_are_those_of_the_formula(gpu, num_ro
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_in_bf16_they_are_as_near_to_it_as_the_plain_products_in_bf16(gpu, num_rows, vocab_size, smoothing):
     given = inputs(num_rows, vocab_size, torch.bfloat16)
-    exact = with_gradients(plain_label_smoothed, given, torch.device("cpu"), torch.float64, smoothing)
+    exact = with_gradients(label_smoothed, given, torch.device("cpu"), torch.float64, smoothing)
     plain = with_gradients(plain_with_logits_in_bf16, given, gpu.torch_device, torch.bfloat16, smoothing)
     poison(gpu.torch_device)
-    found = with_gradients(label_smoothed, given, gpu.torch_device, torch.bfloat16, smoothing)
+    found = with_gradients(chunked_label_smoothed, given, gpu.torch_device, torch.bfloat16, smoothing)
     assert [tensor.dtype for tensor in found] == [torch.float32, torch.float32, torch.bfloat16, torch.float32]
     for name, ours, theirs, right in zip(("smoothed", "nll", "dX", "dW"), found, plain, exact, strict=True):
         assert_as_near(ours, theirs, right, name)
@@ -86,10 +86,10 @@ def test_in_bf16_they_are_as_near_to_it_as_the_plain_products_in_bf16(gpu, num_r
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_without_gradients_the_sums_are_the_same(gpu, dtype):
     given = [tensor.to(gpu.torch_device) for tensor in inputs(5003, 1004, dtype)]
-    expected = label_smoothed(*given, 0.1)
+    expected = chunked_label_smoothed(*given, 0.1)
     poison(gpu.torch_device)
     with torch.no_grad():
-        sums = label_smoothed(*given, 0.1)
+        sums = chunked_label_smoothed(*given, 0.1)
     torch.testing.assert_close(tuple(sums), tuple(expected), rtol=1e-6, atol=0)
 
 
@@ -97,8 +97,10 @@ def test_without_gradients_the_sums_are_the_same(gpu, dtype):
 def test_what_the_features_of_padding_are_does_not_matter(gpu, garbage):
     features_ND, output_VD, labels_N = inputs(5003, 1004, torch.bfloat16)
     spoilt_ND = torch.where((labels_N == PAD)[:, None], garbage, features_ND)
-    expected = with_gradients(label_smoothed, (features_ND, output_VD, labels_N), gpu.torch_device, gpu.dtype, 0.1)
-    found = with_gradients(label_smoothed, (spoilt_ND, output_VD, labels_N), gpu.torch_device, gpu.dtype, 0.1)
+    expected = with_gradients(
+        chunked_label_smoothed, (features_ND, output_VD, labels_N), gpu.torch_device, gpu.dtype, 0.1
+    )
+    found = with_gradients(chunked_label_smoothed, (spoilt_ND, output_VD, labels_N), gpu.torch_device, gpu.dtype, 0.1)
     for ours, theirs in zip(found, expected, strict=True):
         # The same numbers meet the same kernels, but a GPU may sum them in another order.
         assert (ours.float() - theirs.float()).norm() <= 2 * BF16_ROUNDING * theirs.float().norm()
@@ -108,7 +110,7 @@ def test_a_batch_of_padding_alone_costs_nothing(gpu):
     features_ND, output_VD, _ = inputs(700, 1004, torch.bfloat16)
     poison(gpu.torch_device)
     given = (features_ND, output_VD, torch.full((700,), PAD))
-    for tensor in with_gradients(label_smoothed, given, gpu.torch_device, gpu.dtype, 0.1):
+    for tensor in with_gradients(chunked_label_smoothed, given, gpu.torch_device, gpu.dtype, 0.1):
         assert not tensor.any()
 
 
@@ -118,7 +120,7 @@ def test_many_rows_are_summed_into_the_gradient_of_the_weights_in_full_precision
 
     def gradient(num_rows):
         given = (features_ND.expand(num_rows, -1), output_VD, labels_N.expand(num_rows))
-        return with_gradients(label_smoothed, given, gpu.torch_device, gpu.dtype, 0.1)[3]
+        return with_gradients(chunked_label_smoothed, given, gpu.torch_device, gpu.dtype, 0.1)[3]
 
     exact, found = 20_000 * gradient(1).double(), gradient(20_000).double()
     assert (found - exact).norm() <= 1e-4 * exact.norm()
@@ -129,5 +131,5 @@ def test_batches_of_all_sizes_compile_little(gpu):
     features_ND, output_VD, labels_N = (tensor.to(gpu.torch_device) for tensor in inputs(9001, 1004, torch.bfloat16))
     before = num_compiled()
     for num_rows in range(1, 9001, 300):
-        label_smoothed(features_ND[:num_rows].requires_grad_(), output_VD, labels_N[:num_rows], 0.1)
+        chunked_label_smoothed(features_ND[:num_rows].requires_grad_(), output_VD, labels_N[:num_rows], 0.1)
     assert num_compiled() - before <= 4

@@ -5,12 +5,19 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.kernels.fast_attention import fast_attention, shown
-from transformer_mt.kernels.near_attention import BLOCK, Near, NearRows, near_attention_of_rows
+from transformer_mt.kernels.near_attention import BLOCK, Near, NearRows
 from transformer_mt.kernels.row_attention import Rows
+from transformer_mt.models.attention import attention
+from transformer_mt.models.scores import build_score
+from transformer_mt.settings.model import ScoreChoice
 from transformer_mt.vocabulary import PAD
 
 both_ways = pytest.mark.parametrize("causal", [False, True])
+
+
+def plainly(*arguments):
+    """Attention as the model computes it of padded rows."""
+    return attention(*arguments)[0]
 
 
 def inputs(length, lengths, seed=1):
@@ -29,7 +36,7 @@ def test_it_is_attention_with_the_whole_mask_and_so_are_its_gradients(length, wi
     lengths = [length, 1, max(1, length // 2)]
     arguments, tokens_BT = inputs(length, lengths)
     near = Near(tokens_BT != PAD, window, causal)
-    ours_BHTK = fast_attention(*arguments, near)
+    ours_BHTK = near.attend(*arguments, plainly)
     theirs_BHTK = F.scaled_dot_product_attention(*arguments, attn_mask=near.whole())
     real_BHTK = (tokens_BT != PAD)[:, None, :, None].expand_as(ours_BHTK)
     torch.testing.assert_close(ours_BHTK[real_BHTK], theirs_BHTK[real_BHTK])
@@ -41,8 +48,8 @@ def test_it_is_attention_with_the_whole_mask_and_so_are_its_gradients(length, wi
     torch.testing.assert_close(ours, theirs)
 
     rows = Rows.of(tokens_BT)
-    end_to_end = [rows.gather(part.transpose(0, 1)) for part in arguments]
-    mixed_NHK = near_attention_of_rows(*end_to_end, NearRows(rows, near))
+    end_to_end = [rows.gather(part.transpose(0, 1)).transpose(0, 1) for part in arguments]
+    mixed_NHK = NearRows(rows, near).attend(*end_to_end, plainly).transpose(0, 1)
     expected_NHK = rows.gather(theirs_BHTK.transpose(0, 1))
     torch.testing.assert_close(mixed_NHK, expected_NHK)
 
@@ -50,7 +57,7 @@ def test_it_is_attention_with_the_whole_mask_and_so_are_its_gradients(length, wi
 @both_ways
 def test_padding_far_from_any_word_is_finite_and_so_are_gradients(causal):
     arguments, tokens_BT = inputs(200, [3, 200])
-    mixed_BHTK = fast_attention(*arguments, Near(tokens_BT != PAD, 2, causal))
+    mixed_BHTK = Near(tokens_BT != PAD, 2, causal).attend(*arguments, plainly)
     assert mixed_BHTK.isfinite().all()
     for gradient in torch.autograd.grad(mixed_BHTK.sum(), arguments):
         assert gradient.isfinite().all()
@@ -71,7 +78,6 @@ def test_the_whole_mask_is_true_at_what_is_near_and_no_padding_and_at_the_query_
     ]
     mask = Near(tokens_BT != PAD, window, causal)
     assert mask.whole()[:, 0].tolist() == expected
-    assert torch.equal(shown(mask), mask.whole())
 
 
 @both_ways
@@ -81,7 +87,7 @@ def test_operations_grow_with_the_length_and_not_with_its_square(causal):
     def counted(length):
         arguments, tokens_BT = inputs(length, [length])
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            fast_attention(*arguments, Near(tokens_BT != PAD, 8, causal))
+            Near(tokens_BT != PAD, 8, causal).attend(*arguments, plainly)
         return counter.get_total_flops()
 
     width = 8  # of the two heads together
@@ -91,11 +97,35 @@ def test_operations_grow_with_the_length_and_not_with_its_square(causal):
     assert counted(2048) < 2 * 2 * 2048**2 * width / 40, "a small part of what all pairs would be"
 
 
+@both_ways
+@pytest.mark.parametrize("name", ["dot", "general", "additive", "concat"])
+def test_any_score_of_near_words_costs_as_much_for_each_word_however_long_the_sentence(name, causal):
+    torch.manual_seed(1)
+    score = build_score(ScoreChoice(name), 2, 4, 4).double()
+
+    def scored(query_BHTK, key_BHSK, value_BHSK, mask):
+        return attention(query_BHTK, key_BHSK, value_BHSK, mask, score)[0]
+
+    def counted(length):
+        (query_BHTK, key_BHTK, value_BHTK), tokens_BT = inputs(length, [length])
+        near = Near(tokens_BT != PAD, 8, causal)
+        prepared = score.prepare(key_BHTK)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            ours_BHTK = near.attend(query_BHTK, prepared, value_BHTK, scored)
+        torch.testing.assert_close(ours_BHTK, scored(query_BHTK, prepared, value_BHTK, near.whole()))
+        return counter.get_total_flops()
+
+    assert counted(1024) == 8 * counted(128)
+
+
 def test_dropout_is_of_the_weights():
     (query_BHTK, key_BHTK, _), tokens_BT = inputs(50, [50])
     torch.manual_seed(1)
-    ones_BHTK = torch.ones_like(query_BHTK)
-    mixed_BHTK = fast_attention(query_BHTK, key_BHTK, ones_BHTK, Near(tokens_BT != PAD, 8, False), dropout=0.5)
+    ones_BHTK, near = torch.ones_like(query_BHTK), Near(tokens_BT != PAD, 8, False)
+
+    def dropped(*arguments):
+        return attention(*arguments, dropout=torch.nn.Dropout(0.5))[0]
+
+    mixed_BHTK = near.attend(query_BHTK, key_BHTK, ones_BHTK, dropped)
     assert mixed_BHTK.std() > 0.1 and 0.8 < mixed_BHTK.mean() < 1.2
-    whole_BHTK = fast_attention(query_BHTK, key_BHTK, ones_BHTK, Near(tokens_BT != PAD, 8, False))
-    torch.testing.assert_close(whole_BHTK, ones_BHTK)
+    torch.testing.assert_close(near.attend(query_BHTK, key_BHTK, ones_BHTK, plainly), ones_BHTK)

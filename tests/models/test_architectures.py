@@ -28,9 +28,9 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
+from transformer_mt.inference.build import build_model
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul
-from transformer_mt.models.build import build_model
 from transformer_mt.models.packed import unpadded
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import TrainingConfig

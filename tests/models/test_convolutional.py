@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_mt.errors import AttentionError, TooLongError
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.settings.model import ConvolutionalConfig
 
@@ -126,7 +126,7 @@ def test_dropout_is_for_training_on_embeddings_on_inputs_of_convolutions_and_on_
     embedded_BSD = model._embed(model.source_embedding, source_BS, model.source_positions, 0)
     assert 0.4 < (embedded_BSD == 0).double().mean() < 0.6
     layers = [model, *model.encoder, *(layer.convolution for layer in model.decoder)]
-    assert {layer.dropout.probability for layer in layers} == {0.5}
+    assert {layer.dropout.p for layer in layers} == {0.5}
 
 
 @torch.no_grad()

@@ -152,10 +152,8 @@ def test_a_pack_of_dummies_alone_is_finite(tiny_model):
 
 
 def test_dropout_of_attention_weights_needs_padded_rows(tiny_model, pairs):
-    model, without = tiny_model(attention_dropout=0.1), tiny_model()
-    assert_close(model.features(pairs.source, pairs.decoder_input), without.features(pairs.source, pairs.decoder_input))
     with pytest.raises(AssertionError, match="padded"):
-        model.train().features(pairs.source, pairs.decoder_input)
+        tiny_model(attention_dropout=0.1).features(pairs.source, pairs.decoder_input)
 
 
 def test_source_and_target_lie_in_one_way(tiny_model, pairs):

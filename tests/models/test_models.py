@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.settings.model import TransformerConfig
@@ -388,7 +387,7 @@ def test_the_output_of_each_sub_layer_and_both_embedding_sums_are_dropped_out(
     model = tiny_model(norm=norm, dropout=0.3).train()
     shapes = []
     for module in model.modules():
-        if isinstance(module, Dropout) and module.probability > 0:
+        if isinstance(module, nn.Dropout) and module.p > 0:
             module.register_forward_hook(lambda module, args, output: shapes.append(tuple(output.shape)))
     model(sources(3, 5), decoder_inputs(3, 6))
     assert shapes.count((3, 5, 16)) == 1 + 2 * 2

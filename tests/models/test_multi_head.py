@@ -7,13 +7,13 @@ import torch
 from helpers.formulas import SCORES, randn, random_mask, score_of_pair
 from torch import nn
 
-from transformer_mt.kernels.packed_attention import Segments
-from transformer_mt.models.attention import attention, causal_mask, padding_mask
-from transformer_mt.models.multi_head import MultiHeadAttention, project_memories
+from transformer_mt.models.attention import Padded, attention, causal_mask, padding_mask
+from transformer_mt.models.multi_head import MultiHeadAttention, recorded
 from transformer_mt.settings.model import ScoreChoice
 from transformer_mt.vocabulary import PAD
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same
+EVERYTHING = Padded(torch.tensor(True))
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def fresh(num_heads=NUM_HEADS, score="scaled_dot"):
 
 def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
     x_BTD, causal_TT = randn(3, 6, D_MODEL), causal_mask(6, torch.device("cpu"))
-    weights = []
-    ours_BTD = multi_head.self_attention(x_BTD, causal_TT, weights)
+    with recorded([multi_head]) as weights:
+        ours_BTD = multi_head(x_BTD, Padded(causal_TT))
     theirs_BTD, their_weights_BHTS = pytorch_attention(
         x_BTD, x_BTD, x_BTD, attn_mask=~causal_TT, average_attn_weights=False
     )
@@ -56,10 +56,9 @@ def test_self_attention_equals_that_of_pytorch(multi_head, pytorch_attention):
 def test_cross_attention_equals_that_of_pytorch(multi_head, pytorch_attention, sources):
     x_BTD, memory_BSD = randn(3, 4, D_MODEL), randn(3, 6, D_MODEL, seed=4)
     source_BS = sources(3, 6)
-    weights, [memory] = [], project_memories([multi_head], memory_BSD, padding_mask(source_BS))
-    ours_BTD = multi_head.attend(
-        multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK, memory.mask, weights
-    )
+    memory = multi_head.memory(memory_BSD, Padded(padding_mask(source_BS)))
+    with recorded([multi_head]) as weights:
+        ours_BTD = multi_head.read(x_BTD, memory)
     theirs_BTD, their_weights_BHTS = pytorch_attention(
         x_BTD, memory_BSD, memory_BSD, key_padding_mask=source_BS == PAD, average_attn_weights=False
     )
@@ -88,7 +87,7 @@ def test_it_equals_a_loop_over_heads_whatever_the_score(score):
         heads.append(scores_TT.masked_fill(~mask_TT, -math.inf).softmax(dim=-1) @ value_TK)
     joined_TD = torch.cat(heads, dim=-1)
     expected_TD = joined_TD @ multi_head.out_projection.weight.T + multi_head.out_projection.bias
-    ours_1TD = multi_head.attend(*multi_head.project(x_TD[None]), mask_TT)
+    ours_1TD = multi_head(x_TD[None], Padded(mask_TT))
     torch.testing.assert_close(ours_1TD[0], expected_TD)
 
 
@@ -98,73 +97,41 @@ def test_one_head_of_the_whole_width_is_attention_without_heads(score):
     query_B1TD, key_B1TD, value_B1TD = multi_head.in_projection(x_BTD)[:, None].chunk(3, dim=-1)
     prepared = multi_head.score.prepare(key_B1TD)
     mixed_B1TD, weights_B1TS = attention(query_B1TD, prepared, value_B1TD, mask_TT, multi_head.score)
-    recorded = []
-    ours_BTD = multi_head.attend(*multi_head.project(x_BTD), mask_TT, recorded)
+    with recorded([multi_head]) as weights:
+        ours_BTD = multi_head(x_BTD, Padded(mask_TT))
     torch.testing.assert_close(ours_BTD, multi_head.out_projection(mixed_B1TD[:, 0]))
-    torch.testing.assert_close(recorded, [weights_B1TS])
+    torch.testing.assert_close(weights, [weights_B1TS])
 
 
 @pytest.mark.parametrize("num_heads", [1, 8])
 @pytest.mark.parametrize("score", SCORES)
 def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
     multi_head, x_BTD = MultiHeadAttention(64, num_heads, score=ScoreChoice(score)), torch.randn(5, 10, 64)
-    recorded = []
-    output_BTD = multi_head.attend(*multi_head.project(x_BTD), torch.tensor(True), recorded)
-    weights_BTS = recorded[0].mean(dim=1)
+    with recorded([multi_head]) as weights:
+        output_BTD = multi_head(x_BTD, EVERYTHING)
+    weights_BTS = weights[0].mean(dim=1)
     assert output_BTD.shape == (5, 10, 64)
     assert weights_BTS.shape == (5, 10, 10)
     torch.testing.assert_close(weights_BTS.sum(dim=-1), torch.ones(5, 10))
 
 
-def test_packed_sentences_have_scaled_dot_products_alone():
-    multi_head = fresh(score="dot")
-    offsets, x_ND = torch.tensor([0, 4], dtype=torch.int32), randn(4, D_MODEL)
-    segments = Segments(offsets, offsets, 4, 4, causal=False)
-    with pytest.raises(AssertionError, match="padded rows"):
-        multi_head.attend(*multi_head.project(x_ND), segments)
-    with pytest.raises(AssertionError, match="padded rows"):
-        multi_head.self_attention(x_ND, segments)
-    with pytest.raises(AssertionError, match="padded rows"):
-        fresh().self_attention(x_ND, segments, [])
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_self_attention_of_packed_sentences_is_that_of_each_one(multi_head, causal):
-    x_ND, lengths = randn(9, D_MODEL), [4, 1, 4]
-    offsets = torch.tensor([0, 4, 5, 9], dtype=torch.int32)
-    ours_ND = multi_head.self_attention(x_ND, Segments(offsets, offsets, 4, 4, causal))
-    for ours_TD, x_TD in zip(ours_ND.split(lengths), x_ND.split(lengths), strict=True):
-        mask_TT = causal_mask(len(x_TD), x_TD.device) if causal else torch.tensor(True)
-        torch.testing.assert_close(ours_TD, multi_head.self_attention(x_TD[None], mask_TT)[0])
-
-
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):
     x_BTD = randn(2, 5, D_MODEL)
-    [memory] = project_memories([multi_head], x_BTD, torch.tensor(True))
+    memory = multi_head.memory(x_BTD, EVERYTHING)
     apart = (multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK)
     torch.testing.assert_close(apart, multi_head.project(x_BTD))
-
-
-def test_packed_memories_are_projected_at_once_and_are_those_projected_apart(multi_head):
-    torch.manual_seed(2)
-    others = [MultiHeadAttention(D_MODEL, NUM_HEADS).double() for _ in range(2)]
-    attentions, memory_ND = [multi_head, *others], randn(5, D_MODEL)
-    offsets = torch.tensor([0, 5], dtype=torch.int32)
-    packed = project_memories(attentions, memory_ND, Segments(offsets, offsets, 5, 5, causal=False))
-    padded = project_memories(attentions, memory_ND[None], torch.tensor(True))
-    for ours, theirs in zip(packed, padded, strict=True):
-        torch.testing.assert_close((ours.key_BHSK, ours.value_BHSK), (theirs.key_BHSK[0], theirs.value_BHSK[0]))
 
 
 def test_dropout_of_the_weights_is_on_in_training_alone_and_not_recorded():
     torch.manual_seed(1)
     multi_head = MultiHeadAttention(D_MODEL, NUM_HEADS, dropout=0.5).double()
-    projected, everything = multi_head.project(randn(2, 5, D_MODEL)), torch.ones(5, 5, dtype=torch.bool)
-    of_training, of_evaluation = [], []
-    trained_BTD = multi_head.train().attend(*projected, everything, of_training)
-    evaluated_BTD = multi_head.eval().attend(*projected, everything, of_evaluation)
+    x_BTD = randn(2, 5, D_MODEL)
+    with recorded([multi_head]) as weights:
+        trained_BTD = multi_head.train()(x_BTD, EVERYTHING)
+        evaluated_BTD = multi_head.eval()(x_BTD, EVERYTHING)
     assert not torch.allclose(trained_BTD, evaluated_BTD)
-    torch.testing.assert_close(evaluated_BTD, multi_head.eval().attend(*projected, everything))
+    torch.testing.assert_close(evaluated_BTD, multi_head.eval()(x_BTD, EVERYTHING))
+    of_training, of_evaluation = weights
     torch.testing.assert_close(of_training, of_evaluation)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError, TranslationError
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.models.rnn_decoder import Past
 from transformer_mt.settings.model import RnnConfig
 from transformer_mt.vocabulary import PAD

@@ -10,8 +10,8 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import machine_memory
+from transformer_mt.inference.build import build_model
 from transformer_mt.inference.ensemble import Ensemble
-from transformer_mt.models.build import build_model
 from transformer_mt.settings import needed_memory
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig

@@ -12,7 +12,7 @@ from transformer_mt import evaluate, export, translate
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.weights import model_weights, save_weights
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.training.loss import label_smoothed, plain_label_smoothed
+from transformer_mt.training.loss import chunked_label_smoothed, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
-losses = pytest.mark.parametrize("loss", [plain_label_smoothed, label_smoothed])
+losses = pytest.mark.parametrize("loss", [label_smoothed, chunked_label_smoothed])
 
 
 @pytest.fixture

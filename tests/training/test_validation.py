@@ -17,7 +17,7 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
@@ -57,7 +57,7 @@ def model(config, validation):
     """Untrained, but with opinions: its translations are long, and none is like another."""
     torch.manual_seed(4)
     vocab_size = validation.tokenizer.target_vocab_size
-    model = Transformer(config.model, vocab_size, vocab_size)
+    model = build_model(config.model, vocab_size, vocab_size)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0).add_(0.1 * torch.randn_like(parameter))

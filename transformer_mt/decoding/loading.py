@@ -14,6 +14,7 @@ from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model import Kernels
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.run_directory import check_model, how_to_get_a_model, stale_warning
 
@@ -50,8 +51,7 @@ def load_model(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
-    *,
-    compile: bool = False,
+    plain: bool = False,
 ) -> LoadedModel:
     """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
@@ -63,8 +63,8 @@ def load_model(
         raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
     if workers < 0:
         raise TranslationError(f"--workers {workers}: give the number of processes, or 0 to let the engine choose")
-    if compile and (engine != "torch" or dtype != "fp32"):
-        raise TranslationError("--compile is for the engine torch in fp32 or int8: leave --engine and --dtype out")
+    if plain and (engine != "torch" or dtype != "fp32" or quantize != "none"):
+        raise TranslationError("--plain is the engine torch in fp32: leave --engine, --dtype and --quantize out")
     for directory in directories:
         check_files(directory, engine)
         if warning := check_model(directory):
@@ -74,7 +74,7 @@ def load_model(
     what = directories, configs, tokenizer, device, dtype, quantize, workers
     match engine:
         case "torch":
-            loaded = _load_torch_engine(*what, compile=compile)
+            loaded = _load_torch_engine(*what, plain)
         case "ctranslate2":
             loaded = _load_ctranslate2_engine(*what)
         case _:
@@ -119,8 +119,7 @@ def _load_torch_engine(
     dtype: Dtype,
     quantize: Quantization,
     workers: int,
-    *,
-    compile: bool,
+    plain: bool,
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
@@ -128,7 +127,7 @@ def _load_torch_engine(
     from transformer_mt.inference.ensemble import Ensemble
 
     pairs = zip(directories, configs, strict=True)
-    models = [_load_torch_model(directory, config, tokenizer) for directory, config in pairs]
+    models = [_load_torch_model(directory, config, tokenizer, plain) for directory, config in pairs]
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
     chosen = choose_device(device, precision=dtype)
@@ -139,15 +138,13 @@ def _load_torch_engine(
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
     if workers > 1 and on_gpu:
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
-    if compile and on_gpu:
-        raise TranslationError("--compile is for CPUs; on a GPU the steps of the search are CUDA graphs in any case")
     pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
-    return TorchEngine(model, max_positions, chosen, quantize, workers, compile=compile, target_pieces=pieces)
+    return TorchEngine(model, max_positions, chosen, quantize, workers, plain, pieces)
 
 
-def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer) -> "Seq2Seq":
+def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
     """The model of one directory. Raises CheckpointError if it was trained with another tokenizer than this."""
-    from transformer_mt.models.build import build_model
+    from transformer_mt.inference.build import build_model
     from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
 
     file = directory / "model.safetensors"
@@ -161,7 +158,8 @@ def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer) -> 
             f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
             "directory again"
         )
-    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    kernels: Kernels = "plain" if plain else "fast"
+    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, kernels)
     load_weights(model, file)
     if warning := stale_warning(directory, metadata):
         _log.warning(warning)

@@ -65,9 +65,10 @@ class Scorer:
         dtype: Dtype = "fp32",
         quantize: Quantization = "none",
         workers: int = 0,
+        plain: bool = False,
     ) -> Self:
         """Load a model. See Translator.load for the arguments and errors."""
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers)
+        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
         return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
 
     def score(

@@ -36,7 +36,6 @@ from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 # A sentence on a GPU counts as so many source positions at least: the shortest has as many slots as most others.
@@ -55,23 +54,21 @@ class TorchEngine(Engine):
         device: Device,
         quantization: Quantization = "none",
         workers: int = 1,
-        compile: bool = False,
+        plain: bool = False,
         target_pieces: Sequence[str] = (),
     ) -> None:
         """`workers` is the number of processes on a CPU; 0 takes one for each core available to this process.
 
-        `compile` is for fp32 and int8 on a CPU (inference.compiled). The search is compiled when a kind of it is first
-        needed: for one sentence or for several, and for a beam size. That translation raises TranslationError if it
-        cannot be compiled. `target_pieces` are the pieces of the target vocabulary in the order of their ids; those of
-        bytes, as in <0x0A>, are then searched for only where they spell characters.
+        With `plain` the model itself is searched. `target_pieces` are the pieces of the target vocabulary in the order
+        of their ids; those of bytes, as in <0x0A>, are then searched for only where they spell characters.
         Raises TranslationError if the model has no form for this precision.
         """
         super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
-        self.keeps_all_pasts = keeps_all_pasts(model)
+        self.keeps_all_pasts = not plain and keeps_all_pasts(model)
+        self.plain = plain
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
-        self.compile = compile
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
             self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
@@ -95,30 +92,13 @@ class TorchEngine(Engine):
         return self._form_for_search()
 
     def _form_for_search(self) -> Seq2Seq:
-        """The frozen model; on a GPU with CUDA graphs, or compiled on a CPU. Raises TranslationError if it has none."""
-        if self.compile:
-            assert self.device.torch_device.type == "cpu"
-            use_own_cache()
-            # Imported here because it imports a compiler, which takes seconds.
-            from transformer_mt.inference.compiled import compiled
-
-            return compiled(self.model, self.matmul)
+        """The frozen model; on a GPU with CUDA graphs. Raises TranslationError if it has none in this precision."""
+        if self.plain:
+            return self.model
         model, device = frozen(self.model, self.matmul), self.device.torch_device
         if device.type != "cuda":
             return model
         return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
-
-    def _make_ready(self, alone: bool, width: int) -> None:
-        """Make the model for search, and with `compile` the steps of this kind of search.
-
-        It is called before there are workers, so that they share what it makes.
-        """
-        searched = self.searched
-        if self.compile:
-            from transformer_mt.inference.compiled import compile_steps
-
-            if compile_steps(searched, alone, width):
-                self.translators.close()
 
     def translate_unordered(
         self,
@@ -142,7 +122,7 @@ class TorchEngine(Engine):
         together = _shared(lengths, budget, self.translators.number)
         tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
         if tasks:
-            self._make_ready(len(tasks) == len(sentences), width)
+            # The first use makes the form for search: before there are workers, so that they share it.
             make_room(self.searched, [(len(numbers), lengths[numbers[0]]) for numbers in together], width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if progress is not None:

@@ -79,16 +79,15 @@ class Translator:
         dtype: Dtype = "fp32",
         quantize: Quantization = "none",
         workers: int = 0,
-        compile: bool = False,
+        plain: bool = False,
     ) -> Self:
         """Load a model directory that `average` wrote, or several with the same vocabulary as an ensemble.
 
         The engine ctranslate2 loads a directory that `export` wrote. `workers` is the number of processes on a CPU; 0
-        lets the engine choose. `compile`, for a CPU in fp32 or int8, compiles the search to C++: once for single
-        lines and once for several, for each beam size, which takes about a minute and is cached.
+        lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
         Raises a UserError that names the file that is missing or damaged.
         """
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers, compile=compile)
+        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
         corpus, trained = model.config.corpus, model.training_lines
         # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
         longest = min(corpus.max_length, model.engine.max_positions) - 1

@@ -71,10 +71,12 @@ class FrozenTransformer(Seq2Seq):
         super().__init__()
         self.model, self.num_heads, self.output_bias_V = model, model.num_heads, model.output_bias_V
         self.encoder = [_Encoding(layer, matmul) for layer in model.encoder_layers()]
-        self.decoder = [_Decoding(layer, matmul) for layer in model.decoder_layers()]
-        projections = [layer.cross_attention.memory_projection() for layer in model.decoder_layers()]
-        weights, biases = zip(*projections, strict=True)
-        self.memories = matmul.of_weight(torch.cat(weights), torch.cat(biases), many_rows=True)
+        layers, of_memory = model.decoder_layers(), slice(model.d_model, None)
+        self.decoder = [_Decoding(layer, matmul) for layer in layers]
+        projections = [layer.cross_attention.in_projection for layer in layers]
+        weight_FD = torch.cat([each.weight[of_memory] for each in projections])
+        bias_F = torch.cat([each.bias[of_memory] for each in projections])
+        self.memories = matmul.of_weight(weight_FD, bias_F, many_rows=True)
         self.output = matmul.of_weight(model.output_VD, model.output_bias_V, many_rows=True)
         on_cpu = model.output_VD.device.type == "cpu"
         self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
@@ -139,12 +141,9 @@ class FrozenTransformer(Seq2Seq):
         """Logits BWV. The words' keys and values are written into these slots of the state; its counts are not read."""
         B, W = token_BW.shape
         with best_matmul(few_matmuls(B, W, self.num_heads)):
-            return self.traceable_logits(token_BW, position_D, slots, state)
+            return self._logits(token_BW, position_D, slots, state)
 
-    def traceable_logits(
-        self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState
-    ) -> Tensor:
-        """The same logits with the kind of products that is set now: only tensors are read and changed."""
+    def _logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)

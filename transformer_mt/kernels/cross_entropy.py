@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy of a large vocabulary, which never holds all logits at once.
 
-`chunked_cross_entropy` equals `training.loss.plain_label_smoothed`, which is the formula to read.
+`chunked_cross_entropy` equals `training.loss.label_smoothed`, which is the formula to read.
 
 N target tokens  D model width  V vocabulary
 """

@@ -9,19 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Dropout(nn.Module):
-    """Each number becomes zero with this probability while training, and is scaled up otherwise."""
-
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
+class Dropout(nn.Dropout):
+    """nn.Dropout, computed by `scaled_mask` on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.probability == 0.0:
+        if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
-            return F.dropout(x, self.probability)
-        return x * scaled_mask(x, self.probability)
+            return F.dropout(x, self.p)
+        return x * scaled_mask(x, self.p)
 
 
 def scaled_mask(x: Tensor, probability: float) -> Tensor:

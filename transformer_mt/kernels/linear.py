@@ -17,7 +17,7 @@ class Linear(nn.Linear):
     """nn.Linear, computed by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return F.linear(x, self.weight) if self.bias is None else linear(x, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ Quantization = Literal["none", "int8"]
 INT8_MOST, LEAST_SCALE = 127, 1e-8
 INT8_MOST_OF_PAIRS = 64  # 2 x 255 x 64 < 2^15
 X86 = "x86_64", "AMD64"
-WIDE = 8  # times the input
 MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
 LinearMap = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
@@ -36,8 +35,6 @@ class Matmul:
 
     Weights are rounded to `most_of_weights` steps on each side of zero, inputs to 255 in all.
     """
-    prepared: bool = True
-    """Weights put in order for the product; False leaves that to a compiler, and int8 has a scale for each input."""
 
     def of(self, linear: nn.Linear, many_rows: bool = False, relu: bool = False) -> LinearMap:
         return self.of_weight(linear.weight, linear.bias, many_rows, relu)
@@ -52,9 +49,9 @@ class Matmul:
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
-            return (_int8_product if self.prepared else _traceable_int8_product)(weight_FD, bias_F, relu)
+            return _int8_product(weight_FD, bias_F, relu)
         dtype = self.dtype or weight_FD.dtype
-        if self.prepared and weight_FD.device.type == "cpu" and dtype == torch.float32:
+        if weight_FD.device.type == "cpu" and dtype == torch.float32:
             if mkl_is_quicker():
                 return _transposed_product(weight_FD, bias_F, relu)
             if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:  # type: ignore[no-untyped-call]
@@ -81,7 +78,7 @@ def most_of_weights() -> int:
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
     """Computes F.linear(x, weight, bias) itself, in the type of the weight."""
-    dtype, weight_FD, bias_F = weight_FD.dtype, _constant(weight_FD), None if bias_F is None else _constant(bias_F)
+    dtype = weight_FD.dtype
 
     def product(x_ND: Tensor) -> Tensor:
         y_NF = F.linear(x_ND.to(dtype), weight_FD, bias_F)
@@ -145,51 +142,6 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Linea
         return y_NF
 
     return product
-
-
-def _traceable_int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """Equals F.linear(x, weight, bias) up to rounding to int8, in operations that a compiler can trace.
-
-    Each row of x is scaled by its own largest number. A compiler joins the scaling, which by itself takes longer than
-    a small product, with what was computed before. Where y is much wider than x, all rows
-    have one scale: otherwise y would have to be multiplied by those of the rows.
-    """
-    scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE)
-    quantized_FD = (weight_FD / scale_F[:, None]).round().to(torch.int8)
-    packed = _constant(torch.ops.onednn.qlinear_prepack(quantized_FD, None))
-    linear, zero_F = torch.ops.onednn.qlinear_pointwise, _constant(torch.zeros(len(scale_F), dtype=torch.long))
-    scale_F, bias_F = _constant(scale_F), None if bias_F is None else _constant(bias_F)
-    zero_1 = _constant(torch.tensor([128], dtype=torch.int32))
-
-    def quantized(x_ND: Tensor, largest: Tensor) -> Tensor:
-        """Unsigned, as processors take it, 128 for zero; nothing is negative, so that to cut off rounds."""
-        return (x_ND * (INT8_MOST / largest) + (128 + 0.5)).to(torch.uint8)
-
-    def product_by_one_scale(x_ND: Tensor) -> Tensor:
-        largest_1 = x_ND.abs().amax().view(1).clamp_min(LEAST_SCALE)
-        scale_1, then = largest_1 * (1 / INT8_MOST), "relu" if relu else "none"
-        quantized_ND = quantized(x_ND, largest_1)
-        y_NF: Tensor = linear.tensor(
-            quantized_ND, scale_1, zero_1, packed, scale_F, zero_F, bias_F, 1.0, 0, torch.float32, then, [], ""
-        )
-        return y_NF
-
-    def product(x_ND: Tensor) -> Tensor:
-        largest_N1 = x_ND.abs().amax(dim=1, keepdim=True).clamp_min(LEAST_SCALE)
-        y_NF: Tensor = linear.default(
-            quantized(x_ND, largest_N1), 1.0, 128, packed, scale_F, zero_F, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        y_NF = y_NF * (largest_N1 * (1 / INT8_MOST))
-        y_NF = y_NF if bias_F is None else y_NF + bias_F
-        return torch.relu(y_NF) if relu else y_NF
-
-    F, D = weight_FD.shape
-    return product_by_one_scale if F >= WIDE * D else product
-
-
-def _constant(x: Tensor) -> nn.Parameter:
-    """The tensor as a parameter without gradient, which a compiler takes as a constant."""
-    return nn.Parameter(x, requires_grad=False)
 
 
 def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> torch.ScriptObject:

@@ -3,9 +3,9 @@
 It equals attention with a mask of all queries by all keys, which is `Near.whole`.
 
 B sentences  T positions  H heads  K width of a head  N blocks  Q queries of a block  S keys that a block may see
+X blocks of all sentences
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from transformer_mt.kernels.row_attention import Rows
 
 BLOCK = 32  # queries at least: products of fewer rows are slow
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,20 @@ class Near:
         itself_TT = everything_TT.tril().triu()
         return self.real_BT[:, None, None] & near_TT | itself_TT
 
+    def attend(self, query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, attention: Attention) -> Tensor:
+        """What each query reads by this attention, BHTK: it is used on each block of queries and the keys near it."""
+        B, H, length, K = query_BHTK.shape
+        block = max(BLOCK, self.window)
+        rest = -length % block
+        query_BHNQK = F.pad(query_BHTK, (0, 0, 0, rest)).view(B, H, -1, block, K)
+        key_XHSK, value_XHSK = (_seen(x_BHTK, self, block, rest) for x_BHTK in (key_BHTK, value_BHTK))
+        mask_B1NQS = _mask(self, block, rest)
+        mixed_XHQK = attention(
+            query_BHNQK.transpose(1, 2).flatten(0, 1), key_XHSK, value_XHSK, mask_B1NQS.transpose(1, 2).flatten(0, 1)
+        )
+        mixed_BNHQK = mixed_XHQK.view(B, -1, *mixed_XHQK.shape[1:])
+        return mixed_BNHQK.transpose(1, 2).flatten(2, 3)[:, :, :length]
+
 
 @dataclass(frozen=True)
 class NearRows:
@@ -48,34 +63,20 @@ class NearRows:
     rows: Rows
     near: Near
 
-
-def near_attention(
-    query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, near: Near, dropout: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of near words, with dropout of the weights; BHTK."""
-    length, block = query_BHTK.shape[2], max(BLOCK, near.window)
-    rest = -length % block
-    B, H, _, K = query_BHTK.shape
-    query_BHNQK = F.pad(query_BHTK, (0, 0, 0, rest)).view(B, H, -1, block, K)
-    key_BHNKS, value_BHNKS = (_seen(x, near, block, rest) for x in (key_BHTK, value_BHTK))
-    scores_BHNQS = query_BHNQK / math.sqrt(query_BHTK.shape[-1]) @ key_BHNKS
-    weights_BHNQS = scores_BHNQS.masked_fill(~_mask(near, block, rest), -math.inf).softmax(dim=-1)
-    mixed_BHNQK = dropout(weights_BHNQS) @ value_BHNKS.transpose(-1, -2)
-    return mixed_BHNQK.flatten(2, 3)[:, :, :length]
-
-
-def near_attention_of_rows(query_NHK: Tensor, key_NHK: Tensor, value_NHK: Tensor, mask: NearRows) -> Tensor:
-    """The same of N words that lie end to end; NHK."""
-    query_BHTK, key_BHTK, value_BHTK = (mask.rows.spread(x).transpose(0, 1) for x in (query_NHK, key_NHK, value_NHK))
-    mixed_BHTK = near_attention(query_BHTK, key_BHTK, value_BHTK, mask.near, lambda weights: weights)
-    return mask.rows.gather(mixed_BHTK.transpose(0, 1))
+    def attend(self, query_HNK: Tensor, key_HNK: Tensor, value_HNK: Tensor, attention: Attention) -> Tensor:
+        """As `Near.attend`, HNK."""
+        parts = (query_HNK, key_HNK, value_HNK)
+        query_BHTK, key_BHTK, value_BHTK = (self.rows.spread(x.transpose(0, 1)).transpose(0, 1) for x in parts)
+        mixed_BHTK = self.near.attend(query_BHTK, key_BHTK, value_BHTK, attention)
+        return self.rows.gather(mixed_BHTK.transpose(0, 1)).transpose(0, 1)
 
 
 def _seen(x_BHTK: Tensor, near: Near, block: int, rest: int) -> Tensor:
-    """The rows that each block may see, BHNKS; 0 beyond the ends."""
+    """The rows that each block may see, XHSK; 0 beyond the ends."""
     after = 0 if near.causal else near.window
     padded = F.pad(x_BHTK, (0, 0, near.window, after + rest))
-    return padded.unfold(2, near.window + block + after, block)
+    x_BHNKS = padded.unfold(2, near.window + block + after, block)
+    return x_BHNKS.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
 
 def _mask(near: Near, block: int, rest: int) -> Tensor:

@@ -38,6 +38,11 @@ class Segments:
     window: int = 0
     """If not 0, a query sees only this many keys on each side of it; queries and keys are of the same segments then."""
 
+    def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
+        """Eq. 1 for each segment on its own, HNK."""
+        query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
+        return variable_length_attention(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
+
 
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each on its own; NHK.

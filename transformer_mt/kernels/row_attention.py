@@ -65,6 +65,11 @@ class RowMask:
         bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return cls(queries, keys, bias)
 
+    def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
+        """Eq. 1 for each row on its own, HNK."""
+        query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
+        return attention_over_rows(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
+
 
 def attention_over_rows(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row on its own, NHK."""

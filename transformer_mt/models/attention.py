@@ -5,6 +5,8 @@ B sentences  T query positions  S key positions  H heads  K width of a head
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,6 +36,27 @@ def attention(
     weights_BHTS = scores_BHTS.softmax(dim=-1)
     kept_BHTS = weights_BHTS if dropout is None else dropout(weights_BHTS)
     return kept_BHTS @ value_BHSK, weights_BHTS
+
+
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Attention of padded rows, by any score: query BHTK, key BHSK, value BHSK and a mask to BHTK."""
+
+
+class Sight(Protocol):
+    """What each query may see, wherever that lies: all of `Padded`, or less padding or a cache, for speed."""
+
+    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, attention: Attention) -> Tensor:
+        """What each query reads, BHTK; in padded rows by this attention. Other layouts know eq. 1 alone."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Sentences in rows with padding: a query sees the keys where the mask, which broadcasts to BHTS, is true."""
+
+    mask: Tensor
+
+    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, attention: Attention) -> Tensor:
+        return attention(query_BHTK, key_BHSK, value_BHSK, self.mask)
 
 
 def padding_mask(tokens_BS: Tensor) -> Tensor:

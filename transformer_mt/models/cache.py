@@ -8,27 +8,30 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from transformer_mt.models.attention import Attention
 from transformer_mt.models.interface import DecoderState
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention
+from transformer_mt.models.multi_head import Memory
 
 
 @dataclass
 class Cache:
-    """The keys and values that one decoder layer has computed for the past of each hypothesis."""
+    """The keys and values that one decoder layer has computed for the past of each hypothesis: all that it may see."""
 
     key_BWHPK: Tensor
     value_BWHPK: Tensor
     window: int
     """If not 0, a hypothesis sees only the newest position and this many before it; older ones are dropped."""
 
-    def attend(self, attention: MultiHeadAttention, x_BWD: Tensor) -> Tensor:
-        """What the newest position of each hypothesis reads of its past and of itself, BWD. Extends the past by it."""
-        query_BWH1K, key_BWH1K, value_BWH1K = attention.project(x_BWD[:, :, None])
+    def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
+        """What the newest position of each hypothesis reads of its past and of itself, BHWK. Extends the past by it."""
+        # Each hypothesis is a row of its own, with one query.
+        parts = (query_BHWK, key_BHWK, value_BHWK)
+        query_BWH1K, key_BWH1K, value_BWH1K = (x.transpose(1, 2)[..., None, :] for x in parts)
         first = -(self.window + 1) if self.window else 0
         self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)[:, :, :, first:]
         self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)[:, :, :, first:]
-        everything_11 = torch.ones(1, 1, dtype=torch.bool, device=x_BWD.device)
-        return attention.attend(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything_11)[:, :, 0]
+        seen = (self.key_BWHPK, self.value_BWHPK, query_BHWK.new_ones(1, dtype=torch.bool))  # all of it
+        return attention(query_BWH1K, *seen)[..., 0, :].transpose(1, 2)
 
     def select(self, *index: Tensor) -> "Cache":
         """The pasts of some sentences, or with a second index of some hypotheses of each."""

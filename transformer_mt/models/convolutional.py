@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.attention import attention, padding_mask
 from transformer_mt.models.attention_weights import AttentionWeights
 from transformer_mt.models.embeddings import embeddings
@@ -43,7 +41,7 @@ class GatedConvolution(nn.Module):
         nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel_width * width)))
         assert self.convolution.bias is not None
         nn.init.zeros_(self.convolution.bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x_RTD: Tensor) -> Tensor:
         """Of each window of as many positions as the kernel is wide; so many positions less one are lost."""
@@ -137,7 +135,7 @@ class Convolutional(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         assert isinstance(source, Tensor), "a convolution goes through rows"
@@ -220,9 +218,9 @@ def _positions(config: ConvolutionalConfig) -> LearnedPositions:
     return positions
 
 
-def _linear(width: int) -> Linear:
+def _linear(width: int) -> nn.Linear:
     """A map that keeps the variance (sec. 3.5)."""
-    linear = Linear(width, width)
+    linear = nn.Linear(width, width)
     nn.init.normal_(linear.weight, std=math.sqrt(1 / width))
     nn.init.zeros_(linear.bias)
     return linear

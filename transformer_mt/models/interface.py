@@ -32,6 +32,7 @@ class DecoderState(ABC):
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
 
+    is_fast = False  # whether its parts were exchanged for faster ones (inference/fast.py)
     output_bias_V: Tensor | None  # what the last linear map adds to the logit of each word, if model.output_bias is set
 
     @abstractmethod

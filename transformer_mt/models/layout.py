@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from transformer_mt.kernels.fast_attention import Mask
 from transformer_mt.kernels.near_attention import Near
-from transformer_mt.models.attention import causal_mask, padding_mask
+from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
 from transformer_mt.models.positions import Positions
 from transformer_mt.vocabulary import PAD
 
@@ -25,22 +24,36 @@ class Sentences:
         """The encodings of the words' positions, which are added to their embeddings; TD."""
         return positions.first(self.tokens.shape[1])
 
-    def everywhere(self, window: int = 0) -> Mask:
-        """Each word may see its whole sentence, B11T; or only `window` positions on each side."""
-        return Near(self.tokens != PAD, window, causal=False) if window else padding_mask(self.tokens)
+    def everywhere(self, window: int = 0) -> Sight:
+        """Each word may see its whole sentence, or only `window` positions on each side."""
+        return Near(self.tokens != PAD, window, causal=False) if window else Padded(padding_mask(self.tokens))
 
-    def backwards(self, window: int = 0) -> Mask:
-        """Each word may see itself and the words before it, TT, or only `window` of them. No word stands after PAD."""
+    def backwards(self, window: int = 0) -> Sight:
+        """Each word may see itself and the words before it, or only `window` of them. No word stands after PAD."""
         if window:
             return Near(self.tokens != PAD, window, causal=True)
-        return causal_mask(self.tokens.shape[1], self.tokens.device)
+        return Padded(causal_mask(self.tokens.shape[1], self.tokens.device))
 
-    def across(self, source: "Sentences") -> Mask:
-        """Each word may see the whole source sentence; B11S. Both sides have to lie in the same way."""
-        assert type(source) is Sentences, "source and target lie in one way"
+    def across(self, source: "Sentences") -> Sight:
+        """Each word may see the whole source sentence. Both sides have to lie in the same way."""
+        assert type(source) is type(self), "source and target lie in one way"
         return source.everywhere()
 
 
-def laid_out(sentences: Tensor | Sentences) -> Sentences:
-    """The sentences as they lie; a tensor of ids, BT, has padded rows."""
-    return Sentences(sentences) if isinstance(sentences, Tensor) else sentences
+class Whole(Sentences):
+    """The same, with the whole mask of a window: the weights of attention are those of all pairs of positions."""
+
+    def everywhere(self, window: int = 0) -> Sight:
+        see = super().everywhere(window)
+        return Padded(see.whole()) if isinstance(see, Near) else see
+
+    def backwards(self, window: int = 0) -> Sight:
+        see = super().backwards(window)
+        return Padded(see.whole()) if isinstance(see, Near) else see
+
+
+def laid_out(sentences: Tensor | Sentences, takes_unpadded: bool) -> Sentences:
+    """The sentences as they lie; a tensor of ids, BT, has padded rows. Not all models take others."""
+    lie = Sentences(sentences) if isinstance(sentences, Tensor) else sentences
+    assert lie.tokens.dim() == 2 or takes_unpadded, "other scores, and dropout of the weights, need padded rows"
+    return lie

@@ -3,17 +3,15 @@
 B sentences  T query positions  S key positions  D model width  H heads  K width of a head  N packed queries
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.fast_attention import Mask, fast_attention, shown
-from transformer_mt.kernels.linear import Linear, linear, linear_maps
-from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
-from transformer_mt.models.attention import attention
-from transformer_mt.models.scores import ScaledDot, build_score
+from transformer_mt.models.attention import Padded, Sight, attention
+from transformer_mt.models.scores import build_score
 from transformer_mt.settings.model import SCALED_DOT, ScoreChoice
 
 
@@ -24,10 +22,12 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.d_model, self.num_heads = d_model, num_heads
         self.score = build_score(score, num_heads, d_model // num_heads, d_model // num_heads)
-        self.dropout = Dropout(dropout)
+        self.is_scaled_dot = score.is_scaled_dot
+        self.dropout = nn.Dropout(dropout)
+        self.record: list[Tensor] | None = None  # see `recorded`
         # Its rows make queries, keys and values. One matrix, so that self-attention is one product.
-        self.in_projection = Linear(d_model, 3 * d_model)
-        self.out_projection = Linear(d_model, d_model)
+        self.in_projection = nn.Linear(d_model, 3 * d_model)
+        self.out_projection = nn.Linear(d_model, d_model)
         for block_DD in (*self.in_projection.weight.chunk(3), self.out_projection.weight):
             nn.init.xavier_uniform_(block_DD)
         nn.init.zeros_(self.in_projection.bias)
@@ -39,56 +39,43 @@ class MultiHeadAttention(nn.Module):
         key_BHTK = self.score.prepare(self._split_heads(key_BTD))
         return self._split_heads(query_BTD), key_BHTK, self._split_heads(value_BTD)
 
-    def self_attention(self, x_BTD: Tensor, mask: Mask, record: list[Tensor] | None = None) -> Tensor:
-        """What each position reads of all that it may see; as `attend`."""
-        if isinstance(mask, Segments) and isinstance(self.score, ScaledDot) and record is None:
-            # The same; on GPUs the gradients of the three are then made side by side, as the product was.
-            qkv_N3HK = self.in_projection(x_BTD).unflatten(-1, (3, self.num_heads, -1))
-            output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, mask).flatten(-2))
-            return output_ND
-        return self.attend(*self.project(x_BTD), mask, record)
+    def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
+        """Self-attention: what each position reads of all that it may see; BTD, or packed ND."""
+        return self.attend(*self.project(x_BTD), see)
+
+    def read(self, x_BTD: Tensor, memory: "Memory") -> Tensor:
+        """Encoder-decoder attention: what each position reads of the encoder's output."""
+        return self.attend(self.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK, memory.see)
 
     def project_query(self, x_BTD: Tensor) -> Tensor:
         """Only the queries; BHTK."""
-        rows = slice(self.d_model)
-        return self._split_heads(linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows]))
+        return self._split_heads(self.project_rows(x_BTD, slice(self.d_model)))
 
-    def memory_projection(self) -> tuple[Tensor, Tensor]:
-        """The weight and the bias that make keys and values of the encoder's output, side by side."""
-        rows = slice(self.d_model, None)
-        return self.in_projection.weight[rows], self.in_projection.bias[rows]
+    def memory(self, memory_BSD: Tensor, see: Sight) -> "Memory":
+        """The encoder's output as this attention reads it."""
+        return self.split_memory(self.project_rows(memory_BSD, slice(self.d_model, None)), see)
 
-    def split_memory(self, both_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Prepared keys and values that were made side by side; each BHSK."""
+    def split_memory(self, both_BSD: Tensor, see: Sight) -> "Memory":
+        """The memory whose keys and values were made side by side."""
         key_BSD, value_BSD = both_BSD.chunk(2, dim=-1)
-        return self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD)
+        return Memory(self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD), see)
 
-    def attend(
-        self,
-        query_BHTK: Tensor,
-        key_BHSK: Tensor,
-        value_BHSK: Tensor,
-        mask: Mask,
-        record: list[Tensor] | None = None,
-    ) -> Tensor:
-        """What each query reads, heads joined and mapped back to the model width; BTD, or packed ND.
+    def project_rows(self, x_BTD: Tensor, rows: slice) -> Tensor:
+        """What these rows of the matrix make: queries, keys and values are D rows each."""
+        return F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows])
 
-        The weights BHTS are appended to `record`, if there is one; for that rows have to be padded.
-        """
-        has_kernel = query_BHTK.is_cuda or not isinstance(mask, Tensor)
-        if not has_kernel or not isinstance(self.score, ScaledDot) or record is not None:
-            # Other scores, and recorded weights, need a mask of booleans.
-            mixed_BHTK, weights_BHTS = attention(
-                query_BHTK, key_BHSK, value_BHSK, shown(mask), self.score, self.dropout
-            )
-            if record is not None:
-                record.append(weights_BHTS)
-        else:
-            dropout = self.dropout.probability if self.training else 0.0
-            # The same, by a kernel for GPUs or for rows without padding.
-            mixed_BHTK = fast_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout)
+    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Tensor:
+        """What each query reads of these prepared keys, heads joined and mapped back to the model width; BTD."""
+        mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
         output_BTD: Tensor = self.out_projection(mixed_BHTK.transpose(-3, -2).flatten(-2))
         return output_BTD
+
+    def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
+        """Eq. 1, BHTK; with `recorded`, the weights BHTS are kept."""
+        mixed_BHTK, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask, self.score, self.dropout)
+        if self.record is not None:
+            self.record.append(weights_BHTS)
+        return mixed_BHTK
 
     def _split_heads(self, x_BTD: Tensor) -> Tensor:
         width = self.d_model // self.num_heads
@@ -101,19 +88,22 @@ class Memory:
 
     key_BHSK: Tensor
     value_BHSK: Tensor
-    mask: Mask
+    see: Sight
 
     def select(self, sentences: Tensor) -> "Memory":
         """The memory of only these padded sentences, by index and in that order."""
-        assert isinstance(self.mask, Tensor), "a search has padded rows"
-        return Memory(*(part.index_select(0, sentences) for part in (self.key_BHSK, self.value_BHSK, self.mask)))
+        assert isinstance(self.see, Padded), "a search has padded rows"
+        return Memory(self.key_BHSK[sentences], self.value_BHSK[sentences], Padded(self.see.mask[sentences]))
 
 
-def project_memories(attentions: Sequence[MultiHeadAttention], memory_BSD: Tensor, mask: Mask) -> list[Memory]:
-    """The encoder's output as each of these attentions reads it, all by one mask."""
-    maps = [attention.memory_projection() for attention in attentions]
-    if isinstance(mask, Segments):  # packed, for GPUs
-        projected = linear_maps(memory_BSD, maps)
-    else:
-        projected = tuple(linear(memory_BSD, weight, bias) for weight, bias in maps)
-    return [Memory(*each.split_memory(both_BSD), mask) for each, both_BSD in zip(attentions, projected, strict=True)]
+@contextmanager
+def recorded(attentions: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
+    """Keep the weights BHTS of these attentions to padded rows, one tensor for each time that one of them is used."""
+    weights: list[Tensor] = []
+    for each in attentions:
+        each.record = weights
+    try:
+        yield weights
+    finally:
+        for each in attentions:
+            each.record = None

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from transformer_mt.kernels.fast_attention import Mask
 from transformer_mt.kernels.near_attention import Near, NearRows
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.row_attention import RowMask, Rows
-from transformer_mt.models.attention import causal_mask
+from transformer_mt.models.attention import Sight, causal_mask
 from transformer_mt.models.layout import Sentences
 from transformer_mt.models.positions import Positions
 from transformer_mt.vocabulary import PAD
@@ -61,10 +60,10 @@ class Unpadded(Sentences):
         length = self.rows.padding_BT.shape[1]
         return positions.first(length)[self.rows.place_N % length]
 
-    def everywhere(self, window: int = 0) -> Mask:
+    def everywhere(self, window: int = 0) -> Sight:
         return self._near(window, causal=False) if window else self.across(self)
 
-    def backwards(self, window: int = 0) -> Mask:
+    def backwards(self, window: int = 0) -> Sight:
         if window:
             return self._near(window, causal=True)
         length, device = self.rows.padding_BT.shape[1], self.rows.padding_BT.device

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.errors import TranslationError
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.layout import Sentences
@@ -60,7 +58,7 @@ class Rnn(Seq2Seq):
         luong = config.decoder == "luong"
         self.decoder: RecurrentDecoder = LuongDecoder(config) if luong else BahdanauDecoder(config)
         # The decoder's first states and cells.
-        self.bridge = Linear(config.d_model, self.decoder.recurrence.num_carried * config.d_model)
+        self.bridge = nn.Linear(config.d_model, self.decoder.recurrence.num_carried * config.d_model)
         for weight_DD in torch.split(self.bridge.weight, config.d_model):
             nn.init.xavier_uniform_(weight_DD)
         nn.init.zeros_(self.bridge.bias)
@@ -68,7 +66,7 @@ class Rnn(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
         assert isinstance(source, Tensor), "a recurrence goes through rows"

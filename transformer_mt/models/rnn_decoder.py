@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.kernels.linear import Linear
 from transformer_mt.models.attention import attention, padding_mask
 from transformer_mt.models.local_attention import SourceWindow
 from transformer_mt.models.recurrence import Recurrence
@@ -150,7 +149,7 @@ class LuongDecoder(RecurrentDecoder):
     def __init__(self, config: RnnConfig) -> None:
         super().__init__(config, input_width=config.d_model * (2 if config.input_feeding else 1))
         self.input_feeding = config.input_feeding
-        self.combine = _glorot(Linear(2 * config.d_model, config.d_model))
+        self.combine = _glorot(nn.Linear(2 * config.d_model, config.d_model))
 
     def forward(
         self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
@@ -183,7 +182,7 @@ class BahdanauDecoder(RecurrentDecoder):
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__(config, input_width=2 * config.d_model)
-        self.readout = _glorot(Linear(3 * config.d_model, 2 * config.d_model))
+        self.readout = _glorot(nn.Linear(3 * config.d_model, 2 * config.d_model))
 
     def forward(
         self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
@@ -200,7 +199,7 @@ class BahdanauDecoder(RecurrentDecoder):
         return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.said_BWD, past.position + x_BWTD.shape[2])
 
 
-def _glorot(linear: Linear) -> Linear:
+def _glorot(linear: nn.Linear) -> nn.Linear:
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear

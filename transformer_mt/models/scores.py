@@ -10,9 +10,9 @@ from typing import assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.kernels.linear import Linear, linear
 from transformer_mt.models.attention import attention, scaled_dot
 from transformer_mt.settings.model import ScoreChoice
 
@@ -150,7 +150,7 @@ class FixedConcat(Score):
     def __init__(self, query_width: int, key_width: int, num_positions: int) -> None:
         super().__init__()
         self.query_width = query_width
-        self.joined = Linear(query_width + key_width, num_positions)
+        self.joined = nn.Linear(query_width + key_width, num_positions)
         nn.init.xavier_uniform_(self.joined.weight)
         nn.init.zeros_(self.joined.bias)
 
@@ -159,7 +159,7 @@ class FixedConcat(Score):
         length = key_BHSK.shape[2]
         _check_length(length, len(self.joined.weight), "attention of a fixed length (fixed_concat)")
         key_weight_SK = self.joined.weight[:length, self.query_width :]
-        return linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
+        return F.linear(key_BHSK[:, :, -1:], key_weight_SK, self.joined.bias[:length]).transpose(-1, -2)
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
         query_weight_SQ = self.joined.weight[: prepared.shape[2], : self.query_width]
@@ -174,7 +174,7 @@ class FixedLengthAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.score = FixedConcat(query_width, key_width, num_positions)
-        self.out_projection = Linear(query_width + value_width, output_width)
+        self.out_projection = nn.Linear(query_width + value_width, output_width)
 
     def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
         """What the last query makes of the values, B1O, and their weights, BS, which sum to one.

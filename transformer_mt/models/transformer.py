@@ -16,15 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.fast_attention import Mask
-from transformer_mt.kernels.linear import Linear, linear_relu
+from transformer_mt.models.attention import Sight
 from transformer_mt.models.attention_weights import AttentionWeights
-from transformer_mt.models.cache import Cache, TransformerState
+from transformer_mt.models.cache import TransformerState
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences, laid_out
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention, project_memories
+from transformer_mt.models.layout import Sentences, Whole, laid_out
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention, recorded
 from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
 from transformer_mt.settings.model import TransformerConfig
 
@@ -35,7 +33,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -56,8 +54,8 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask: Mask, record: list[Tensor] | None = None) -> Tensor:
-        x_BSD = self.around_attention(x_BSD, lambda x_BSD: self.attention.self_attention(x_BSD, mask, record))
+    def forward(self, x_BSD: Tensor, see: Sight) -> Tensor:
+        x_BSD = self.around_attention(x_BSD, lambda x_BSD: self.attention(x_BSD, see))
         x_BSD = self.around_feed_forward(x_BSD, self.feed_forward)
         return x_BSD
 
@@ -73,27 +71,10 @@ class DecoderLayer(nn.Module):
         self.around_self_attention, self.around_cross_attention = Residual(config), Residual(config)
         self.around_feed_forward = Residual(config)
 
-    def forward(
-        self,
-        x_BTD: Tensor,
-        past: Mask | Cache,
-        memory: Memory,
-        self_record: list[Tensor] | None = None,
-        cross_record: list[Tensor] | None = None,
-    ) -> Tensor:
-        """`past` is what each position may see: a mask over all of x, or the cache of a search, which x is added to."""
-
-        def masked_self_attention(x_BTD: Tensor) -> Tensor:
-            if isinstance(past, Cache):
-                return past.attend(self.self_attention, x_BTD)
-            return self.self_attention.self_attention(x_BTD, past, self_record)
-
-        def encoder_decoder_attention(x_BTD: Tensor) -> Tensor:
-            query = self.cross_attention.project_query(x_BTD)
-            return self.cross_attention.attend(query, memory.key_BHSK, memory.value_BHSK, memory.mask, cross_record)
-
-        x_BTD = self.around_self_attention(x_BTD, masked_self_attention)
-        x_BTD = self.around_cross_attention(x_BTD, encoder_decoder_attention)
+    def forward(self, x_BTD: Tensor, see: Sight, memory: Memory) -> Tensor:
+        """`see` is what each position may see of all of x; or, in a search, the past, which x is added to."""
+        x_BTD = self.around_self_attention(x_BTD, lambda x_BTD: self.self_attention(x_BTD, see))
+        x_BTD = self.around_cross_attention(x_BTD, lambda x_BTD: self.cross_attention.read(x_BTD, memory))
         x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
         return x_BTD
 
@@ -109,18 +90,18 @@ class FeedForward(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.inner = Linear(config.d_model, config.ffn_dim)
-        self.outer = Linear(config.ffn_dim, config.d_model)
+        self.inner = nn.Linear(config.d_model, config.ffn_dim)
+        self.outer = nn.Linear(config.ffn_dim, config.d_model)
         if config.activation == "swiglu":
-            self.factor = Linear(config.d_model, config.ffn_dim)
-        for linear in (module for module in self.children() if isinstance(module, Linear)):
+            self.factor = nn.Linear(config.d_model, config.ffn_dim)
+        for linear in (module for module in self.children() if isinstance(module, nn.Linear)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         match self.activation:
             case "relu":
-                inner_BTF = linear_relu(x_BTD, self.inner.weight, self.inner.bias)
+                inner_BTF = F.relu(self.inner(x_BTD))
             case "gelu":
                 inner_BTF = F.gelu(self.inner(x_BTD))
             case "swiglu":
@@ -152,34 +133,27 @@ class Transformer(Seq2Seq):
             config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
         )
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions: Positions = make(config.max_positions, config.d_model)
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        sources, targets = laid_out(source), laid_out(decoder_input)
+        sources, targets = (laid_out(side, self.takes_unpadded) for side in (source, decoder_input))
         return self._decode(targets, self._encode(sources), sources)
 
-    def _encode(self, source: Sentences, record: list[Tensor] | None = None) -> Tensor:
-        mask = source.everywhere(self.attention_window)
+    def _encode(self, source: Sentences) -> Tensor:
+        see = source.everywhere(self.attention_window)
         x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask, record)
+            x_BSD = layer(x_BSD, see)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
-    def _decode(
-        self,
-        target: Sentences,
-        memory_BSD: Tensor,
-        source: Sentences,
-        self_record: list[Tensor] | None = None,
-        cross_record: list[Tensor] | None = None,
-    ) -> Tensor:
-        mask = target.backwards(self.attention_window)
+    def _decode(self, target: Sentences, memory_BSD: Tensor, source: Sentences) -> Tensor:
+        see = target.backwards(self.attention_window)
         x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
-        for layer, memory in zip(self.decoder, self._memories(memory_BSD, target.across(source)), strict=True):
-            x_BTD = layer(x_BTD, mask, memory, self_record, cross_record)
+        for layer, memory in zip(self.decoder, self.memories(memory_BSD, target.across(source)), strict=True):
+            x_BTD = layer(x_BTD, see, memory)
         features_BTD: Tensor = self.decoder_norm(x_BTD)
         return features_BTD
 
@@ -188,8 +162,8 @@ class Transformer(Seq2Seq):
         summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
         return summed
 
-    def _memories(self, memory_BSD: Tensor, mask: Mask) -> list[Memory]:
-        return project_memories([layer.cross_attention for layer in self.decoder_layers()], memory_BSD, mask)
+    def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
+        return [layer.cross_attention.memory(memory_BSD, see) for layer in self.decoder_layers()]
 
     @property
     def takes_unpadded(self) -> bool:
@@ -206,7 +180,7 @@ class Transformer(Seq2Seq):
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
         source = Sentences(source_BS)
-        memories = self._memories(self._encode(source), source.everywhere())
+        memories = self.memories(self._encode(source), source.everywhere())
         return TransformerState.empty(memories, width, self.attention_window)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
@@ -221,10 +195,13 @@ class Transformer(Seq2Seq):
         return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
 
     def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        records: tuple[list[Tensor], ...] = ([], [], [])  # of encoder, decoder and cross-attention
-        source, target = Sentences(source_BS), Sentences(decoder_input_BT)
-        self._decode(target, self._encode(source, records[0]), source, *records[1:])
-        return AttentionWeights(*(torch.stack(record) for record in records))
+        with (
+            recorded([layer.attention for layer in self.encoder_layers()]) as encoder,
+            recorded([layer.self_attention for layer in self.decoder_layers()]) as decoder,
+            recorded([layer.cross_attention for layer in self.decoder_layers()]) as cross,
+        ):
+            self.features(Whole(source_BS), Whole(decoder_input_BT))
+        return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
 
     def encoder_layers(self) -> list[EncoderLayer]:
         return [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]

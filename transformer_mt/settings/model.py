@@ -15,6 +15,9 @@ from transformer_mt.settings.bounds import Layers, MorePositions, Positions, Wid
 
 ScoreName = Literal["dot", "scaled_dot", "general", "additive", "concat"]
 
+Kernels = Literal["fast", "plain"]
+"""Which code computes: that of the room models, as it is read; or faster forms of its parts."""
+
 
 class ScoreChoice(NamedTuple):
     """The formula of an attention score."""

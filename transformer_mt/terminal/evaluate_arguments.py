@@ -38,7 +38,6 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_arguments_of_tests(found)
     model_arguments.add_engine_arguments(found)
-    model_arguments.add_compile(found)
     _add_arguments_of_scores(found)
     return found
 

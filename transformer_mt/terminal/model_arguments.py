@@ -16,7 +16,7 @@ class EngineOptions:
     dtype: Dtype = "fp32"
     quantize: Quantization = "none"
     workers: int = 0
-    compile: bool = False
+    plain: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,26 +63,22 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         default="torch",
         help="torch (the default) runs a model directory; ctranslate2 runs what `export` wrote",
     )
-
-
-def add_compile(parser: argparse.ArgumentParser) -> None:
-    """Add --compile, which makes the search for translations faster. Scoring has no search, and so no such option."""
     parser.add_argument(
-        "--compile",
+        "--plain",
         action="store_true",
-        help="compile decoding to C++, on a CPU: about a minute once, then cached; makes single lines and int8 faster",
+        help="run the short code that is made to be read, slowly, instead of its faster forms; to compare the two",
     )
 
 
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
-    """Return the values of the arguments that add_engine_arguments and add_compile added."""
+    """Return the values of the arguments that add_engine_arguments added."""
     return EngineOptions(
         arguments.device,
         arguments.engine,
         arguments.dtype,
         arguments.quantize,
         arguments.workers,
-        arguments.compile,
+        arguments.plain,
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.models.build import build_model
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import AveragingConfig, TrainingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.storage.run_directory import checkpoint_path, saved_steps

@@ -34,7 +34,7 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
 
 def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
     """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
-    fault = _packed_fault(model, device)
+    fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
     if settings.layout == "packed" and fault:
         raise ConfigError(f"training.layout=packed {fault}")
     if settings.layout == "auto":

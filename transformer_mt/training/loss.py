@@ -21,7 +21,7 @@ class LossSums(NamedTuple):
     """Unsmoothed: perplexity = exp(nll / tokens)."""
 
 
-def plain_label_smoothed(
+def label_smoothed(
     features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
 ) -> LossSums:
     """The cross-entropy of softmax(features output^T + bias) against smoothed labels, summed over N, as it is written.
@@ -39,8 +39,8 @@ def plain_label_smoothed(
     return LossSums(smoothed_N.sum(), nll_N.sum().detach())
 
 
-def label_smoothed(
+def chunked_label_smoothed(
     features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
 ) -> LossSums:
-    """Equals `plain_label_smoothed`, with the logits of a few tokens in memory at a time: what training computes."""
+    """Equals `label_smoothed`, and is faster, with the logits of a few tokens in memory at a time."""
     return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing, bias_V))

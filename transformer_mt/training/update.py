@@ -21,7 +21,7 @@ from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.common_shapes import Features, compiled_for_common_shapes
 from transformer_mt.training.distributed import Ranks, is_sharded, whole
-from transformer_mt.training.loss import LossSums, label_smoothed
+from transformer_mt.training.loss import LossSums, chunked_label_smoothed, label_smoothed
 from transformer_mt.training.out_of_memory import Room, sum_over
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
@@ -61,7 +61,7 @@ class BatchLoss(nn.Module):
         features = self.compiled if self.compiled and compiled else self.model.features
         features_ND, labels_N = real_features(self.model, features, batch, self.device)
         if not self.r_drop:
-            return label_smoothed(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V)
+            return _label_smoothed(self.model, features_ND, labels_N, self.smoothing)
         second_ND, _ = real_features(self.model, features, batch, self.device)
         first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
         output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
@@ -71,7 +71,12 @@ class BatchLoss(nn.Module):
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of one pass over a batch that is on the device already."""
     features_ND, labels_N = real_features(model, model.features, batch, device)
-    return label_smoothed(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V)
+    return _label_smoothed(model, features_ND, labels_N, smoothing)
+
+
+def _label_smoothed(model: Seq2Seq, features_ND: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
+    compute = chunked_label_smoothed if model.is_fast else label_smoothed
+    return compute(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V)
 
 
 def real_features(
@@ -87,7 +92,7 @@ def real_features(
             target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, batch.max_length)
             return features(source, target).to(device.dtype), batch.labels_N
         real_BT = batch.decoder_input_BT != PAD
-        if device.torch_device.type == "cpu" and model.takes_unpadded:
+        if device.torch_device.type == "cpu" and model.is_fast and model.takes_unpadded:
             features_ND = features(unpadded(batch.source_BS), unpadded(batch.decoder_input_BT))
         else:
             features_ND = features(batch.source_BS, batch.decoder_input_BT)[real_BT]

@@ -123,7 +123,7 @@ def _validate_share(
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
-    searched = frozen(model, Matmul()) if device.dtype == torch.float32 else model
+    searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.is_fast else model
     tokenizer = validation.tokenizer
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):

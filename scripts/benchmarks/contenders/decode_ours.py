@@ -15,7 +15,6 @@ def load(job: timed_decoding.Job) -> timed_decoding.Translate:
         dtype=settings.get("dtype", "fp32"),
         quantize=settings.get("quantize", "none"),
         workers=settings.get("workers", 0),
-        compile=settings.get("compile", False),
     )
 
     def translate(lines: list[str], beam: int, size: int) -> list[str]:

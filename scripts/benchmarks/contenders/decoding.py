@@ -1,7 +1,6 @@
 """The contenders of the decoding benchmark, and the model files of each, made from the same weights."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,7 +74,6 @@ def line_up(
     }
     contenders = [
         *(ours(model_dir, precision, workers, threads) for workers in numbers for precision in kinds),
-        *(ours_compiled(model_dir, precision, threads) for precision in kinds if can_compile(precision)),
         *(ours_by_ctranslate2(exported[precision], threads) for precision in kinds if precision == "fp32"),
     ]
     for precision, kind in kinds.items():
@@ -93,26 +91,10 @@ def line_up(
     return contenders
 
 
-def can_compile(precision: str) -> bool:
-    return precision != "bf16" and shutil.which("g++") is not None
-
-
 def ours(model_dir: Path, precision: str, workers: int, threads: int) -> Decoder:
     """Ours with a number of worker processes: one for each thread, or one."""
     name = "ours" if workers == threads else f"ours, {workers} worker"
     return _by_translate(name, precision, model_dir, "cpu", _in(precision) | {"engine": "torch", "workers": workers})
-
-
-def ours_compiled(model_dir: Path, precision: str, threads: int) -> Decoder:
-    """Ours as `translate --compile` runs it."""
-    settings = _in(precision) | {"engine": "torch", "workers": threads}
-    compiled = _by_translate("ours, compiled", precision, model_dir, "cpu", settings)
-    return replace(
-        compiled,
-        settings={**compiled.settings, "compile": True},
-        sizes=(POSITIONS[0] // 2, *POSITIONS),
-        line_command=(*compiled.line_command, "--compile"),
-    )
 
 
 def ours_by_ctranslate2(exported: Path, threads: int) -> Decoder:

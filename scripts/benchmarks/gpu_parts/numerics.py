@@ -27,7 +27,7 @@ from transformer_mt.device import Device, choose_device
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.storage.compiler_files import use_own_cache
-from transformer_mt.training.loss import plain_label_smoothed
+from transformer_mt.training.loss import label_smoothed
 from transformer_mt.training.update import real_features
 from transformer_mt.vocabulary import EOS, PAD
 
@@ -182,11 +182,11 @@ def compare_losses(more_pieces: int, settings: Settings) -> Figures:
             lambda x, w: chunked_cross_entropy(x, w, labels_N, SMOOTHING), in_type, output_VD
         ),
         "plain": loss_and_gradients(
-            lambda x, w: plain_label_smoothed(x, w.to(x.dtype), labels_N, SMOOTHING), in_type, output_VD
+            lambda x, w: label_smoothed(x, w.to(x.dtype), labels_N, SMOOTHING), in_type, output_VD
         ),
     }
     right = loss_and_gradients(
-        lambda x, w: plain_label_smoothed(x, w, labels_N, SMOOTHING), in_type.double(), output_VD.double()
+        lambda x, w: label_smoothed(x, w, labels_N, SMOOTHING), in_type.double(), output_VD.double()
     )
     report: Figures = {"precision": settings.training_precision, "tokens": num_tokens, "vocabulary": vocab_size}
     parts = ("loss", "nll", "features_gradient", "output_gradient")

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_corpus.corpus import corpus as demo_corpus
+
 from benchmarks.gpu_parts.settings import Settings
 from transformer_mt import prepare
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.demo_corpus.corpus import corpus as demo_corpus
 from transformer_mt.errors import TokenizerError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.settings.experiment import Config

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from transformer_mt.demo_corpus.entries import CASES, NOTHING, Agreement, Case, Gender, Noun, Text, texts
-from transformer_mt.demo_corpus.forms import declined, ending, join, noun_form, number
-from transformer_mt.demo_corpus.nouns import FAMILY, PEOPLE, WOMEN
-from transformer_mt.demo_corpus.words import CONTRACTIONS, PREPOSITIONS
+from demo_corpus.entries import CASES, NOTHING, Agreement, Case, Gender, Noun, Text, texts
+from demo_corpus.forms import declined, ending, join, noun_form, number
+from demo_corpus.nouns import FAMILY, PEOPLE, WOMEN
+from demo_corpus.words import CONTRACTIONS, PREPOSITIONS
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Lists the small words, such as times, numbers and prepositions, and the endings."""
 
-from transformer_mt.demo_corpus.entries import NOTHING, Case, Frame, Text, texts
+from demo_corpus.entries import NOTHING, Case, Frame, Text, texts
 
 SKIES = texts("dark dunkel; late spät; windy windig; sunny sonnig")  # never said of a thing, so that "it" stays clear
 

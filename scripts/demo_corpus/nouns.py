@@ -1,6 +1,6 @@
 """Lists adjectives, nouns and names, and groups of them."""
 
-from transformer_mt.demo_corpus.entries import GENDERS, Noun, Text, rows, texts
+from demo_corpus.entries import GENDERS, Noun, Text, rows, texts
 
 
 def nouns(table: str, adjectives: str) -> tuple[Noun, ...]:

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.demo_corpus.actions import a_person, an_action
-from transformer_mt.demo_corpus.clauses import Action, Clause, english, german
-from transformer_mt.demo_corpus.dice import Dice
-from transformer_mt.demo_corpus.entries import NOTHING, Frame, Modal, Tense, Text
-from transformer_mt.demo_corpus.forms import clock, join, number
-from transformer_mt.demo_corpus.nouns import LIVING, PEOPLE
-from transformer_mt.demo_corpus.phrases import IT, Phrase, pronoun_of
-from transformer_mt.demo_corpus.verbs import BE, BOUND, LIKE_TO, LOVE, MODALS, NEED, STAYING, WEATHER, WILL
-from transformer_mt.demo_corpus.words import DEGREES, OFTEN, SKIES, TIMES, UNITS
+from demo_corpus.actions import a_person, an_action
+from demo_corpus.clauses import Action, Clause, english, german
+from demo_corpus.dice import Dice
+from demo_corpus.entries import NOTHING, Frame, Modal, Tense, Text
+from demo_corpus.forms import clock, join, number
+from demo_corpus.nouns import LIVING, PEOPLE
+from demo_corpus.phrases import IT, Phrase, pronoun_of
+from demo_corpus.verbs import BE, BOUND, LIKE_TO, LOVE, MODALS, NEED, STAYING, WEATHER, WILL
+from demo_corpus.words import DEGREES, OFTEN, SKIES, TIMES, UNITS
 
 
 def ago_or_ahead(dice: Dice, frame: Frame) -> Text:

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import make_demo_corpus
 import pytest
-
-from transformer_mt.demo_corpus import (
+from demo_corpus import (
     actions,
     clauses,
     corpus,
@@ -22,10 +21,11 @@ from transformer_mt.demo_corpus import (
     verbs,
     words,
 )
+
+from transformer_mt.demo import SIZES, packaged_corpus, write_corpus
 from transformer_mt.errors import UserError
 
 DEFAULT_SHA256 = "81735a33dc675d704f0159dcb1ab5ba525e80e52db088c768cc1dd8d2b02ece2"
-SIZES = {"train": 20000, "valid": 500, "test": 500}
 
 
 MODULES = (entries, nouns, verbs, words, forms, phrases, clauses, dice, actions, statements, sentences, corpus)
@@ -74,7 +74,7 @@ def clause(subject: str, english_verb: str, thing=None, **settings):
 @pytest.mark.thorough
 def test_the_default_corpus_is_the_same_bytes_everywhere(written):
     digest = hashlib.sha256()
-    for part in SIZES:
+    for part in ("train", "valid", "test"):
         for language in ("en", "de"):
             digest.update((written / f"{part}.{language}").read_bytes())
     assert digest.hexdigest() == DEFAULT_SHA256
@@ -133,9 +133,19 @@ def test_a_longer_corpus_begins_with_the_shorter():
     assert demo.corpus(50, seed=7) != demo.corpus(50, seed=8)
 
 
-def test_the_test_set_does_not_depend_on_the_size_of_train():
-    small, large = demo.files(10, 5, 5, 1), demo.files(30, 5, 5, 1)
-    assert small["test.de"] == large["test.de"] and small["valid.en"] == large["valid.en"]
+def test_the_test_set_does_not_depend_on_the_size_of_train(tmp_path):
+    for train in ("10", "30"):
+        demo.main(["--output", str(tmp_path / train), "--train", train, "--valid", "5", "--test", "5"])
+    for name in ("test.de", "valid.en"):
+        assert lines(tmp_path / "10" / name) == lines(tmp_path / "30" / name)
+
+
+def test_the_corpus_of_the_package_is_what_the_grammar_makes(written, tmp_path):
+    """If you change the grammar, write `corpus(21000, seed=1)` as lines of two columns, and compress it by bzip2."""
+    write_corpus(tmp_path, packaged_corpus(), SIZES)
+    for part in SIZES:
+        for language in ("en", "de"):
+            assert lines(tmp_path / f"{part}.{language}") == lines(written / f"{part}.{language}")
 
 
 def test_one_english_sentence_with_two_translations_is_refused(monkeypatch):

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from transformer_mt.demo_corpus.actions import a_number, a_person, a_phrase, a_place, a_spot, an_action, clashes, moving
-from transformer_mt.demo_corpus.clauses import (
+from demo_corpus.actions import a_number, a_person, a_phrase, a_place, a_spot, an_action, clashes, moving
+from demo_corpus.clauses import (
     Action,
     Clause,
     after_main,
@@ -18,10 +18,10 @@ from transformer_mt.demo_corpus.clauses import (
     to_infinitive,
     with_relative,
 )
-from transformer_mt.demo_corpus.dice import Dice
-from transformer_mt.demo_corpus.entries import NOTHING, Frame, Tense, Text, texts
-from transformer_mt.demo_corpus.forms import number
-from transformer_mt.demo_corpus.nouns import (
+from demo_corpus.dice import Dice
+from demo_corpus.entries import NOTHING, Frame, Tense, Text, texts
+from demo_corpus.forms import number
+from demo_corpus.nouns import (
     ANIMALS,
     FAMILY,
     FURNITURE,
@@ -33,7 +33,7 @@ from transformer_mt.demo_corpus.nouns import (
     WOMEN,
     WRITINGS,
 )
-from transformer_mt.demo_corpus.phrases import (
+from demo_corpus.phrases import (
     HOW_MANY,
     MANY,
     SOME,
@@ -47,8 +47,8 @@ from transformer_mt.demo_corpus.phrases import (
     pronoun_of,
     with_preposition,
 )
-from transformer_mt.demo_corpus.statements import a_clause, a_following, being, statement
-from transformer_mt.demo_corpus.verbs import (
+from demo_corpus.statements import a_clause, a_following, being, statement
+from demo_corpus.verbs import (
     ASK,
     BE,
     COST,
@@ -60,7 +60,7 @@ from transformer_mt.demo_corpus.verbs import (
     TRAVELLING,
     WALKING,
 )
-from transformer_mt.demo_corpus.words import TIMES
+from demo_corpus.words import TIMES
 
 
 def any_frame(dice: Dice) -> Frame:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from transformer_mt.demo_corpus.clauses import Action
-from transformer_mt.demo_corpus.dice import Dice
-from transformer_mt.demo_corpus.entries import NOTHING, Noun, Text
-from transformer_mt.demo_corpus.nouns import (
+from demo_corpus.clauses import Action
+from demo_corpus.dice import Dice
+from demo_corpus.entries import NOTHING, Noun, Text
+from demo_corpus.nouns import (
     BUILDINGS,
     CITIES,
     CROSSED,
@@ -18,7 +18,7 @@ from transformer_mt.demo_corpus.nouns import (
     UNOWNED,
     WOMEN,
 )
-from transformer_mt.demo_corpus.phrases import (
+from demo_corpus.phrases import (
     ALL,
     BARE,
     EVERY,
@@ -41,7 +41,7 @@ from transformer_mt.demo_corpus.phrases import (
     noun_phrase,
     with_preposition,
 )
-from transformer_mt.demo_corpus.verbs import (
+from demo_corpus.verbs import (
     ARRIVE,
     DATIVE,
     GIVING,
@@ -53,7 +53,7 @@ from transformer_mt.demo_corpus.verbs import (
     TRAVELLING,
     WALKING,
 )
-from transformer_mt.demo_corpus.words import PLACE_WORDS
+from demo_corpus.words import PLACE_WORDS
 
 
 def a_number(dice: Dice) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from transformer_mt.demo_corpus.entries import CASES, GENDERS, Case, Gender, Noun, Text, Verb
-from transformer_mt.demo_corpus.nouns import WEAK
-from transformer_mt.demo_corpus.verbs import IRREGULAR_PRESENT
-from transformer_mt.demo_corpus.words import ENDINGS, ENGLISH_NUMBERS, ENGLISH_TENS, GERMAN_NUMBERS, GERMAN_TENS
+from demo_corpus.entries import CASES, GENDERS, Case, Gender, Noun, Text, Verb
+from demo_corpus.nouns import WEAK
+from demo_corpus.verbs import IRREGULAR_PRESENT
+from demo_corpus.words import ENDINGS, ENGLISH_NUMBERS, ENGLISH_TENS, GERMAN_NUMBERS, GERMAN_TENS
 
 
 def join(*parts: str) -> str:

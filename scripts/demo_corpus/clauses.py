@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass, replace
 
-from transformer_mt.demo_corpus.entries import AGREEMENTS, CASES, NOTHING, Agreement, Modal, Order, Tense, Text, Verb
-from transformer_mt.demo_corpus.forms import ending, first_word, german_present, ing, join, third
-from transformer_mt.demo_corpus.nouns import FAMILY, PEOPLE
-from transformer_mt.demo_corpus.phrases import I, Phrase
-from transformer_mt.demo_corpus.verbs import BE, LIKE_TO, PRETERITE
+from demo_corpus.entries import AGREEMENTS, CASES, NOTHING, Agreement, Modal, Order, Tense, Text, Verb
+from demo_corpus.forms import ending, first_word, german_present, ing, join, third
+from demo_corpus.nouns import FAMILY, PEOPLE
+from demo_corpus.phrases import I, Phrase
+from demo_corpus.verbs import BE, LIKE_TO, PRETERITE
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Lists verbs by their complements, with their irregular forms, and modals."""
 
-from transformer_mt.demo_corpus.entries import Case, Frame, Modal, Noun, Verb, rows
-from transformer_mt.demo_corpus.nouns import (
+from demo_corpus.entries import Case, Frame, Modal, Noun, Verb, rows
+from demo_corpus.nouns import (
     ANIMALS,
     CLOTHES,
     DEVICES,

@@ -1,0 +1,139 @@
+"""What README asks a student to read is what runs: all of it with plain kernels, and by default most of it."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.tiny import log_records, train_tiny
+
+from transformer_mt import average
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.settings.decoding import DecodingConfig
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "transformer_mt"
+# What a translator with the paper's settings does not call: promises that others keep, options, and pictures.
+UNUSED = """
+    decoding/lengths.py coverage_penalty
+    decoding/lengths.py power_of_length
+    models/attention.py Sight.attend
+    models/interface.py DecoderState.follow
+    models/interface.py DecoderState.keep
+    models/interface.py Seq2Seq.attends_to_source
+    models/interface.py Seq2Seq.attention_to_source
+    models/interface.py Seq2Seq.attention_weights
+    models/interface.py Seq2Seq.features
+    models/interface.py Seq2Seq.forward
+    models/interface.py Seq2Seq.output_VD
+    models/interface.py Seq2Seq.start
+    models/interface.py Seq2Seq.step
+    models/interface.py Seq2Seq.takes_unpadded
+    models/interface.py Seq2Seq.units
+    models/multi_head.py recorded
+    models/positions.py LearnedPositions.__init__
+    models/positions.py LearnedPositions.first
+    models/positions.py LearnedPositions.of
+    models/positions.py SinusoidalPositions.of
+    models/transformer.py Transformer.attention_to_source
+    models/transformer.py Transformer.attention_weights
+    models/transformer.py Transformer.units
+"""
+# What `training.kernels=fast`, the default, exchanges: attention, the linear maps around it, the feed-forward layer and
+# the loss; and in the search, the whole model.
+EXCHANGED = """
+    models/attention.py Padded.attend
+    models/attention.py attention
+    models/attention.py padding_mask
+    models/attention.py scaled_dot
+    models/cache.py Cache.attend
+    models/cache.py Cache.select
+    models/cache.py TransformerState.empty
+    models/cache.py TransformerState.follow
+    models/cache.py TransformerState.keep
+    models/interface.py Seq2Seq.project
+    models/multi_head.py Memory.select
+    models/multi_head.py MultiHeadAttention.attention
+    models/multi_head.py MultiHeadAttention.project_rows
+    models/transformer.py FeedForward.forward
+    models/transformer.py Transformer.start
+    models/transformer.py Transformer.step
+    training/loss.py label_smoothed
+"""
+LINES = ["the house", "a child is sleeping", "He sees the house."]
+
+
+def reading_list() -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    reading = readme.split("**To understand the Transformer")[1].split("\n## ")[0]
+    return re.findall(r"`((?:models|training|decoding)/\w+\.py)`", reading)
+
+
+def defined(file: str) -> set[str]:
+    """The functions of a file, as Class.method or function."""
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    found = {f"{file} {node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{file} {node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def called(experiment, tmp_path_factory):
+    """What is called in two updates with a validation, and in two searches; by the kind of kernels."""
+    return {kernels: _called(kernels, experiment, tmp_path_factory.mktemp(kernels)) for kernels in ("plain", "fast")}
+
+
+def _called(kernels: str, experiment: Path, directory: Path) -> set[str]:
+    found = set()
+
+    def note(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(str(PACKAGE)):
+            found.add(f"{Path(file).relative_to(PACKAGE)} {frame.f_code.co_qualname}")
+
+    run_dir = directory / "run"
+    sys.setprofile(note)
+    try:
+        train_tiny(experiment, run_dir, "training.max_steps=2", "training.save_every=2", f"training.kernels={kernels}")
+        average.main([str(run_dir), "choose=last"])
+        translator = Translator.load(run_dir / "model", "cpu", workers=1, plain=kernels == "plain")
+        for beam_size in (1, 3):
+            translator.translate(LINES, DecodingConfig(beam_size=beam_size))
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def named(places: str) -> set[str]:
+    return {line.strip() for line in places.strip().splitlines()}
+
+
+def test_all_that_is_read_is_called_with_plain_kernels_but_for_options(called):
+    listed = set().union(*map(defined, reading_list()))
+    assert listed - called["plain"] == named(UNUSED)
+
+
+def test_faster_forms_are_exchanged_for_these_functions_and_no_others(called):
+    listed = set().union(*map(defined, reading_list()))
+    assert listed & (called["plain"] - called["fast"]) == named(EXCHANGED)
+
+
+def test_both_kinds_of_kernels_give_the_same_losses_and_translations(experiment, tmp_path):
+    """In fp32, without dropout, whose random numbers differ."""
+    losses, translations = [], []
+    for kernels in ("plain", "fast"):
+        run_dir = tmp_path / kernels
+        settings = ["model.dropout=0", "training.log_every=1", f"training.kernels={kernels}"]
+        train_tiny(experiment, run_dir, *settings)
+        losses.append([record["loss"] for record in log_records(run_dir) if "loss" in record])
+        average.main([str(run_dir), "choose=last"])
+        translator = Translator.load(tmp_path / "plain" / "model", "cpu", workers=1, plain=kernels == "plain")
+        found = [translator.translations(LINES, DecodingConfig(beam_size=size)) for size in (1, 3)]
+        translations.append([(best.text, best.log_prob) for lines in found for best, *_ in lines])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for plain, fast in zip(*translations, strict=True):
+        assert plain[0] == fast[0]
+        assert plain[1] == pytest.approx(fast[1], abs=1e-4)
