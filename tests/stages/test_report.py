@@ -12,7 +12,7 @@ import pytest
 from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage
 
-from transformer_mt import average, evaluate, report
+from transformer_mt import report
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.reporting.page import MARK
 from transformer_mt.reporting.runs import open_runs
@@ -20,15 +20,6 @@ from transformer_mt.reporting.sentences import numbers_of
 
 SENTENCE = "The child is sleeping."
 HOSTILE = "<script>alert(1)</script> </script><img src=x onerror=alert(2)> <!-- &amp; {{ 7 * 7 }} ' \" \u2028"
-
-
-@pytest.fixture(scope="module")
-def evaluated(trained_once, tmp_path_factory):
-    """A run with a model and scores; to be read only."""
-    run = shutil.copytree(trained_once, tmp_path_factory.mktemp("evaluated") / "one", symlinks=True)
-    assert average.main([str(run), "choose=last"]) == 0
-    assert evaluate.main([str(run), "--analyse", "--confidence", "min_length=6", "length_penalty=1.2"]) == 0
-    return run
 
 
 @pytest.fixture(scope="module")

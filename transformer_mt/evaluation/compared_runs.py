@@ -12,8 +12,8 @@ from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     chosen_test_sets,
-    hypotheses_file,
     model_in,
+    read_hypotheses,
     read_named_sets,
     read_test_sets,
     results_dir,
@@ -113,13 +113,8 @@ def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, f
 
 
 def _translations(name: str, run: _Run, named: NamedSet | None) -> list[str]:
-    file = hypotheses_file(run.model, name)
-    if not file.is_file():
-        chosen = f"--test-set {named.name}" if named else f"--test {name}"
-        raise EvaluationError(
-            f"{file}: is missing. Translate the test set first: python -m transformer_mt.evaluate {run.name} {chosen}"
-        )
-    return list(read_lines(file))
+    chosen = f"--test-set {named.name}" if named else f"--test {name}"
+    return read_hypotheses(run.model, name, f"python -m transformer_mt.evaluate {run.name} {chosen}")
 
 
 def _experiment(config: Config) -> str:

@@ -126,11 +126,11 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
     """A chart for each field of the logs; what counts mishaps only if there was one."""
     logs = {name: log for name, log in report.logs.items() if isinstance(log, Log)}
     marks = [
-        (start["from_update"], numbers[run.name])
+        (start.from_update, numbers[run.name])
         for run in report.runs
         if run.name in logs and not isinstance(run.starts, Missing)
         for start in run.starts
-        if isinstance(start.get("from_update"), int) and start["from_update"] > 0
+        if start.from_update
     ]
     found = list[LineChart]()
     for key, title in CURVES.items():

@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import UserError
 from transformer_mt.evaluation.analysis import analyse, rarest_pieces
@@ -13,13 +12,13 @@ from transformer_mt.evaluation.compare_text import comparison, json_of
 from transformer_mt.evaluation.compared_runs import compared_runs
 from transformer_mt.evaluation.score_file import read_scores
 from transformer_mt.evaluation.scores import Results
-from transformer_mt.evaluation.test_sets import TestSet, hypotheses_file, model_in, read_test_sets, results_dir
+from transformer_mt.evaluation.test_sets import TestSet, model_in, read_hypotheses, read_test_sets, results_dir
 from transformer_mt.languages import has_spaces
 from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, TestReport, TestText
 
 SAMPLES = 8  # lines of each test set that are shown
-_MOST_COMPARED = 20_000  # lines of all runs together whose paired tests take less than a minute
-_MOST_ANALYSED = 20_000  # lines whose chrF2 is computed in seconds
+_MOST_COMPARED = 3_000_000  # characters of all translations, whose paired tests take less than a minute
+_MOST_ANALYSED = 1_000_000  # characters, whose chrF2 is computed in seconds
 
 
 def gather_tests(runs: Sequence[Run]) -> tuple[list[TestReport], dict[str, Missing]]:
@@ -54,7 +53,7 @@ def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestRe
     scored = []
     for run in runs:
         if (found := results.get(run.name, {}).get(name)) is not None:
-            details = found.model_dump(mode="json", exclude_unset=True)
+            details = found.model_dump(mode="json", exclude_none=True)
             scored.append(Scored(run.name, details["scores"], details | _analysis(name, run, details, text, notes)))
     if isinstance(text, Missing):
         return TestReport(name, scored, text, [], None, notes)
@@ -71,7 +70,7 @@ def _text(name: str, runs: Sequence[Run], notes: list[str]) -> TestText | Missin
     for run in runs:
         try:
             own = read_test_sets(Path(run.config.data_dir), [name])[name]
-            lines = list(read_lines(hypotheses_file(model_in(run.directory), name)))
+            lines = read_hypotheses(model_in(run.directory), name, f"`python -m transformer_mt.evaluate {run.name}`")
         except (UserError, OSError) as error:
             notes.append(f"The translations of {run.name} are left out: {error}.")
             continue
@@ -96,10 +95,11 @@ def _analysis(
     """The analysis of the translations, if scores.json has none and it is quickly made."""
     if "analysis" in details or isinstance(text, Missing) or run.name not in text.translations:
         return {}
-    if len(text.sources) > _MOST_ANALYSED:
+    size = max(_size(text.translations[run.name]), _size(text.references))
+    if size > _MOST_ANALYSED:
         notes.append(
-            f"Scores of {run.name} by length and rarest piece are left out, because the test set has "
-            f"{len(text.sources):,} lines: `python -m transformer_mt.evaluate {run.name} --analyse` computes them."
+            f"Scores of {run.name} by length and rarest piece are left out, because the text has {size:,} "
+            f"characters: `python -m transformer_mt.evaluate {run.name} --analyse` computes them."
         )
         return {}
     languages = run.config.corpus.languages_of(run.config.corpus.test[name]) if name in run.config.corpus.test else None
@@ -112,6 +112,10 @@ def _analysis(
         notes.append(f"Scores of {run.name} by length and rarest piece are left out: {error}.")
         return {}
     return {"analysis": {"unit": "word" if has_spaces(source) else "character", **asdict(found)}}
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(map(len, lines))
 
 
 def _sample(text: TestText, line: int, note: str = "") -> Sample:
@@ -138,10 +142,11 @@ def _comparison(name: str, runs: Sequence[Run], text: TestText) -> dict[str, Any
     if len(text.translations) < 2:
         return None
     paths = [run.directory for run in runs if run.name in text.translations]
-    if len(text.sources) * len(paths) > _MOST_COMPARED:
+    size = sum(map(_size, [*text.translations.values(), text.references]))
+    if size > _MOST_COMPARED:
         command = " ".join(map(str, paths))
         return Missing(
-            f"The paired tests would take minutes for {len(text.sources):,} lines: run "
+            f"The paired tests would take minutes for {size:,} characters: run "
             f"`python -m transformer_mt.evaluate --compare {command} --test {name}`."
         )
     try:

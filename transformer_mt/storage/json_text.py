@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from transformer_mt.storage.files import NotRegularError, open_regular
+from transformer_mt.wording import cut
 
 _MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has about 20 MB
 
@@ -15,7 +16,7 @@ def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
     Raises OSError if it cannot be read; ValueError if it is not a regular file, too large, nested too deeply, or not
-    JSON. NaN and Infinity are not JSON.
+    JSON. NaN, Infinity, and numbers that are too large for a float are not JSON here.
     """
     try:
         with open_regular(path) as file:
@@ -30,7 +31,7 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str) -> Any:
     """Return the values in a JSON text. Raises ValueError as `read_json` does."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -38,6 +39,18 @@ def parse_json(text: str) -> Any:
 def finite(number: float, digits: int) -> float | None:
     """Round a number to `digits` digits; None, which is null in JSON, if it is infinite or not a number."""
     return round(number, digits) if math.isfinite(number) else None
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{cut(text)} is larger than a number can be")
+    return number
+
+
+def _int(text: str) -> int:
+    _float(text)
+    return int(text)
 
 
 def _refuse(constant: str) -> NoReturn:
