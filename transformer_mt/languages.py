@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _SHORT_CODES = {
     **dict.fromkeys(("zho", "chi", "cmn", "yue"), "zh"),
@@ -23,6 +23,15 @@ _SCRIPTS = {
     "km": re.compile("[\u1780-\u17ff]"),
     "my": re.compile("[\u1000-\u109f]"),
 }
+# What stands in the names of columns: parts of a pair, languages, and their codes of three letters.
+_COLUMN_WORDS = frozenset(
+    "source src target tgt trg reference ref text sentence segment translation original input output language lang "
+    "arabic ara bulgarian bul chinese zho chi czech ces cze danish dan dutch nld dut english eng estonian est finnish "
+    "fin french fra fre german deu ger greek ell gre hebrew heb hindi hin hungarian hun icelandic isl indonesian ind "
+    "italian ita japanese jpn korean kor latvian lav lithuanian lit norwegian nor polish pol portuguese por "
+    "romanian ron rum russian rus slovak slk slovenian slv spanish spa swedish swe thai tha turkish tur ukrainian ukr "
+    "vietnamese vie".split()
+)
 _KANA_SHARE = 0.1  # Japanese text is half kana, and Chinese text has none
 
 
@@ -35,6 +44,14 @@ def short_code(code: str) -> str:
 def has_spaces(code: str) -> bool:
     """Whether a language is written with spaces between words, as Korean is and Chinese is not."""
     return short_code(code) not in _WITHOUT_SPACES
+
+
+def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
+    """Whether all cells look like different names of columns: source_text, German, deu_Latn, or one of the codes."""
+    known = _COLUMN_WORDS.union(short_code(code) for code in codes)
+    bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
+    words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
+    return all(each and known.issuperset(each) for each in words) and len(set(cells)) == len(cells)
 
 
 def language_of_script(lines: Iterable[str]) -> str | None:

@@ -10,6 +10,7 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
+from transformer_mt.corpora.tables import header_warnings
 from transformer_mt.data.block_workers import num_cores
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
@@ -103,7 +104,8 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     pairs = {name: open_corpus(split) for name, split in splits.items()}
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
     training = {name: text for name, text in splits.items() if is_training(name)}
-    for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests)]:
+    headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
+    for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests), *headers]:
         print(f"warning: {warning}", file=sys.stderr)
     for warning in _text_warnings({name: corpus for name, corpus in pairs.items() if not is_training(name)}):
         print(f"warning: {warning}", file=sys.stderr)

@@ -11,7 +11,7 @@ from transformer_mt.evaluation.reranking import Candidate, Weights
 from transformer_mt.evaluation.tuning import Tuned, choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
-from transformer_mt.terminal.n_best_lists import WRITTEN, NBestList, is_number, n_best_lists
+from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, is_number, n_best_lists
 from transformer_mt.wording import counted
 
 _WEIGHTS, _LENGTH_PENALTIES = "0,0.1,0.2,0.3,0.5,0.7,1,1.5,2", "0,0.5,0.8,1,1.2,1.5"  # what --tune tries if not told
@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     weights = Weights.read(arguments.weights)
     with cli.sigterm_raised(), cli.output() as output:
         for lists in _lists(lines.blocks, arguments.lists):
-            output.write("".join(f"{weights.best(_candidates(each, weights)).text}\n" for each in lists).encode())
+            best = [weights.best(_candidates(each, weights), each.place) for each in lists]
+            output.write("".join(f"{each.text}\n" for each in best).encode())
             output.flush()
     return 0
 
@@ -65,7 +66,7 @@ def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
     print(f"validation set  bleu {first:5.2f}  the first of each list, without reranking", flush=True)
     tuned = tune(
         choices,
-        lambda weights: [weights.best(each).text for each in candidates],
+        lambda weights: [weights.best(each, of.place).text for each, of in zip(candidates, lists, strict=True)],
         references,
         "bleu",
         arguments.language,
@@ -109,21 +110,24 @@ def _without(pairs: Iterator[tuple[list[str], list[str]]], references: list[str]
 def _candidates(lists: NBestList, weights: Weights) -> list[Candidate]:
     """Return the translations of a line with the numbers that have a weight.
 
-    Raises CorpusError if one of them does not have such a number.
+    Another program may have written a translation of several lines. Here it becomes one line, with spaces in place of
+    everything that any program takes for a line end: so line n of the output belongs to line n of the source. Models
+    read such a translation in the same way. Raises CorpusError if one of them does not have such a number.
     """
-    found = []
-    for rank, translation in enumerate(lists.translations):
-        # A line that was translated in parts has the end of a sentence in each.
-        length = len(translation.get("pieces", [])) + translation.get("parts", 1)
-        numbers = {name: lists.number(rank, name) for name in weights.of}
-        found.append(Candidate(translation["translation"], length, numbers))
-    return found
+    return [
+        Candidate(
+            " ".join(translation["translation"].splitlines()),
+            lists.length(rank),
+            {name: lists.number(rank, name) for name in weights.of},
+        )
+        for rank, translation in enumerate(lists.translations)
+    ]
 
 
 def _grid(given: Sequence[str], lists: NBestList) -> list[str]:
     """Return the values to try, as `choices_of` takes them: those given, and a grid for other added fields."""
     names = {key.partition("=")[0] for key in given}
-    added = [name for name, value in lists.translations[0].items() if name not in WRITTEN and is_number(value)]
+    added = [name for name, value in lists.translations[0].items() if name not in TAKEN and is_number(value)]
     if not added and not names:
         raise CorpusError(
             f"{lists.place}: has only what `translate` wrote: add the log-probabilities of another model by "

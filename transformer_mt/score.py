@@ -29,14 +29,16 @@ same text in other pieces, and `translate --json` reports the probability of tho
 With --add NAME, the second file has n-best lists as `translate --json n_best=N` writes them, one line for each
 line of SOURCE; without a second file they come from standard input. The lists are written again, and each
 translation has a further field NAME: its log-probability under this model. --reverse is for a model of the other
-direction: it gives the log-probability of the source given the translation. `rerank` chooses by such fields."""
+direction: it gives the log-probability of the source given the translation. --pieces is for a model with the same
+tokenizer: it scores the pieces in the lists, and not those into which the text is cut. `rerank` chooses by such
+fields."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score pairs line by line, or the translations of n-best lists."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
-    direction = Direction(arguments.reverse, arguments.tag)
+    direction = Direction(arguments.reverse, arguments.tag, arguments.pieces)
     lines, blocks = _blocks(arguments)
     scorer = Scorer.load(
         model_arguments.model_dirs(arguments),
@@ -65,8 +67,8 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raises UserError for arguments that do not belong together."""
     if arguments.source is not None and arguments.target is None and arguments.add is None:
         raise CorpusError(f"{arguments.source}: name the file of its translations, too: SOURCE TARGET")
-    if arguments.pieces and (arguments.reverse or arguments.add is not None):
-        raise UserError("--pieces cannot be combined with --reverse or --add, which score texts: leave it out")
+    if arguments.pieces and arguments.reverse:
+        raise UserError("--pieces cannot be combined with --reverse, which scores the texts of SOURCE: leave it out")
     if arguments.add is not None:
         check_name(arguments.add)
         if arguments.source is None:
@@ -160,7 +162,11 @@ def _parser() -> argparse.ArgumentParser:
         "--reverse", action="store_true", help="the model translates the other way: score each source, given its target"
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model before each text that it reads")
-    parser.add_argument("--pieces", action="store_true", help="the targets are subword pieces, separated by spaces")
+    parser.add_argument(
+        "--pieces",
+        action="store_true",
+        help="score given subword pieces: the targets, parted by spaces, or the pieces in n-best lists",
+    )
     parser.add_argument("--json", action="store_true", help="write a JSON object for each pair")
     line_input.add_arguments(parser)
     return parser

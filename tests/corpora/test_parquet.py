@@ -38,6 +38,18 @@ def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path)
         opened({"parquet": path, "source": "en", "target": "translation"})
 
 
+def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
+    path, words = str(tmp_path / "a.parquet"), pyarrow.array(["a"])
+    both = pyarrow.StructArray.from_arrays([words, words], names=["en", "de"])
+    for column, name in ((words, "en"), (both, "translation")):
+        table = pyarrow.Table.from_arrays([column, words, column, words, words], names=[name, "de", name, "x", "x"])
+        pyarrow.parquet.write_table(table, path)
+        with pytest.raises(CorpusError, match=rf"a\.parquet: several columns have the name {name}; .* set source"):
+            opened({"parquet": path, "source": name if column is words else f"{name}.en", "target": "de"})
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([words] * 4, names=["en", "de", "x", "x"]), path)
+    assert list(opened({"parquet": path}).pairs()) == [("a", "a")]
+
+
 def test_text_that_is_not_utf8_is_one_bad_pair(tmp_path: Path) -> None:
     raw = pyarrow.array([b"a", b"M\xfcll", b"c\0"])
     text = pyarrow.Array.from_buffers(pyarrow.string(), 3, raw.buffers())
@@ -60,3 +72,16 @@ def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path, packing: str)
     middle = whole[:200] + b"\xff" * 100 + whole[300:]
     with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
         list(opened({"parquet": write(tmp_path / "a.parquet", middle, packing)}).pairs())
+
+
+def test_wherever_a_byte_is_wrong_no_row_is_left_out(tmp_path: Path) -> None:
+    path, table = tmp_path / "a.parquet", pyarrow.table({"en": ["a b"] * 20, "de": ["c d"] * 20})
+    pyarrow.parquet.write_table(table, path, write_statistics=False, store_schema=False)  # few bytes
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for mask in (0x40, 0xFF):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+            try:
+                assert len(list(opened({"parquet": str(path)}).pairs())) == 20, place
+            except CorpusError as error:
+                assert str(path) in str(error)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
-from helpers.forms import opened, write
+from helpers.forms import filled, opened, write
 
 from transformer_mt.corpora.corpus import BadPair
+from transformer_mt.corpora.tables import header_warnings
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.corpus import CorpusConfig
 
 
 def pairs_of(keys: dict[str, object]) -> list[object]:
@@ -40,6 +42,41 @@ def test_only_two_columns_of_a_tsv_need_no_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "b.tsv", "1\tHi.\t2\tHallo.\n")
     with pytest.raises(CorpusError, match=r"b\.tsv:1: has 4 columns; say which are the source .* Found: 1\\tHi\."):
         opened({"tsv": path})
+
+
+def warnings_of(keys: dict[str, object], *, codes: tuple[str, str] = ("en", "de")) -> list[str]:
+    corpus = CorpusConfig(
+        **dict(zip(("source_language", "target_language"), codes, strict=True)), train="none", valid="none", test={}
+    )
+    return header_warnings(corpus, [(filled(keys), opened(keys))])
+
+
+@pytest.mark.parametrize(
+    ("header", "codes"),
+    [
+        *((header, ("en", "de")) for header in ("en\tde", "source\ttarget", "SRC\tTGT", "English\tGerman", "eng\tdeu")),
+        *((header, ("en", "de")) for header in ("source_text\ttarget_text", "sentence1\tsentence2", "de-AT\ten_US")),
+        *[("eng_Latn\tzho_Hans", ("eng_Latn", "zho_Hans")), ("rw\tzh-CN", ("rw", "zh"))],
+    ],
+)
+def test_a_first_line_of_a_tsv_that_seems_to_name_the_columns_is_told(
+    tmp_path: Path, header: str, codes: tuple[str, str]
+) -> None:
+    names = header.split("\t")
+    path = write(tmp_path / "a.tsv", f"{header}\na\tb\n")
+    [warning] = warnings_of({"tsv": path}, codes=codes)
+    assert warning.startswith(f"{path}:1: is read as a pair, but seems to name the columns ({names[0]}, {names[1]})")
+    assert warning.endswith(f"{{tsv: {path}, source: NAME, target: NAME}}")
+    assert warnings_of({"tsv": path, "source": 2, "target": 1}, codes=codes)
+    named = {"tsv": path, "source": names[0], "target": names[1]}
+    assert warnings_of(named, codes=codes) == [] and pairs_of(named) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    "first", ["Go.\tGeh.", "text\ttext", "fr\tes", "The source\tDie Quelle", "source\t", "1\t2", "\t", "one column"]
+)
+def test_a_first_line_of_a_tsv_that_is_a_pair_is_not_warned_of(tmp_path: Path, first: str) -> None:
+    assert warnings_of({"tsv": write(tmp_path / "a.tsv", f"{first}\na\tb\n")}) == []
 
 
 @pytest.mark.parametrize("first", ["only one", "", "no\xffutf8\tb\tc"])

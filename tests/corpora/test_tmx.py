@@ -131,6 +131,16 @@ def test_malformed_xml_names_the_line(tmp_path: Path) -> None:
         list(opened({"tmx": str(path)}).pairs())
 
 
+@pytest.mark.parametrize("text", ["a&nbsp;b", 'a<ph x="&nbsp;"/>b'])
+@pytest.mark.parametrize("declared", ["", '<!DOCTYPE tmx [<!ENTITY e "v">]>'])
+def test_an_entity_that_is_not_declared_is_named_with_its_line(tmp_path: Path, text: str, declared: str) -> None:
+    corpus = memory(tmp_path, f"{unit('a', 'b')}\n{unit(text, 'd')}\n{unit('e', 'f')}", head=HEAD + declared)
+    with pytest.raises(
+        CorpusError, match=r"a\.tmx:3: is not well-formed XML \(Entity 'nbsp' not defined\); correct it"
+    ):
+        list(corpus.pairs())
+
+
 def test_another_xml_is_no_memory(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"its root is <html>, not <tmx>"):
         list(opened({"tmx": write(tmp_path / "a.tmx", "<html><p>a</p></html>")}).pairs())

@@ -43,6 +43,14 @@ def test_a_missing_or_ambiguous_member_is_named(tmp_path: Path) -> None:
         opened({"zip": path, "source": "fr", "target": "de"})
 
 
+@pytest.mark.parametrize("keys", [{}, {"source": "x.en", "target": "x.de"}])
+def test_two_members_of_one_name_are_refused(tmp_path: Path, keys: dict[str, str]) -> None:
+    path = Path(archive(tmp_path, {"x.en": "a\n", "y.en": "b\n", "x.de": "A\n"}))
+    path.write_bytes(path.read_bytes().replace(b"y.en", b"x.en"))
+    with pytest.raises(CorpusError, match=r"a\.zip: has 2 files with the name x\.en; make it again with the right one"):
+        opened({"zip": str(path), **keys})
+
+
 def test_lengths_that_differ_are_both_named(tmp_path: Path) -> None:
     path = archive(tmp_path, {"a.en": "a\nb\nc", "a.de": "A\n"})
     with pytest.raises(CorpusError, match=r"a\.zip/a\.en has 3 lines, but .*a\.zip/a\.de has 1"):

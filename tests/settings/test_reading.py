@@ -295,6 +295,26 @@ class TestMistakes:
             load(f"corpus.train={train}")
         assert str(raised.value).startswith(f"override corpus.train={train}: corpus")
 
+    @pytest.mark.parametrize("text", ["-", "...", "<>", "|||", "👍", "()\u0301"])
+    def test_a_tag_or_a_language_without_letter_and_digit_is_refused(self, load, text):
+        load("corpus.train={tmx: a, tag: '<bt> <2de> ->de @1 [原文]'}")
+        message = "{} has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
+        for tag in (text, f"<bt> {text}"):
+            with pytest.raises(ConfigError, match=re.escape("corpus.train.tag: " + message.format(f"'{text}'"))):
+                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+        for key in ("source_language", "target_language", "train.source_language"):
+            with pytest.raises(ConfigError, match=re.escape(f"corpus.{key}: " + message.format(f"'{text}'"))):
+                load("corpus.train={tmx: a}", f"corpus.{key}='{text}'")
+
+    @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ufe0f \u3164 \ue000 \U000e0041".split(" "))
+    def test_a_tag_or_a_language_with_what_cannot_be_seen_is_refused(self, load, hidden):
+        message = re.escape(f"it holds U+{ord(hidden):04X}, which cannot be seen; write it without that")
+        for tag in (hidden, f"<2de{hidden}>", f"<bt> {hidden}<2de>"):
+            with pytest.raises(ConfigError, match=rf"corpus\.train\.tag: {message}"):
+                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+        with pytest.raises(ConfigError, match=rf"corpus\.source_language: {message}"):
+            load(f"corpus.source_language='e{hidden}n'")
+
     def test_name_the_line_of_a_corpus_in_a_list(self, load):
         both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv\n      sorce: 1"
         with pytest.raises(ConfigError, match=r"x\.yaml:10: corpus\.train\[2\]\.sorce: no such key.*'source'"):

@@ -115,6 +115,17 @@ class TestFiles:
         main(["--hypothesis", hypothesis, "--reference", hypothesis, "--json", str(target)])
         assert written(target)[hypothesis]["num_lines"] == 3
 
+    def test_lines_that_are_shown_stay_lines_of_the_terminal(self, tmp_path, capsys):
+        text = "ein\x0b \x85Haus\u2028 und\x1b[2J\u00a0Hof"
+        shown = "ein\\x0b \\x85Haus\\u2028 und\\x1b[2J\u00a0Hof"
+        odd, other = write(tmp_path / "odd", [text, text]), write(tmp_path / "other", ["ein Haus", "und Hof"])
+        assert main(["--hypothesis", odd, "--reference", odd, "--source", odd, "--analyse"]) == 0
+        said = capsys.readouterr().out
+        assert said.count(shown) == 6 and text not in said
+        assert main(["--compare", odd, other, "--reference", odd, "--metrics", "chrf"]) == 0
+        said = capsys.readouterr().out
+        assert said.count(shown) == 4 and text not in said
+
     def test_tokenised_text_is_warned_of(self, tmp_path, files, capsys):
         tokenised = write(tmp_path / "tokenised.txt", [line.replace(".", " .") for line in HYPOTHESES])
         assert main(["--hypothesis", tokenised, "--reference", files[1]]) == 0
@@ -216,6 +227,8 @@ class Dictionary:
     calls: list[tuple[list[Path], str, int]] = []  # noqa: RUF012 - it is emptied before each test
     marks: dict[str, dict[str, object]] = {}  # noqa: RUF012 - likewise
 
+    says = HYPOTHESES
+
     def __init__(self, models: list[Path], device: str) -> None:
         self.models, self.device = [model.absolute() for model in models], device
         self.tokenizer = None
@@ -227,7 +240,7 @@ class Dictionary:
 
     def translations(self, lines, decoding, scores):
         self.calls.append((self.models, self.device, decoding.beam_size))
-        texts = dict(zip(["dog", "house", "he"], HYPOTHESES, strict=True))
+        texts = dict(zip(["dog", "house", "he"], self.says, strict=True))
         return [[Translation(texts[line], -1.0, -1.0, **self.marks.get(line, {}))] for line in lines]
 
 
@@ -472,7 +485,7 @@ def test_help_says_what_it_reads_and_writes():
 
 class TestCompare:
     @pytest.fixture
-    def two(self, trained):
+    def two(self, trained, monkeypatch):
         """Two runs that differ in their seed, evaluated; the second writes other words."""
         other = trained.parent / "y"
         shutil.copytree(trained, other)
@@ -482,7 +495,8 @@ class TestCompare:
         for run_dir in (trained, other):
             save_file({}, run_dir / "model" / "model.safetensors", {"made_of": "mean of checkpoints 1 to 3"})
             assert main([str(run_dir)]) == 0
-        write(other / "evaluation/news.hypotheses.txt", REFERENCES)
+        monkeypatch.setattr(Dictionary, "says", REFERENCES)
+        assert main([str(other), "--test", "news"]) == 0
         return ["runs/x", "runs/y"]
 
     def test_runs_are_compared_on_every_test_set(self, two, tmp_path, capsys):
@@ -531,6 +545,18 @@ class TestCompare:
             assert cli.run(main, ["--compare", *arguments]) == 2
             assert message in capsys.readouterr().err
         assert (tmp_path / "mine.json").read_text() == '["mine"]'
+
+    @pytest.mark.parametrize("changed", ["runs/y/evaluation/talks.hypotheses.txt", "data/test/talks.source.txt"])
+    def test_translations_that_are_not_those_of_the_scores_are_refused(self, two, tmp_path, capsys, changed):
+        lines = (tmp_path / changed).read_text(encoding="utf-8").splitlines()
+        write(tmp_path / changed, [*lines[:2], "Nein."])
+        renew_sums(tmp_path / "data")
+        assert main(["--compare", *two, "--test", "news"]) == 0
+        run = "runs/y" if changed.startswith("runs") else "runs/x"
+        assert cli.run(main, ["--compare", *two]) == 2
+        error = capsys.readouterr().err
+        assert f"{run}/evaluation/talks.hypotheses.txt: these translations, or the sentences of the test set, " in error
+        assert f"again: python -m transformer_mt.evaluate {run} --test talks; or compare files" in error
 
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
         shutil.copytree(tmp_path / "data", tmp_path / "others")

@@ -14,6 +14,7 @@ from helpers.web_page import WebPage
 
 from transformer_mt import report
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.evaluation.scores import lines_sha256
 from transformer_mt.reporting.page import MARK
 from transformer_mt.reporting.runs import open_runs
 from transformer_mt.reporting.sentences import numbers_of
@@ -32,6 +33,15 @@ def written(directory, *runs, sentence=SENTENCE):
     sentences = ["--sentence", sentence] if sentence else []
     assert report.main([*map(str, runs), *sentences, "--output", str(directory / "report.html")]) == 0
     return directory / "report.html"
+
+
+def replace_translations(run, lines):
+    """Write other translations of the test set, and their checksum."""
+    (run / "evaluation" / "tiny.hypotheses.txt").write_text("".join(f"{line}\n" for line in lines))
+    file = run / "evaluation" / "scores.json"
+    scores = json.loads(file.read_text())
+    scores["test_sets"]["tiny"]["checksums"]["hypotheses"] = lines_sha256(lines)
+    file.write_text(json.dumps(scores))
 
 
 def test_the_values_of_the_curves_are_those_of_the_log(page, evaluated, trained):
@@ -141,7 +151,7 @@ def test_the_same_input_is_the_same_bytes(evaluated, trained, tmp_path):
 def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_path):
     better, same = (shutil.copytree(evaluated, tmp_path / name, symlinks=True) for name in ("better", "same"))
     data = Path(open_runs([evaluated])[0].config.data_dir)
-    shutil.copy(data / "test" / "tiny.target.txt", better / "evaluation" / "tiny.hypotheses.txt")
+    replace_translations(better, (data / "test" / "tiny.target.txt").read_text().splitlines())
     config = better / "config.yaml"
     config.write_text(config.read_text().replace("clip_norm: 0.0", "clip_norm: 2.0"))
     page = WebPage.read(written(tmp_path, evaluated, better, same, sentence=""))
@@ -157,8 +167,8 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
 def test_hostile_text_is_text(evaluated, tmp_path):
     """In translations, logs, scores, names, and the sentence that is translated."""
     run = shutil.copytree(evaluated, tmp_path / "<b onclick=x>run", symlinks=True)
-    file = run / "evaluation" / "tiny.hypotheses.txt"
-    file.write_text("\n".join([HOSTILE.replace("\u2028", "")] * len(file.read_text().splitlines())) + "\n")
+    num_lines = len((run / "evaluation" / "tiny.hypotheses.txt").read_text().splitlines())
+    replace_translations(run, [HOSTILE] * num_lines)
     starts = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps([starts[0] | {"command": HOSTILE, HOSTILE: "", "odd": [HOSTILE]}]))
     scores = json.loads((run / "evaluation" / "scores.json").read_text())
@@ -195,6 +205,16 @@ def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tm
     text = WebPage.read(written(tmp_path, run)).text
     for name in ("run.json", "log.jsonl", "evaluation/scores.json", "model/model.safetensors"):
         assert str(run / name) in text
+
+
+def test_translations_that_are_not_those_of_the_scores_are_left_out_and_named(evaluated, tmp_path):
+    run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
+    file = run / "evaluation" / "tiny.hypotheses.txt"
+    _, *lines = file.read_text().splitlines(keepends=True)
+    file.write_text("Zauberwort\n" + "".join(lines))
+    text = WebPage.read(written(tmp_path, run)).text
+    assert f"The translations of {run} are left out: {file}: these translations, or the sentences of" in text
+    assert "Zauberwort" not in text
 
 
 def changed(scores, fields):

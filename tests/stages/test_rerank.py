@@ -9,6 +9,7 @@ from helpers.tiny import demo_pairs
 from transformer_mt import rerank, score, translate
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.decoding.tags import NO_TAGS, Tags
+from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.reranking import Candidate, Weights
 from transformer_mt.terminal.n_best_scores import Direction, with_scores
 
@@ -47,6 +48,21 @@ def test_each_translation_gets_its_log_probability(run_stage, model_dir, lists, 
     assert found == pytest.approx(expected, abs=1e-4) and found[-1] == 0.0 and len(found) == 10
 
 
+def test_the_pieces_of_the_lists_have_the_probability_that_translate_reported(run_stage, model_dir, lists, capsys):
+    path, source = lists
+    content = path.read_text(encoding="utf-8")
+    arguments = [model_dir, "--device", "cpu", source, path, "--add", "own", "--pieces"]
+    status, output = run_stage(score.main, b"", *arguments)
+    each = [translation for line in read(output) for translation in line["n_best"]]
+    assert status == 0 and len(each) == 10
+    assert [of["own"] for of in each] == pytest.approx([of["log_prob"] for of in each], abs=1e-4)
+    pieces = json.dumps(read(content.encode())[0]["n_best"][0]["pieces"], ensure_ascii=False)
+    for odd, said in (('["Xx"]', "the target of line 1: 'Xx' is not a piece"), ('"Xx"', ":1: pieces of translation 1")):
+        path.write_text(content.replace(f'"pieces": {pieces}', f'"pieces": {odd}'), encoding="utf-8")
+        assert run_stage(score.main, b"", *arguments) == (2, b"")
+        assert said in capsys.readouterr().err
+
+
 def listed(line, *translations):
     """A line of n-best lists, of translations as text, length, log-probability and channel."""
     keys = ("translation", "pieces", "log_prob", "channel")
@@ -79,7 +95,7 @@ def test_the_highest_weighted_sum_by_length_is_chosen(run_stage, tmp_path, setti
 
 def test_of_equal_scores_the_first_is_chosen():
     equal = [Candidate(text, 2, {"log_prob": -1.0}) for text in "ab"]
-    assert Weights({"log_prob": 1.0}).best(equal).text == "a"
+    assert Weights({"log_prob": 1.0}).best(equal, "lists:1").text == "a"
 
 
 def test_the_best_weights_on_the_validation_set_are_named(run_stage, tmp_path):
@@ -97,6 +113,15 @@ def test_the_best_weights_on_the_validation_set_are_named(run_stage, tmp_path):
     assert "note: channel=0.3 is the largest value" in output.decode()
 
 
+def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tmp_path, capsys):
+    (tmp_path / "lists").write_text("".join(WRITTEN))
+    (tmp_path / "reference").write_text("a b c d f\ng h i j k\n")
+    arguments = [tmp_path / "lists", "--tune", tmp_path / "reference", "channel=0", "length_penalty=1,300"]
+    status, output = run_stage(rerank.main, b"", *arguments)
+    assert (status, output.count(b"validation set  bleu")) == (2, 2)
+    assert "lists:2: with log_prob=1 channel=0 length_penalty=300, a translation has" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("lines", "arguments", "said"),
     [
@@ -106,6 +131,10 @@ def test_the_best_weights_on_the_validation_set_are_named(run_stage, tmp_path):
         (WRITTEN, ["channel=nan"], "channel=nan: is not of the form"),
         (WRITTEN, ["channel=1", "channel=2"], "channel=2: comes twice"),
         (WRITTEN[1:], ["channel=1"], ":1: has the translations of line 2 of the source, where those of line 1"),
+        (WRITTEN, ["channel=1", "length_penalty=400"], ":1: with log_prob=1 channel=1 length_penalty=400, a transl"),
+        (WRITTEN, ["channel=1", "length_penalty=1e308"], "score that is not finite: give weights"),
+        (WRITTEN, ["channel=1", "length_penalty=-300"], ":2: with log_prob=1 channel=1 length_penalty=-300, a trans"),
+        (WRITTEN, ["channel=-1e308", "log_prob=1e308"], ":1: with log_prob=1e+308 channel=-1e+308 length_penalty=1"),
         (["1\t-0.5\ta text\n"], ["channel=1"], ":1: is not a JSON object"),
         (['{"line": 1, "translation": "a"}\n'], ["channel=1"], ":1: has no n_best"),
         ([WRITTEN[0].replace("-9.0", "null")], ["channel=1"], ":1: channel of translation 1 is null, not a number"),
@@ -123,13 +152,49 @@ def test_mistakes_are_named(run_stage, tmp_path, capsys, lines, arguments, said)
     assert said in capsys.readouterr().err
 
 
+LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.mark.parametrize("end", ["\r\n", *LINE_ENDS])
+def test_a_translation_of_several_lines_is_written_as_one_line(run_stage, tmp_path, end):
+    (tmp_path / "lists").write_text(listed(1, (f"a{end}b{end}", 2, -1.0, -1.0)) + listed(2, ("c", 2, -1.0, -1.0)))
+    (tmp_path / "reference").write_text("a b\nc\n")
+    assert run_stage(rerank.main, b"", tmp_path / "lists", "channel=1") == (0, b"a b\nc\n")
+    assert run_stage(rerank.main, b"", tmp_path / "lists", "--tune", tmp_path / "reference", "channel=1")[0] == 0
+
+
+ODD = ["null", "[]", "{}", '""', "NaN", "1e999", str(10**400), r'"\ud800"', "true", "[null]", "[" * 600 + "]" * 600]
+
+
+@pytest.mark.parametrize("field", ["line", "n_best", "0", *("translation", "pieces", "log_prob", "channel", "parts")])
+def test_a_damaged_list_is_named_by_its_line_or_chosen_from(run_stage, tmp_path, capsys, field):
+    found = json.loads(listed(2, ("a", 2, -1.0, -1.0), ("b", 2, -2.0, -2.0)))
+    inside = {"line": found, "n_best": found, "0": found["n_best"]}.get(field, found["n_best"][0])
+    inside[0 if field == "0" else field] = "odd"
+    (tmp_path / "reference").write_text("a\nb\n")
+    for odd in [*ODD, "1e308", "0", "-1"]:
+        damaged = json.dumps(found).replace('"odd"', odd)
+        (tmp_path / "lists").write_text(listed(1, ("c", 2, -1.0, -1.0)) + damaged + "\n")
+        for arguments in (["channel=1"], ["--tune", tmp_path / "reference"]):
+            status, output = run_stage(rerank.main, b"", tmp_path / "lists", *arguments)
+            said = capsys.readouterr().err
+            assert (status == 0 and output.count(b"\n") >= 2) or (status == 2 and "lists:2: " in said), (odd, said)
+        blocks = [([line], ["A"]) for line in (tmp_path / "lists").read_text().splitlines()]
+        try:
+            _, [kept] = with_scores(OneWay(), blocks, "lists", "new", Direction())
+        except CorpusError as error:
+            assert str(error).startswith("lists:2: ")
+        else:
+            json.loads(kept.text().encode(), parse_constant=pytest.fail)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--add", "score"], "--add score: choose another name"),
         (["--add", "a-b"], "--add a-b: choose another name"),
         (["--add", "length_penalty"], "choose another name"),
-        (["--add", "channel", "--pieces"], "--pieces cannot be combined"),
+        (["--add", "channel", "--reverse", "--pieces"], "--pieces cannot be combined"),
         (["--add", "channel", "--tag", "<2de>"], "does not know <2de>"),
     ],
 )

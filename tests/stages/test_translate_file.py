@@ -210,6 +210,19 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     assert start(*IN_PARTS) == 0
 
 
+def test_compressed_parts_are_not_joined_with_plain_ones(start, files, monkeypatch, capsys):
+    (files / "out.gz").symlink_to("out")
+    stop_after(monkeypatch, 2)
+    assert start(*IN_PARTS, output="out.gz") == 130
+    go_on(monkeypatch)
+    before = tree(files)
+    assert start(*IN_PARTS) == 2
+    assert "out.parts holds the beginning of another translation (--output as .gz: True" in capsys.readouterr().err
+    assert tree(files) == before
+    assert start(*IN_PARTS, output="out.gz") == start(*IN_PARTS, output="plain") == 0
+    assert gzip.decompress((files / "out").read_bytes()) == (files / "plain").read_bytes()
+
+
 def test_a_copy_of_the_model_is_the_same_model_and_a_changed_one_is_another(
     run_stage, start, files, model_dir, tmp_path, kept, capsys
 ):

@@ -15,6 +15,7 @@ from transformer_mt.corpora.single_files import open_files
 from transformer_mt.corpora.text_files import opened
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import PairedText
+from transformer_mt.wording import counted
 
 
 def open_parquet(text: PairedText) -> Corpus:
@@ -40,7 +41,7 @@ def _parquet(path: Path) -> Iterator[Any]:
     try:
         with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
             yield opened_file
-    except (OSError, arrow_errors) as error:
+    except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last of a damaged name
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
 
 
@@ -68,6 +69,8 @@ def _fields(text: PairedText, file: Any, path: Path) -> list[FieldPath]:
                 f"{path}: has no column {name}, but: {names_of_fields(schema)}. Set {key} to one of these, or correct "
                 f"corpus.{key}_language"
             )
+        if file.schema_arrow.names.count(field[0]) > 1:
+            raise CorpusError(f"{path}: several columns have the name {field[0]}; give each its own, or set {key}")
         kind: Any = schema
         for part in field:
             kind = kind[part]
@@ -90,8 +93,9 @@ def _types(kind: Any) -> Any:
 
 
 def _pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[str, str] | BadPair]:
-    fields = _fields(text, file, path)
+    fields, num_read = _fields(text, file, path), 0
     for batch in file.iter_batches(columns=[".".join(field) for field in fields]):
+        num_read += batch.num_rows
         sides = [_column(batch, field) for field in fields]
         try:
             texts = [side.to_pylist() for side in sides]
@@ -99,6 +103,10 @@ def _pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[str, str] 
             yield from (_row(*row) for row in zip(*sides, strict=True))
             continue
         yield from (pair_of_texts(source or "", target or "") for source, target in zip(*texts, strict=True))
+    if num_read != file.metadata.num_rows:
+        raise CorpusError(
+            f"{path}: is damaged: {num_read:,} of {counted(file.metadata.num_rows, 'row')} can be read; get it again"
+        )
 
 
 def _column(batch: Any, field: FieldPath) -> Any:

@@ -10,7 +10,8 @@ from transformer_mt.corpora.lines import BadLine, all_lines
 from transformer_mt.corpora.single_files import open_files
 from transformer_mt.corpora.text_files import opened
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import PairedText
+from transformer_mt.languages import name_columns
+from transformer_mt.settings.corpus import CorpusConfig, PairedText
 from transformer_mt.wording import counted, cut
 
 _SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is the decimal sign
@@ -58,6 +59,20 @@ def open_csv(text: PairedText) -> Corpus:
         return 0 if num_lines <= 1 else None
 
     return open_files(text, read, count)
+
+
+def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> list[str]:
+    """Return a warning of each TSV whose columns are not named, though its first line seems to have their names."""
+    found = []
+    for text, pairs in opened_texts:
+        block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
+        first = block.pairs[0] if block else None
+        if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
+            found.append(
+                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
+                f"does, say which is which, and it is no pair: {{tsv: {text.place}, source: NAME, target: NAME}}"
+            )
+    return found
 
 
 def _check_beginning(blocks: Iterator[Block]) -> None:

@@ -72,10 +72,17 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def _check_that_it_ends(path: Path, number: int) -> None:
-    """Raises CorpusError for a device such as /dev/zero; but a terminal ends with Ctrl-D, and /dev/null at once."""
-    mode = os.fstat(number).st_mode
+    """Raises CorpusError for a device such as /dev/zero, and for a file of the kernel such as /proc/kmsg.
+
+    But a terminal ends with Ctrl-D, and /dev/null at once.
+    """
+    mode, what = os.fstat(number).st_mode, ""
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number) and not path.samefile(os.devnull)):
-        raise CorpusError(f"{path}: is a device, which may never end; name a text file, packed or not")
+        what = "a device"
+    elif stat.S_ISREG(mode) and path.resolve().as_posix().startswith(("/proc/", "/sys/")):
+        what = "a file of the kernel"
+    if what:
+        raise CorpusError(f"{path}: is {what}, which may never end; name a text file, packed or not")
 
 
 def count_lines(path: Path) -> int:

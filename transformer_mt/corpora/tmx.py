@@ -50,8 +50,11 @@ def _pairs(text: PairedText, path: Path, languages: Counter[str]) -> Iterator[tu
                 yield _pair(unit, str(text.source), str(text.target), languages)
                 _free(unit)
         except etree.XMLSyntaxError as error:
+            line, reason = error.lineno, error.msg
+            if not line and (found := units.error_log.filter_from_errors()):  # as of an entity that is not declared
+                line, reason = found[0].line, found[0].message
             raise CorpusError(
-                f"{path}:{error.lineno}: is not well-formed XML ({error.msg}); correct it, or export the memory again"
+                f"{path}:{line}: is not well-formed XML ({reason}); correct it, or export the memory again"
             ) from None
     if _name(units.root) != "tmx":
         raise CorpusError(f"{path}: is XML, but no translation memory: its root is <{_name(units.root)}>, not <tmx>")

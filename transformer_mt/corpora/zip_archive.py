@@ -83,6 +83,10 @@ def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
     found = [info for info in files if info.filename == name] or [
         info for info in files if info.filename.endswith(f".{name}")
     ]
+    if len(found) > 1 and len({info.filename for info in found}) == 1:
+        raise CorpusError(
+            f"{path}: has {len(found)} files with the name {found[0].filename}; make it again with the right one alone"
+        )
     if len(found) != 1:
         problem = f"has {len(found)} files whose names end in .{name}" if found else f"has no file that ends in .{name}"
         names = [info.filename for info in found or files]

@@ -12,6 +12,7 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
 from transformer_mt.corpora.filters import REASONS, Languages
 from transformer_mt.corpora.opening import open_corpus
+from transformer_mt.corpora.tables import header_warnings
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.pair_filter import PairFilter, held_out_of
@@ -94,14 +95,18 @@ def look(
     Lengths in pieces are looked at with the tokenizer of the settings, or of the data_dir, if there is one.
     """
     sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
-    held_out = held_out_of({name: open_corpus(corpus.text_of(split)) for name, split in sets.items()})
+    texts = [corpus.text_of(text) for text in (*sets.values(), *corpus.training_corpora)]
+    pairs = [open_corpus(text) for text in texts]
+    for warning in header_warnings(corpus, zip(texts, pairs, strict=True)):
+        print(f"warning: {warning}", file=sys.stderr)
+    held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
     filters = PairFilter.of(settings, corpus, held_out)
     tokenizer = _tokenizer(tokenizer_settings, data_dir)
     found: dict[str, _Findings] = {}
     is_part = False
-    for text in corpus.training_corpora:
+    for text, corpus_pairs in zip(corpus.training_corpora, pairs[len(sets) :], strict=True):
         name = str(text.name)
-        sample = Sample.of(open_corpus(corpus.text_of(text)), most, only_first=bool(text.streaming))
+        sample = Sample.of(corpus_pairs, most, only_first=bool(text.streaming))
         found[name] = _findings(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
         is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
         _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")

@@ -14,7 +14,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.tags import NO_TAGS, Tags
-from transformer_mt.errors import NotFiniteError, TranslationError
+from transformer_mt.errors import NotFiniteError, TokenizerError, TranslationError
 from transformer_mt.vocabulary import EOS
 
 _log = logging.getLogger(__name__)
@@ -91,11 +91,24 @@ class Scorer:
         return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
 
     def score_pieces(
-        self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, first_line: int = 1
+        self,
+        sources: Sequence[str],
+        targets: Sequence[Sequence[str]],
+        *,
+        first_line: int = 1,
+        line_numbers: Sequence[int] | None = None,
     ) -> list[PairScore]:
-        """The same for targets in pieces, without an end of sentence. Raises TokenizerError for an unknown piece."""
-        targets_in_ids = [[*self.tokenizer.target_ids(pieces), EOS] for pieces in targets]
-        return self._score(sources, targets_in_ids, _counted_from(first_line))
+        """The same for targets in pieces, without an end of sentence.
+
+        Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
+        """
+        numbers, targets_in_ids = line_numbers or _counted_from(first_line), list[list[int]]()
+        for number, pieces in zip(numbers, targets, strict=False):
+            try:
+                targets_in_ids.append([*self.tokenizer.target_ids(pieces), EOS])
+            except TokenizerError as error:
+                raise TokenizerError(f"the target of line {number}: {error}") from None
+        return self._score(sources, targets_in_ids, numbers)
 
     def _score(
         self, sources: Sequence[str], targets: Sequence[list[int]], line_numbers: Sequence[int]

@@ -16,7 +16,7 @@ from transformer_mt.data.prepared import check_data, trained_on
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import bleu, check_aligned, chrf
 from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, visible
 
 GROUPS = 4
 WORST = 5  # lines that are listed
@@ -137,7 +137,7 @@ def text_of_analysis(found: Analysis) -> str:
     for worst in found.worst:
         lines.append(f"{worst.chrf:7.1f}  line {worst.line:,}")
         texts = {"source": worst.source, "reference": worst.reference, "hypothesis": worst.hypothesis}
-        lines += [f"           {side:10}  {text}" for side, text in texts.items()]
+        lines += [f"           {side:10}  {visible(text)}" for side, text in texts.items()]
     return "\n".join(lines)
 
 

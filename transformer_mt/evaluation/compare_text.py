@@ -23,7 +23,7 @@ from transformer_mt.evaluation.comparing import (
 from transformer_mt.evaluation.metrics import METRICS, MetricName
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, visible
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def _different(test: ComparedTest, lines: Sequence[str], name: str, found: Seque
         at = difference.line - 1
         text.append(f"line {difference.line:,}")
         if test.sources is not None:
-            text.append(f"  {'source':{width}}         {test.sources[at]}")
-        text += [f"  {'reference':{width}}         {reference[at]}" for reference in test.references]
-        text.append(f"  {baseline.name:{width}}  {difference.baseline:5.1f}  {baseline.lines[at]}")
-        text.append(f"  {name:{width}}  {difference.system:5.1f}  {lines[at]}")
+            text.append(f"  {'source':{width}}         {visible(test.sources[at])}")
+        text += [f"  {'reference':{width}}         {visible(reference[at])}" for reference in test.references]
+        text.append(f"  {baseline.name:{width}}  {difference.baseline:5.1f}  {visible(baseline.lines[at])}")
+        text.append(f"  {name:{width}}  {difference.system:5.1f}  {visible(lines[at])}")
     return "\n".join(text)

@@ -9,11 +9,12 @@ from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.comparing import System
 from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import TestSetScores, read_scores
+from transformer_mt.evaluation.scores import checksums_of
 from transformer_mt.evaluation.test_sets import (
     TestSet,
     chosen_test_sets,
+    hypotheses_file,
     model_in,
-    read_hypotheses,
     read_named_sets,
     read_test_sets,
     results_dir,
@@ -57,7 +58,7 @@ def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] 
     """Read the translations of each test set that all of these runs or models have, or only of `test`.
 
     `named` are test sets of sacreBLEU that are read instead. Raises EvaluationError if `evaluate` has not translated
-    one, or if the runs have other references.
+    one, if it has changed since, or if the runs have other references.
     """
     runs = [_read(path) for path in paths]
     if named:
@@ -91,9 +92,8 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
     systems, notes = [], []
     for run, text in zip(runs, texts, strict=True):
         _check_same_references(name, first, texts[0], run, text)
-        systems.append(
-            System(run.name, _translations(name, run, text.named), run.config.training.seed, _experiment(run.config))
-        )
+        lines = read_translations(run.name, run.model, name, text, run.scored.get(name))
+        systems.append(System(run.name, lines, run.config.training.seed, _experiment(run.config)))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
     return ComparedTest(name, texts[0].sources, texts[0].references, systems, language, notes, texts[0].named)
@@ -112,9 +112,24 @@ def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, f
     )
 
 
-def _translations(name: str, run: _Run, named: NamedSet | None) -> list[str]:
-    chosen = f"--test-set {named.name}" if named else f"--test {name}"
-    return read_hypotheses(run.model, name, f"python -m transformer_mt.evaluate {run.name} {chosen}")
+def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
+    """Return the translations of a test set that `evaluate` wrote for a model; `run` is what the user calls it.
+
+    Raises EvaluationError if there are none, or if they or the test set have changed since they were `scored`.
+    """
+    file = hypotheses_file(model, name)
+    chosen = f"--test-set {text.named.name}" if text.named else f"--test {name}"
+    again = f"python -m transformer_mt.evaluate {run} {chosen}"
+    if not file.is_file():  # a pipe, too, which may never end
+        raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
+    lines = list(read_lines(file))
+    known = scored.checksums if scored is not None else None  # an earlier version wrote none
+    if known is not None and known != checksums_of(text.sources, text.references, lines):
+        raise EvaluationError(
+            f"{file}: these translations, or the sentences of the test set, are not those that scores.json beside it "
+            f"has the scores of. Translate the test set again: {again}; or compare files of translations"
+        )
+    return lines
 
 
 def _experiment(config: Config) -> str:

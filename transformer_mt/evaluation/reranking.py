@@ -52,10 +52,24 @@ class Weights:
         return cls(found, length_penalty)
 
     def score(self, candidate: Candidate) -> float:
-        """Return sum of weight * log-probability, divided by length ** length_penalty."""
+        """Return sum of weight * log-probability, divided by length ** length_penalty; NaN if no float can hold it."""
         total = sum(weight * candidate.log_probs[name] for name, weight in self.of.items())
-        return total / math.pow(candidate.length, self.length_penalty)
+        try:
+            score = total / math.pow(candidate.length, self.length_penalty)
+        except (OverflowError, ZeroDivisionError):
+            return math.nan
+        return score if math.isfinite(score) else math.nan
 
-    def best(self, candidates: Sequence[Candidate]) -> Candidate:
-        """Return the candidate with the highest score; of equal ones the first."""
-        return max(candidates, key=self.score)
+    def best(self, candidates: Sequence[Candidate], place: str) -> Candidate:
+        """Return the candidate with the highest score; of equal ones the first.
+
+        Raises ConfigError, which names the place of the candidates, if a score is not finite.
+        """
+        scores = [self.score(candidate) for candidate in candidates]
+        if any(map(math.isnan, scores)):
+            given = {**self.of, "length_penalty": self.length_penalty}
+            raise ConfigError(
+                f"{place}: with {' '.join(f'{name}={value:g}' for name, value in given.items())}, a translation has a "
+                "score that is not finite: give weights and a length penalty that are nearer to 1"
+            )
+        return candidates[scores.index(max(scores))]

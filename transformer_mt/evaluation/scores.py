@@ -21,7 +21,7 @@ from transformer_mt.evaluation.metrics import (
     ter_warning,
 )
 from transformer_mt.evaluation.named_sets import NamedSet
-from transformer_mt.evaluation.score_file import TestSetScores
+from transformer_mt.evaluation.score_file import Checksums, TestSetScores
 from transformer_mt.machine import versions
 from transformer_mt.wording import counted
 
@@ -89,11 +89,7 @@ def score_lines(
     if details.comet is not None and sources is not None:
         scores.append(details.comet.score(sources, hypotheses, references[0]))
     _warn(hypotheses, references, language, names, details, sources)
-    checksums = {
-        "source": None if sources is None else lines_sha256(sources),
-        "references": [lines_sha256(lines) for lines in references],
-        "hypotheses": lines_sha256(hypotheses),
-    }
+    checksums = checksums_of(sources, references, hypotheses)
     by_name = {score.name: _fields(score) for score in scores}
     result: dict[str, Any] = {"num_lines": len(hypotheses), "scores": by_name, "checksums": checksums}
     if sources is None:
@@ -131,6 +127,17 @@ def _warn(
 def _fields(score: MetricScore) -> dict[str, float | str]:
     fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
     return fields if score.interval is None else fields | {"interval": score.interval}
+
+
+def checksums_of(
+    sources: Sequence[str] | None, references: Sequence[Sequence[str]], hypotheses: Sequence[str]
+) -> Checksums:
+    """Return what scores.json says of the texts that were scored."""
+    return Checksums(
+        source=None if sources is None else lines_sha256(sources),
+        references=[lines_sha256(lines) for lines in references],
+        hypotheses=lines_sha256(hypotheses),
+    )
 
 
 def lines_sha256(lines: Iterable[str]) -> str:

@@ -45,18 +45,6 @@ def hypotheses_file(model: Path, test: str) -> Path:
     return results_dir(model) / f"{file_name(test)}.hypotheses.txt"
 
 
-def read_hypotheses(model: Path, test: str, command: str) -> list[str]:
-    """Read the translations of a test set by a model.
-
-    Raises EvaluationError, which names the command that writes them, if they are not in a file; CorpusError if it
-    cannot be read.
-    """
-    file = hypotheses_file(model, test)
-    if not file.is_file():  # a pipe, too, which may never end
-        raise EvaluationError(f"{file}: is missing. Translate the test set first: {command}")
-    return list(read_lines(file))
-
-
 def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
     """Return all test sets of a configuration, or only `test`. Raises EvaluationError if there is none such."""
     if not names:

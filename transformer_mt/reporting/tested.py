@@ -9,10 +9,10 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import UserError
 from transformer_mt.evaluation.analysis import analyse, rarest_pieces
 from transformer_mt.evaluation.compare_text import comparison, json_of
-from transformer_mt.evaluation.compared_runs import compared_runs
-from transformer_mt.evaluation.score_file import read_scores
+from transformer_mt.evaluation.compared_runs import compared_runs, read_translations
+from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.evaluation.scores import Results
-from transformer_mt.evaluation.test_sets import TestSet, model_in, read_hypotheses, read_test_sets, results_dir
+from transformer_mt.evaluation.test_sets import TestSet, model_in, read_test_sets, results_dir
 from transformer_mt.languages import has_spaces
 from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, TestReport, TestText
 
@@ -49,7 +49,7 @@ def _scores_of(run: Run) -> Results | Missing:
 
 def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestReport:
     notes = list[str]()
-    text = _text(name, [run for run in runs if name in results.get(run.name, {})], notes)
+    text = _text(name, [(run, results[run.name][name]) for run in runs if name in results.get(run.name, {})], notes)
     scored = []
     for run in runs:
         if (found := results.get(run.name, {}).get(name)) is not None:
@@ -63,14 +63,14 @@ def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestRe
     return TestReport(name, scored, samples, worst, _comparison(name, runs, text), notes)
 
 
-def _text(name: str, runs: Sequence[Run], notes: list[str]) -> TestText | Missing:
+def _text(name: str, runs: Sequence[tuple[Run, TestSetScores]], notes: list[str]) -> TestText | Missing:
     """The text of the test set, and the translations of all runs that have translated the same text."""
     first: TestSet | None = None
     translations = dict[str, list[str]]()
-    for run in runs:
+    for run, scored in runs:
         try:
             own = read_test_sets(Path(run.config.data_dir), [name])[name]
-            lines = read_hypotheses(model_in(run.directory), name, f"`python -m transformer_mt.evaluate {run.name}`")
+            lines = read_translations(run.name, model_in(run.directory), name, own, scored)
         except (UserError, OSError) as error:
             notes.append(f"The translations of {run.name} are left out: {error}.")
             continue

@@ -23,6 +23,23 @@ def _without_control_characters(text: str) -> str:
 Text = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_control_characters)]
 """A name or a path. On Linux a path has at most 4,096 bytes."""
 
+# What Python calls printable, though it leaves no ink: fillers, joiners, selectors of a variation, a blank of Braille.
+_NO_INK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]")
+
+
+def _visible_name(text: str) -> str:
+    if hidden := [character for character in text if not character.isprintable() or _NO_INK.match(character)]:
+        raise ValueError(f"it holds U+{ord(hidden[0]):04X}, which cannot be seen; write it without that")
+    if not any(character.isalnum() for character in text):
+        raise ValueError(
+            f"'{text}' has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
+        )
+    return text
+
+
+Language = Annotated[Text, AfterValidator(_visible_name)]
+"""The code of a language, which is also the end of the names of files or the name of a column."""
+
 _NO_SYMBOL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>")  # sentencepiece has pieces of these names already
 
 
@@ -48,7 +65,7 @@ def _usable_tag(tag: str) -> str:
     for symbol in tag.split(" "):
         if not symbol:
             raise ValueError("there is white space too much; write one space between two tags, as in <bt> <2de>")
-        _usable_symbol(symbol)
+        _usable_symbol(_visible_name(symbol))
     return tag
 
 

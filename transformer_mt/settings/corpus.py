@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from transformer_mt.settings.bounds import Positions, Text
+from transformer_mt.settings.bounds import Language, Positions, Text
 from transformer_mt.settings.bounds import Tag as TagText
 from transformer_mt.settings.model import Section
 
@@ -74,10 +74,10 @@ class PairedText(Section):
     target: Part | None = None
     """Which part is the target; null: the part with the name corpus.target_language (in a TSV of two
     columns, the second)."""
-    source_language: Text | None = None
+    source_language: Language | None = None
     """The code of the language of the sources, if it is not corpus.source_language, as in several corpora of several
     languages."""
-    target_language: Text | None = None
+    target_language: Language | None = None
     """The code of the language of the targets. In a test set it chooses the tokenisation of BLEU. null: as `source` and
     `target` say, if they end in corpus.source_language or corpus.target_language; otherwise those of corpus."""
     tag: TagText | None = None
@@ -165,10 +165,10 @@ TrainingSplit = Annotated[
 class CorpusConfig(Section):
     """Which sentence pairs there are, and which of them are left out of training."""
 
-    source_language: Text
+    source_language: Language
     """The code of the source language, such as en. Files of text have it as their suffix, and a hub data set has it as
     the name of a column."""
-    target_language: Text
+    target_language: Language
     """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
     dataset: Text | None = None
     """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""

@@ -16,7 +16,7 @@ def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
     Raises OSError if it cannot be read; ValueError if it is not a regular file, too large, nested too deeply, or not
-    JSON. NaN, Infinity, and numbers that are too large for a float are not JSON here.
+    JSON. NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
     """
     try:
         with open_regular(path) as file:
@@ -43,9 +43,7 @@ def finite(number: float, digits: int) -> float | None:
 
 def _float(text: str) -> float:
     number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{cut(text)} is larger than a number can be")
-    return number
+    return number if math.isfinite(number) else _refuse(cut(text))
 
 
 def _int(text: str) -> int:
@@ -54,4 +52,4 @@ def _int(text: str) -> int:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number in JSON")
+    raise ValueError(f"{constant[:20]} is not a finite number")

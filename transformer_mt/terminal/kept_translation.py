@@ -17,7 +17,7 @@ from transformer_mt.terminal.model_arguments import model_dirs
 from transformer_mt.wording import counted
 
 _NAMED = 3  # parts that a message names
-_FORM = 2  # of parts.json and of what the parts hold: changes with what this program writes there
+_FORM = 3  # of parts.json and of what the parts hold: changes with what this program writes there
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def settings_of(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any
         "the model": [_model_sums(directory) for directory in model_dirs(arguments)],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
+        "--output as .gz": arguments.output.suffix == ".gz",  # a link may have another ending than its file
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }
 

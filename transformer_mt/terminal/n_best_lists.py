@@ -1,7 +1,7 @@
 """Reads n-best lists: the lines that `translate --json n_best=N` writes."""
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -10,8 +10,8 @@ from transformer_mt.errors import CorpusError
 from transformer_mt.storage.json_text import parse_json
 from transformer_mt.wording import cut
 
-# What `translate` writes about a translation. A score that is added to it needs another name.
-WRITTEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit")
+# What `translate` writes about a translation, and a setting of `rerank`. A score that is added needs another name.
+TAKEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "length_penalty")
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,34 @@ class NBestList:
         """Return a field of the translation of this rank, from 0. Raises CorpusError if it is not a finite number."""
         value = self.translations[rank].get(name)
         if not is_number(value):
-            said = f"{name} of translation {rank + 1} is {cut(json.dumps(value))}, not a number"
+            said = f"{name} of translation {rank + 1} is {cut(json.dumps(value))}, not a number, or too large a one"
             if name not in self.translations[rank]:
                 numbers = [key for key, each in self.translations[rank].items() if is_number(each) and key != "parts"]
                 said = f"translation {rank + 1} has no {name}; its numbers are {', '.join(numbers)}"
             raise CorpusError(f"{self.place}: {said}. All translations of all lines need one")
         return float(value)
+
+    def pieces(self, rank: int) -> list[str]:
+        """Return the subword pieces of a translation. Raises CorpusError if they are no list of texts."""
+        found = self.translations[rank].get("pieces")
+        if not isinstance(found, list) or not all(isinstance(piece, str) for piece in found):
+            raise CorpusError(
+                f"{self.place}: pieces of translation {rank + 1} is {cut(json.dumps(found))}, not a list of texts"
+            )
+        return found
+
+    def length(self, rank: int) -> int:
+        """Return the number of pieces of the translation of this rank, with the end of the sentence.
+
+        A line that was translated in parts has an end in each. Raises CorpusError if pieces or parts are something
+        else; a translation without pieces has no length but its ends.
+        """
+        parts = self.translations[rank].get("parts", 1)
+        if type(parts) is not int or parts < 1:
+            raise CorpusError(
+                f"{self.place}: parts of translation {rank + 1} is {cut(json.dumps(parts))}, not a number of parts"
+            )
+        return parts + (len(self.pieces(rank)) if "pieces" in self.translations[rank] else 0)
 
     def text(self) -> str:
         """Return the line that `n_best_lists` reads."""
@@ -48,8 +70,8 @@ class NBestList:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Say whether a value of JSON is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Say whether a value of JSON is a number that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def n_best_lists(lines: Iterable[str], name: str, first_line: int = 1) -> Iterator[NBestList]:
@@ -64,8 +86,10 @@ def _n_best_list(text: str, number: int, place: str) -> NBestList:
     advice = "n-best lists are written by `python -m transformer_mt.translate MODEL_DIR --json n_best=20 beam_size=20`"
     try:
         fields = parse_json(text)
-    except ValueError:
-        raise CorpusError(f"{place}: is not a JSON object: {cut(text, 40)!r}; {advice}") from None
+        if "\\u" in text:
+            json.dumps(fields, ensure_ascii=False).encode()  # half of a surrogate pair could not be written
+    except ValueError as error:
+        raise CorpusError(f"{place}: is not a JSON object ({error}): {cut(text, 40)!r}; {advice}") from None
     if not isinstance(fields, dict) or "translation" not in fields or "line" not in fields:
         raise CorpusError(f"{place}: is not what `translate --json` writes about a line; {advice}")
     found = fields.get("n_best")

@@ -9,7 +9,7 @@ from transformer_mt.data.tags import tagged
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.errors import CorpusError, TranslationError, UserError
 from transformer_mt.storage.json_text import finite
-from transformer_mt.terminal.n_best_lists import WRITTEN, NBestList, n_best_lists
+from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, n_best_lists
 from transformer_mt.terminal.translation_summary import Noticed, shown_numbers
 from transformer_mt.wording import counted
 
@@ -29,6 +29,8 @@ class Direction:
     """Whether the model translates the other way: then it scores the source, given the translation."""
     tag: str | None = None
     """The tag of the model that stands before what it reads."""
+    pieces: bool = False
+    """Whether translations of n-best lists are scored in the pieces that stand there, not in those of their text."""
 
     def pairs(self, scorer: Scorer, sources: Sequence[str], targets: Sequence[str]) -> list[Pair]:
         """Return what the model reads, and what it scores. A tag is nothing that a model should have to write."""
@@ -39,7 +41,7 @@ class Direction:
 
 def check_name(name: str) -> None:
     """Raises UserError if a field of this name cannot be added to translations."""
-    if name in (*WRITTEN, "length_penalty") or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
+    if name in TAKEN or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
         raise UserError(
             f"--add {name}: choose another name, of letters, digits and _, that `translate --json` does not write "
             "itself, such as channel"
@@ -81,13 +83,14 @@ def _scores(
     scorer: Scorer, lists: Sequence[NBestList], sources: Sequence[str], direction: Direction
 ) -> list[PairScore]:
     """Return the score of each translation of each list."""
-    found = [
-        (each.line, source, translation["translation"])
-        for each, source in zip(lists, sources, strict=True)
-        for translation in each.translations
-    ]
-    pairs = direction.pairs(scorer, [source for _, source, _ in found], [target for _, _, target in found])
-    return scorer.score(*sides(pairs), line_numbers=[line for line, _, _ in found])
+    all_sources = [source for each, source in zip(lists, sources, strict=True) for _ in each.translations]
+    numbers = [each.line for each in lists for _ in each.translations]
+    texts = [translation["translation"] for each in lists for translation in each.translations]
+    reading, writing = sides(direction.pairs(scorer, all_sources, texts))
+    if direction.pieces:
+        pieces = [each.pieces(rank) for each in lists for rank in range(len(each.translations))]
+        return scorer.score_pieces(reading, pieces, line_numbers=numbers)
+    return scorer.score(reading, writing, line_numbers=numbers)
 
 
 def _check_free(lists: Sequence[NBestList], name: str) -> None:
