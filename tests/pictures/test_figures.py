@@ -85,18 +85,17 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
 def test_masks_are_those_of_the_models(shown, numbers):
     (masks,), said = shown("masks", "--length", 5, "--padding", 1, "--window", 1)
     sees = {
-        "padding": lambda t, s: s < 4,
-        "causal": lambda t, s: s <= t,
-        "padding and causal": lambda t, s: s < 4 and s <= t,
-        "window of 1": lambda t, s: t == s or (s < 4 and abs(t - s) <= 1),
-        "causal, window of 1": lambda t, s: t == s or (s < 4 and 0 <= t - s <= 1),
+        "encoder and cross-attention": lambda t, s: s < 4,
+        "decoder": lambda t, s: s <= t,
+        "encoder, window 1": lambda t, s: t == s or (s < 4 and abs(t - s) <= 1),
+        "decoder, window 1": lambda t, s: t == s or (s < 4 and 0 <= t - s <= 1),
     }
-    assert list(masks) == list(sees) and said.endswith(", ".join(sees))
+    assert list(masks) == list(sees) and said.endswith("; ".join(sees))
     for name, mask_TT in masks.items():
         assert mask_TT.tolist() == [[sees[name](t, s) for s in range(5)] for t in range(5)], name
     named = numbers()
     assert named.pop("picture") == "masks"
-    names = ["padding_TT", "causal_TT", "padding_and_causal_TT", "window_TT", "causal_window_TT"]
+    names = ["padding_TT", "causal_TT", "window_TT", "causal_window_TT"]
     assert list(named) == names
     for mask_TT, array_TT in zip(masks.values(), named.values(), strict=True):
         assert array_TT.dtype == bool and array_TT.tolist() == mask_TT.tolist()
