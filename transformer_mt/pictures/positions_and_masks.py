@@ -77,8 +77,8 @@ def masks(argv: Sequence[str]) -> int:
     """Draw who may see whom."""
     parser = command.parser(
         "masks",
-        "Draws who may see whom, for a sentence with padding behind it: the mask of padding, which the encoder and the\n"
-        "attention to the source have, the causal mask of the decoder's self-attention, and the masks of both\n"
+        "Draws who may see whom, for a sentence with padding behind it: the mask of padding, which the encoder and\n"
+        "the attention to the source have, the causal mask of the decoder's self-attention, and the masks of both\n"
         "self-attentions with a window (model.attention_window).",
         "masks --output masks.png",
     )

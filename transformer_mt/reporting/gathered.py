@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.reporting.records import LogLine, Start, Summary
 from transformer_mt.settings.experiment import Config
+from transformer_mt.storage.records import LogLine, Start, Summary
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_mt.reporting.gathered import Curve, Log, Missing
-from transformer_mt.reporting.records import LogLine
 from transformer_mt.storage.files import open_regular
+from transformer_mt.storage.records import CURVES, LogLine
 
-CURVES = {
-    "loss": "loss in training, with label smoothing (nats per target token)",
-    "nll": "negative log-likelihood in training (nats per target token)",
-    "valid_nll": "negative log-likelihood of the validation set (nats per target token)",
-    "valid_bleu": "BLEU of the validation set (percent)",
-    "valid_chrf": "chrF2 of the validation set (percent)",
-    "learning_rate": "learning rate",
-    "tokens_per_second": "target tokens per second",
-    "gradient_norm": "norm of the gradient, before clipping",
-    "skipped": "updates that were skipped so far",
-    "split": "micro-batches that were split so far",
-}
-"""What is drawn, by the name of the field."""
 MOST_STRETCHES = 400
 _LONGEST_LINE = 100_000  # bytes
 

@@ -17,8 +17,8 @@ from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import BarChart, LineChart, Map
 from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
-from transformer_mt.reporting.learning import CURVES
 from transformer_mt.reporting.sentences import N_BEST
+from transformer_mt.storage.records import CURVES
 from transformer_mt.wording import counted
 
 MARK = '<meta name="generator" content="transformer_mt report">'

@@ -12,8 +12,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import UserError
 from transformer_mt.evaluation.test_sets import model_in
 from transformer_mt.reporting.gathered import CorpusReport, Missing, Run
-from transformer_mt.reporting.records import Summary
 from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.records import Summary
 
 _MOST_PAIRS = 200_000  # whose lengths are counted
 _MOST_PIECES = 200  # longer sentences are counted together

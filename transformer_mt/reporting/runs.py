@@ -9,9 +9,9 @@ from safetensors import SafetensorError, safe_open
 
 from transformer_mt.errors import CheckpointError
 from transformer_mt.reporting.gathered import Missing, Run
-from transformer_mt.reporting.records import STARTS, Start
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.records import STARTS, Start
 from transformer_mt.storage.run_directory import CONFIG, MODEL, checkpoint_path, saved_steps
 
 

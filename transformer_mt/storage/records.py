@@ -58,6 +58,21 @@ class LogLine(_Record):
     best: bool = False
 
 
+CURVES = {
+    "loss": "loss in training, with label smoothing (nats per target token)",
+    "nll": "negative log-likelihood in training (nats per target token)",
+    "valid_nll": "negative log-likelihood of the validation set (nats per target token)",
+    "valid_bleu": "BLEU of the validation set (percent)",
+    "valid_chrf": "chrF2 of the validation set (percent)",
+    "learning_rate": "learning rate",
+    "tokens_per_second": "target tokens per second",
+    "gradient_norm": "norm of the gradient, before clipping",
+    "skipped": "updates that were skipped so far",
+    "split": "micro-batches that were split so far",
+}
+"""What is drawn of the log, by the name of the field."""
+
+
 class Summary(_Record):
     """prepare.json."""
 
