@@ -68,6 +68,18 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
         assert f"chrF2 of {evaluated}: {worst['chrf']:.1f}" in page.text
 
 
+def test_the_page_begins_with_the_score_the_size_the_date_and_the_corpus_of_each_run(page, evaluated, trained):
+    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]["scores"]
+    [run] = open_runs([evaluated])
+    ends = f"en to de, trained on {run.config.corpus.train}; started on {run.starts[-1].time[:10]}"
+    headline, _ = page.text.split("Written by transformer_mt")
+    assert (
+        f"{evaluated} : BLEU {scores['BLEU']['value']:.1f} on tiny; {run.num_parameters:,} parameters; {ends}"
+        in headline
+    )
+    assert f"{trained} : not evaluated yet; {run.num_parameters:,} parameters; {ends}" in headline
+
+
 def test_what_was_trained_is_said(page, evaluated):
     [start] = json.loads((evaluated / "run.json").read_text())
     [run] = open_runs([evaluated])
