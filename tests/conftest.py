@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers.tiny import demo_pairs, prepared_experiment, train_tiny
 
-from transformer_mt import average
+from transformer_mt import average, evaluate
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
@@ -111,6 +111,18 @@ def trained_once(experiment, made_once):
 def trained(trained_once, tmp_path_factory):
     """A copy of that; to be read only."""
     return shutil.copytree(trained_once, tmp_path_factory.mktemp("trained") / "run", symlinks=True)
+
+
+@pytest.fixture(scope="session")
+def evaluated(trained_once, made_once):
+    """A run with a model and scores; to be read only."""
+
+    def make(directory):
+        run = shutil.copytree(trained_once, directory / "one", symlinks=True)
+        assert average.main([str(run), "choose=last"]) == 0
+        assert evaluate.main([str(run), "--analyse", "--confidence", "min_length=6", "length_penalty=1.2"]) == 0
+
+    return made_once("evaluated", make) / "one"
 
 
 @pytest.fixture(scope="session")

@@ -57,9 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if any(not sentence.strip() for sentence in arguments.sentence):
         parser.error("--sentence: the text is blank")
     report = gather(open_runs(arguments.runs), arguments.sentence)
-    page = page_of(report)
+    page = page_of(report).encode("utf-8", "replace")  # the path of a run need not be UTF-8
     write_whole(arguments.output, page)
-    print(f"{cli.shown(arguments.output)}: {counted(len(report.runs), 'run')}, {len(page.encode()) / 1e6:.2f} MB")
+    print(f"{cli.shown(arguments.output)}: {counted(len(report.runs), 'run')}, {len(page) / 1e6:.2f} MB")
     return 0
 
 

@@ -1,6 +1,7 @@
 """Pictures of positions, masks, schedules and curves: what they show, their numbers, and what is refused."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from transformer_mt import plot
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.pictures import figures, picture_file
-from transformer_mt.pictures.lines import CURVES
+from transformer_mt.pictures.lines import DRAWN
 from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.records import CURVES
 from transformer_mt.training.optimization import learning_rate
 
 pytest.importorskip("matplotlib")
@@ -85,18 +87,17 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
 def test_masks_are_those_of_the_models(shown, numbers):
     (masks,), said = shown("masks", "--length", 5, "--padding", 1, "--window", 1)
     sees = {
-        "padding": lambda t, s: s < 4,
-        "causal": lambda t, s: s <= t,
-        "padding and causal": lambda t, s: s < 4 and s <= t,
-        "window of 1": lambda t, s: t == s or (s < 4 and abs(t - s) <= 1),
-        "causal, window of 1": lambda t, s: t == s or (s < 4 and 0 <= t - s <= 1),
+        "encoder and cross-attention": lambda t, s: s < 4,
+        "decoder": lambda t, s: s <= t,
+        "encoder, window 1": lambda t, s: t == s or (s < 4 and abs(t - s) <= 1),
+        "decoder, window 1": lambda t, s: t == s or (s < 4 and 0 <= t - s <= 1),
     }
-    assert list(masks) == list(sees) and said.endswith(", ".join(sees))
+    assert list(masks) == list(sees) and said.endswith("; ".join(sees))
     for name, mask_TT in masks.items():
         assert mask_TT.tolist() == [[sees[name](t, s) for s in range(5)] for t in range(5)], name
     named = numbers()
     assert named.pop("picture") == "masks"
-    names = ["padding_TT", "causal_TT", "padding_and_causal_TT", "window_TT", "causal_window_TT"]
+    names = ["padding_TT", "causal_TT", "window_TT", "causal_window_TT"]
     assert list(named) == names
     for mask_TT, array_TT in zip(masks.values(), named.values(), strict=True):
         assert array_TT.dtype == bool and array_TT.tolist() == mask_TT.tolist()
@@ -137,9 +138,9 @@ def test_curves_are_the_numbers_of_the_log(shown, numbers, tmp_path):
     one = write_log(tmp_path / "one", *records, {"step": 3, "valid_nll": 4.0, "valid_bleu": 5.5}, {"step": 4}, end="")
     other = write_log(tmp_path / "two", *records[:2])
     (panels,), said = shown("curves", one, other)
-    assert panels["loss"] == {str(one): ((1, 2, 3), (8, 7, 6)), str(other): ((1, 2), (8, 7))}
-    assert panels["BLEU on the validation set"] == {str(one): ((3,), (5.5,))}
-    assert list(panels) == list(CURVES) and said.endswith(", ".join(CURVES))
+    assert panels[CURVES["loss"]] == {str(one): ((1, 2, 3), (8, 7, 6)), str(other): ((1, 2), (8, 7))}
+    assert panels[CURVES["valid_bleu"]] == {str(one): ((3,), (5.5,))}
+    assert list(panels) == [CURVES[name] for name in DRAWN] and said.endswith("; ".join(panels))
     named = numbers()
     assert named["names"].tolist() == [str(one), str(other)]
     assert (named["loss_2"].tolist(), named["loss_2_updates"].tolist()) == ([8, 7], [1, 2])
@@ -158,6 +159,22 @@ def test_a_loss_that_was_not_finite_is_a_gap(shown, numbers, tmp_path):
     assert json.loads((tmp_path / "x.json").read_text())["loss_1"] == [1.5, None, 1.5]
 
 
+def test_curves_of_a_pipe_are_not_waited_for(at_once, tmp_path, capsys):
+    os.mkfifo(tmp_path / "log.jsonl")
+    status, error = status_and_error(plot.main, "curves", tmp_path, "--output", tmp_path / "x.png", capsys=capsys)
+    assert status == 2 and "log.jsonl: it is not a regular file" in error
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 10])
+def test_panels_of_lines_are_as_wide_and_high_as_a_slide(number):
+    figure = figures.of_lines({f"quantity {panel}": {"run": ([1, 2], [3.0, 4.0])} for panel in range(number)})
+    width, height = figure.get_size_inches()
+    assert 4 / 3 <= width / height <= 16 / 9 + 1e-9
+    assert len(figure.axes) == number
+    boxes = [axes.get_position() for axes in figure.axes]
+    assert all(box.width / box.height * width / height < 4 for box in boxes)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -165,7 +182,10 @@ def test_a_loss_that_was_not_finite_is_a_gap(shown, numbers, tmp_path):
         ("", "has no update yet"),
         ('{"step": 1}\n', "has no update yet"),
         ('{"step": 1}\n{]\n', "log.jsonl, line 2: "),
-        ("[]\n", "line 1: says nothing of a step"),
+        ('{"epoch": 1}\n', "line 1: step: Field required; `train` did not write this"),
+        ('{"step": 1, "loss": "low"}\n', "line 1: loss: Input should be a valid number"),
+        ('{"step": 1, "loss": 1e999}\n', "line 1: loss: Input should be a finite number"),
+        ("[]\n", "line 1: Input should be an object"),
     ],
 )
 def test_logs_that_are_none_are_named(text, message, tmp_path, capsys):

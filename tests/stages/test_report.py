@@ -12,7 +12,7 @@ import pytest
 from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage
 
-from transformer_mt import average, evaluate, report
+from transformer_mt import report
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores import lines_sha256
 from transformer_mt.reporting.page import MARK
@@ -21,15 +21,6 @@ from transformer_mt.reporting.sentences import numbers_of
 
 SENTENCE = "The child is sleeping."
 HOSTILE = "<script>alert(1)</script> </script><img src=x onerror=alert(2)> <!-- &amp; {{ 7 * 7 }} ' \" \u2028"
-
-
-@pytest.fixture(scope="module")
-def evaluated(trained_once, tmp_path_factory):
-    """A run with a model and scores; to be read only."""
-    run = shutil.copytree(trained_once, tmp_path_factory.mktemp("evaluated") / "one", symlinks=True)
-    assert average.main([str(run), "choose=last"]) == 0
-    assert evaluate.main([str(run), "--analyse", "--confidence", "min_length=6", "length_penalty=1.2"]) == 0
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +66,18 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
         assert worst["hypothesis"], "a translation that is empty would show nothing"
         assert worst["source"] in page.text and worst["hypothesis"] in page.text
         assert f"chrF2 of {evaluated}: {worst['chrf']:.1f}" in page.text
+
+
+def test_the_page_begins_with_the_score_the_size_the_date_and_the_corpus_of_each_run(page, evaluated, trained):
+    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]["scores"]
+    [run] = open_runs([evaluated])
+    ends = f"en to de, trained on {run.config.corpus.train}; started on {run.starts[-1].time[:10]}"
+    headline, _ = page.text.split("Written by transformer_mt")
+    assert (
+        f"{evaluated} : BLEU {scores['BLEU']['value']:.1f} on tiny; {run.num_parameters:,} parameters; {ends}"
+        in headline
+    )
+    assert f"{trained} : not evaluated yet; {run.num_parameters:,} parameters; {ends}" in headline
 
 
 def test_what_was_trained_is_said(page, evaluated):

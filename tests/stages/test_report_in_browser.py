@@ -106,3 +106,17 @@ def test_a_telephone_shows_the_page_without_scrolling_sideways(tab, scheme):
     colours = [tab.value(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor")]
     ink, paper = (sum(map(int, colour[4:-1].split(","))) for colour in colours)
     assert (ink < 200 < 700 < paper) if scheme == "light" else (paper < 200 < 600 < ink)
+
+
+def test_no_labels_of_ticks_lie_on_one_another(tab):
+    """Nor those of many updates, on a telephone, where letters are larger."""
+    tab.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    tab.value("document.querySelectorAll('svg.lines .tick[text-anchor=middle]').forEach(t => t.textContent = '100k')")
+    overlaps = """[...document.querySelectorAll('svg.lines')].flatMap(svg => {
+        const boxes = [...svg.querySelectorAll('.tick')].map(t => [t.textContent, t.getBoundingClientRect()]);
+        return boxes.flatMap(([one, a], at) => boxes.slice(at + 1).filter(([, b]) =>
+            a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
+        ).map(([other]) => `${one} and ${other}`));
+    }).join('; ')"""
+    assert tab.value("document.querySelectorAll('svg.lines .tick').length") > 50
+    assert tab.value(overlaps) == ""

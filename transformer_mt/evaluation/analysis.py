@@ -12,6 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import piece_counts
+from transformer_mt.data.prepared import check_data, trained_on
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import bleu, check_aligned, chrf
 from transformer_mt.languages import has_spaces, split_units
@@ -103,10 +104,12 @@ def analyse(
 def rarest_pieces(data_dir: Path, tokenizer: Tokenizer, lines: Sequence[str]) -> list[int] | None:
     """Return for each line how often its rarest piece stands in the source side of the training text.
 
-    None if the training text is not in data_dir any more, as where only a model was copied.
+    None if the training text is not in data_dir any more, as where only a model was copied. Raises CorpusError if its
+    files are not as they were written.
     """
     if not (data_dir / "train").is_dir():
         return None
+    check_data(data_dir, [name for name in trained_on(data_dir) if name.startswith("train/")])
     text = EncodedCorpus.load(data_dir / "train").source
     counts = piece_counts(text, tokenizer.source_vocab_size)
     return [int(counts[ids].min()) for ids in tokenizer.encode_source(lines)]

@@ -120,7 +120,7 @@ def read_translations(run: str, model: Path, name: str, text: TestSet, scored: T
     file = hypotheses_file(model, name)
     chosen = f"--test-set {text.named.name}" if text.named else f"--test {name}"
     again = f"python -m transformer_mt.evaluate {run} {chosen}"
-    if not file.is_file():
+    if not file.is_file():  # a pipe, too, which may never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))
     known = scored.checksums if scored is not None else None  # an earlier version wrote none

@@ -1,6 +1,7 @@
 """The convolutional encoder-decoder (Gehring et al. 2017, arXiv 1705.03122).
 
-Weight normalisation, which the paper has, is left out: it was for training without Adam.
+Two things that the paper has are left out, because training has Adam: weight normalisation, and the division of the
+encoder's gradients by the number of attentions (sec. 3.4).
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
 R rows, B times W  P positions of the past that a convolution sees  L decoder layers
@@ -28,7 +29,7 @@ EMBEDDED = 0.1
 sees a single word of the source from the beginning (sec. 3.5)."""
 
 HALF_POWER = math.sqrt(0.5)
-"""By which a sum of two is multiplied, so that its variance is theirs (sec. 3.2)."""
+"""By which a sum of two is multiplied, so that its variance is theirs (sec. 3.4)."""
 
 
 class GatedConvolution(nn.Module):
@@ -65,7 +66,7 @@ class DecoderLayer(nn.Module):
         """The output BWTD, and the past of the next words. The weights BWTS are appended to `record`, if there is one.
 
         The query is that of the layer's convolution and of the word, (W h + b + g); what is read is a weighted sum,
-        times the root of the number of source words, for a mean of them has so much less variance (sec. 3.5).
+        times the root of the number of source words, for a mean of them has so much less variance (sec. 3.4).
         """
         W, T = x_BWTD.shape[1:3]
         seen_BWID = torch.cat([past_BWPD, x_BWTD], dim=2)

@@ -3,6 +3,7 @@
 T positions  D model width
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -73,14 +74,21 @@ def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
 
 
 def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
-    """A panel for each quantity, with a line over the updates for each of those that have it; the first has all."""
+    """A panel for each quantity, with a line over the updates for each of those that have it; the first has all.
+
+    The panels stand in rows, and the whole is as wide and as high as a slide.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5 * len(panels), 3.5), layout="constrained")
-    for axes, (name, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    columns = math.ceil(math.sqrt(len(panels)))
+    width = 4.5 * max(columns, 2)
+    figure = Figure(figsize=(width, width * 9 / 16), layout="constrained")
+    for number, (name, lines) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(math.ceil(len(panels) / columns), columns, number)
         for label, (steps, values) in lines.items():
             axes.plot(steps, values, label=label, marker="o" if len(steps) < 20 else "")
-        axes.set(xlabel="update", title=name)
+        axes.set(xlabel="update")
+        axes.set_title(name.replace(" (", "\n("), fontsize="medium")
         axes.grid(alpha=0.3)
     # parse_math=False, since a name may have a dollar sign.
     for text in figure.axes[0].legend(fontsize="small").get_texts():

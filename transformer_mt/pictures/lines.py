@@ -8,25 +8,21 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from transformer_mt.errors import PictureError
 from transformer_mt.pictures import command, figures
 from transformer_mt.pictures.command import Picture
 from transformer_mt.pictures.figures import Line
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.json_text import parse_json
+from transformer_mt.storage.files import read_regular
+from transformer_mt.storage.records import CURVES, LogLine
 from transformer_mt.terminal import cli
 from transformer_mt.training.optimization import learning_rate
 
 MOST_POINTS = 2000  # of a line: more are not seen
-CURVES = {
-    "loss": "loss",
-    "nll of a target piece": "nll",
-    "nll on the validation set": "valid_nll",
-    "BLEU on the validation set": "valid_bleu",
-    "learning rate": "learning_rate",
-}
-"""What `curves` draws, by the title of its panel: the name in log.jsonl."""
+DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
+"""What `curves` draws of log.jsonl, a panel for each."""
 
 
 def schedule(argv: Sequence[str]) -> int:
@@ -50,15 +46,14 @@ def _schedule(parser: argparse.ArgumentParser, arguments: argparse.Namespace) ->
         settings = load_config(path, overrides).training
         steps = range(1, settings.max_steps + 1, math.ceil(settings.max_steps / MOST_POINTS))
         lines[str(path)] = steps, [learning_rate(step, settings) for step in steps]
-    panels = {"learning rate": lines}
-    return _picture(panels, list(lines), ", ".join(map(cli.shown, paths)))
+    return _picture({"learning_rate": lines}, list(lines), ", ".join(map(cli.shown, paths)))
 
 
 def curves(argv: Sequence[str]) -> int:
     """Draw how runs have learnt."""
     parser = command.parser(
         "curves",
-        "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood (nll) in\n"
+        "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
         "training and on the validation set, BLEU there, and the learning rate. A run may still be going on.",
         "curves runs/demo_en_de runs/other --output curves.png",
     )
@@ -69,44 +64,45 @@ def curves(argv: Sequence[str]) -> int:
 def _curves(arguments: argparse.Namespace) -> Picture:
     records = {str(run): _records(run) for run in arguments.runs}
     panels: dict[str, dict[str, Line]] = {}
-    for title, key in CURVES.items():
+    for key in DRAWN:
         for run, lines in records.items():
-            points = [(line["step"], line[key]) for line in lines if key in line]
+            points = [(line.step, getattr(line, key)) for line in lines if key in line.model_fields_set]
             if points:
-                panels.setdefault(title, {})[run] = tuple(zip(*points, strict=True))  # type: ignore[assignment]
-    return _picture(panels, list(records), ", ".join(panels))
+                panels.setdefault(key, {})[run] = tuple(zip(*points, strict=True))  # type: ignore[assignment]
+    return _picture(panels, list(records), "; ".join(CURVES[key] for key in panels))
 
 
 def _picture(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
-    """The numbers of the first name's lines end in 1, those of the second name's in 2, and so on."""
+    """A panel for each field of the log, with the lines of the names that have it.
+
+    The numbers of the first name's lines end in 1, those of the second name's in 2, and so on.
+    """
     numbers: dict[str, NDArray[np.float64] | Sequence[str]] = {"names": names}
-    for title, lines in panels.items():
+    for field, lines in panels.items():
         for name, (steps, values) in lines.items():
-            key = f"{CURVES[title]}_{1 + names.index(name)}"
+            key = f"{field}_{1 + names.index(name)}"
             numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
-    return Picture(lambda: figures.of_lines(panels), numbers, said, "".join(names))
+    drawn = {CURVES[field]: lines for field, lines in panels.items()}
+    return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
 
 
-def _records(run: Path) -> list[dict[str, float]]:
+def _records(run: Path) -> list[LogLine]:
     """The lines of the log that have numbers. Raises PictureError without such."""
     path = run / "log.jsonl"
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise PictureError(f"{path}: {reason}; name the directory of a run, which `train` writes") from None
-    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]  # the last may be half written
+        whole = read_regular(path).split(b"\n")[:-1]  # the last may be half written
+    except OSError as error:
+        raise PictureError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
     records = [_record(line, f"{path}, line {number}") for number, line in enumerate(whole, start=1)]
-    if not any(key in record for record in records for key in CURVES.values()):
+    if not any(record.model_fields_set.intersection(DRAWN) for record in records):
         raise PictureError(f"{path}: has no update yet; wait until training.log_every updates are done")
     return records
 
 
-def _record(line: str, place: str) -> dict[str, float]:
+def _record(line: bytes, place: str) -> LogLine:
     try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise PictureError(f"{place}: {error}; `train` did not write this") from None
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-        raise PictureError(f"{place}: says nothing of a step; `train` did not write this")
-    return record
+        return LogLine.model_validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        field = "".join(f"{key}: " for key in fault["loc"])
+        raise PictureError(f"{place}: {field}{fault['msg']}; `train` did not write this") from None

@@ -11,11 +11,12 @@ from torch import Tensor
 from transformer_mt.decoding.loading import load_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import PictureError
-from transformer_mt.kernels.near_attention import Near
-from transformer_mt.models.attention import causal_mask
+from transformer_mt.kernels.fast_attention import shown
+from transformer_mt.models.layout import Sentences
 from transformer_mt.models.positions import LearnedPositions, sinusoidal
 from transformer_mt.pictures import command, figures
 from transformer_mt.pictures.command import Picture
+from transformer_mt.vocabulary import PAD, UNK
 
 MOST_POSITIONS = 4096  # the dot products of so many take 67 MB
 
@@ -76,8 +77,9 @@ def masks(argv: Sequence[str]) -> int:
     """Draw who may see whom."""
     parser = command.parser(
         "masks",
-        "Draws who may see whom in self-attention, for a sentence with padding behind it: the mask of padding, the\n"
-        "causal mask of the decoder, both together, and both with a window (model.attention_window).",
+        "Draws who may see whom, for a sentence with padding behind it: the mask of padding, which the encoder and\n"
+        "the attention to the source have, the causal mask of the decoder's self-attention, and the masks of both\n"
+        "self-attentions with a window (model.attention_window).",
         "masks --output masks.png",
     )
     parser.add_argument("--length", metavar="T", type=int, default=8, help="positions (default: 8)")
@@ -90,19 +92,18 @@ def _masks(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Pi
     if not 0 <= arguments.padding < arguments.length <= 100 or arguments.window < 1:
         parser.error("--length is 1 to 100, --padding is less than it, and --window is at least 1")
     drawn = masks_of(arguments.length, arguments.padding, arguments.window)
-    names = ("padding_TT", "causal_TT", "padding_and_causal_TT", "window_TT", "causal_window_TT")
+    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
     numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
-    return Picture(lambda: figures.of_masks(drawn), numbers, ", ".join(drawn))
+    return Picture(lambda: figures.of_masks(drawn), numbers, "; ".join(drawn))
 
 
 def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
-    """The masks TT of self-attention, by name, as the models have them."""
-    real_1T = (torch.arange(length) < length - padding)[None]
-    real_TT, causal_TT = real_1T.expand(length, length), causal_mask(length, torch.device("cpu"))
-    return {
-        "padding": real_TT,
-        "causal": causal_TT,
-        "padding and causal": real_TT & causal_TT,
-        f"window of {window}": Near(real_1T, window, causal=False).whole()[0, 0],
-        f"causal, window of {window}": Near(real_1T, window, causal=True).whole()[0, 0],
+    """The masks TT of attention, by name, as the Transformer makes them for a sentence."""
+    sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
+    masks = {
+        "encoder and cross-attention": sentence.everywhere(),
+        "decoder": sentence.backwards(),
+        f"encoder, window {window}": sentence.everywhere(window),
+        f"decoder, window {window}": sentence.backwards(window),
     }
+    return {name: shown(mask).expand(1, 1, length, length)[0, 0] for name, mask in masks.items()}

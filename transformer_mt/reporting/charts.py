@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from transformer_mt.reporting.gathered import Curve
 
 # Units of the picture, of which about one is a pixel, on a telephone as on a large screen.
-WIDTH, HEIGHT = 400, 230
 LEFT, RIGHT, TOP, BOTTOM = 56, 388, 10, 196
 LEVELS = 8  # shades on each side of 0 in a map of numbers
 _BAR, _BETWEEN = 13, 26

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.settings.experiment import Config
+from transformer_mt.storage.records import LogLine, Start, Summary
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Run:
     num_parameters: int | Missing
     made_of: str
     """Which checkpoints the model is the mean of; empty if that is not known."""
-    starts: list[dict[str, Any]] | Missing
-    """The objects of run.json."""
+    starts: list[Start] | Missing
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Log:
     num_lines: int
     num_unread: int
     """Lines that are not as `train` writes them, such as a last one that is half written."""
-    last: dict[str, Any]
-    """The last line of training updates; empty without one."""
-    best: dict[str, Any]
-    """The last validation that was the best so far; empty without one."""
+    last: LogLine | None
+    """The last line of training updates."""
+    best: LogLine | None
+    """The last validation that was the best so far."""
     valid_seconds: float
     """Seconds that all validations took together."""
 
@@ -127,10 +127,7 @@ class CorpusReport:
     """What prepare.json says about the data of a run."""
 
     data_dir: str
-    counts: dict[str, dict[str, int]]
-    corpora: dict[str, dict[str, int]]
-    summary: dict[str, Any]
-    """The whole file."""
+    summary: Summary
     lengths: dict[str, list[tuple[int, int]]] | Missing
     """By side: how many training sentences have so many pieces."""
     sampled: int = 0

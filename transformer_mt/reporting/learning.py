@@ -5,25 +5,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from transformer_mt.reporting.gathered import Curve, Log, Missing
 from transformer_mt.storage.files import open_regular
-from transformer_mt.storage.json_text import parse_json
+from transformer_mt.storage.records import CURVES, LogLine
 
-CURVES = {
-    "loss": "loss in training, with label smoothing (nats per target token)",
-    "nll": "negative log-likelihood in training (nats per target token)",
-    "valid_nll": "negative log-likelihood of the validation set (nats per target token)",
-    "valid_bleu": "BLEU of the validation set (percent)",
-    "valid_chrf": "chrF2 of the validation set (percent)",
-    "learning_rate": "learning rate",
-    "tokens_per_second": "target tokens per second",
-    "gradient_norm": "norm of the gradient, before clipping",
-    "skipped": "updates that were skipped so far",
-    "split": "micro-batches that were split so far",
-}
-"""What is drawn, by the name of the field."""
 MOST_STRETCHES = 400
 _LONGEST_LINE = 100_000  # bytes
 
@@ -80,20 +66,22 @@ def read_log(directory: Path) -> Log | Missing:
     path = directory / "log.jsonl"
     thinned = {name: _Thinned() for name in CURVES}
     num_lines = num_unread = 0
-    last, best, valid_seconds = dict[str, Any](), dict[str, Any](), 0.0
+    last: LogLine | None = None
+    best: LogLine | None = None
+    valid_seconds = 0.0
     try:
-        for record in _records(path):
+        for line in _lines(path):
             num_lines += 1
-            if record is None:
+            if line is None:
                 num_unread += 1
                 continue
-            for name in CURVES.keys() & record.keys():
-                thinned[name].add((record["step"], _number(record[name])))
-            if "valid_nll" in record:
-                best = record if record.get("best") is True else best
-                valid_seconds += _number(record.get("valid_seconds")) or 0.0
+            for name in CURVES.keys() & line.model_fields_set:
+                thinned[name].add((line.step, getattr(line, name)))
+            if "valid_nll" in line.model_fields_set:
+                best = line if line.best else best
+                valid_seconds += line.valid_seconds or 0.0
             else:
-                last = record
+                last = line
     except FileNotFoundError:
         return Missing(f"{directory} has no log.jsonl, in which `train` writes the numbers of training.")
     except OSError as error:
@@ -104,18 +92,11 @@ def read_log(directory: Path) -> Log | Missing:
     return Log(curves, num_lines, num_unread, last, best, valid_seconds)
 
 
-def _records(path: Path) -> Iterator[dict[str, Any] | None]:
+def _lines(path: Path) -> Iterator[LogLine | None]:
     """Each line; None for one that `train` has not written, or not to its end."""
     with io.BufferedReader(open_regular(path)) as file:
         while line := file.readline(_LONGEST_LINE):
             try:
-                record = parse_json(line.decode("utf-8")) if line.endswith(b"\n") else None
+                yield LogLine.model_validate_json(line) if line.endswith(b"\n") else None
             except ValueError:
-                record = None
-            is_whole = isinstance(record, dict) and type(record.get("step")) is int and record["step"] >= 0
-            yield record if is_whole else None
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+                yield None

@@ -17,8 +17,8 @@ from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import BarChart, LineChart, Map
 from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
-from transformer_mt.reporting.learning import CURVES
 from transformer_mt.reporting.sentences import N_BEST
+from transformer_mt.storage.records import CURVES
 from transformer_mt.wording import counted
 
 MARK = '<meta name="generator" content="transformer_mt report">'
@@ -67,6 +67,7 @@ def page_of(report: Report) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         numbers=numbers,
+        headlines={run.name: headline(run, report.tests) for run in report.runs},
         missing=lambda part: isinstance(part, Missing),
         curves=curves,
         weaknesses=weaknesses,
@@ -81,6 +82,26 @@ def page_of(report: Report) -> str:
             "sentences": _embedded(report.sentences),
         },
     )
+
+
+def headline(run: Run, tests: Sequence[TestReport]) -> str:
+    """What matters most of a run: its scores, its size, when it was started, and what it was trained on."""
+    corpus = run.config.corpus
+    parts = [
+        f"{metric} {score['value']:.1f} on {test.name}"
+        for test in tests
+        for each in test.scored
+        if each.run == run.name
+        for metric, score in list(each.scores.items())[:1]
+    ] or ["not evaluated yet"]
+    if not isinstance(run.num_parameters, Missing):
+        parts.append(f"{run.num_parameters:,} parameters")
+    first, *others = (text.place for text in corpus.training_corpora)
+    more = f" and {counted(len(others), 'other corpus', 'other corpora')}" if others else ""
+    parts.append(f"{corpus.source_language} to {corpus.target_language}, trained on {first}{more}")
+    if not isinstance(run.starts, Missing) and run.starts[-1].time:
+        parts.append(f"started on {run.starts[-1].time[:10]}")
+    return "; ".join(parts)
 
 
 def with_code(text: str) -> Markup:
@@ -126,11 +147,11 @@ def curve_charts(report: Report, numbers: dict[str, int]) -> list[LineChart]:
     """A chart for each field of the logs; what counts mishaps only if there was one."""
     logs = {name: log for name, log in report.logs.items() if isinstance(log, Log)}
     marks = [
-        (start["from_update"], numbers[run.name])
+        (start.from_update, numbers[run.name])
         for run in report.runs
         if run.name in logs and not isinstance(run.starts, Missing)
         for start in run.starts
-        if isinstance(start.get("from_update"), int) and start["from_update"] > 0
+        if start.from_update
     ]
     found = list[LineChart]()
     for key, title in CURVES.items():

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from transformer_mt.errors import UserError
 from transformer_mt.evaluation.test_sets import model_in
 from transformer_mt.reporting.gathered import CorpusReport, Missing, Run
 from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.records import Summary
 
 _MOST_PAIRS = 200_000  # whose lengths are counted
 _MOST_PIECES = 200  # longer sentences are counted together
@@ -37,32 +37,23 @@ def gather_corpora(runs: Sequence[Run]) -> tuple[list[CorpusReport], list[str]]:
 def _corpus(run: Run, data_dir: Path) -> CorpusReport | Missing:
     path = data_dir / "prepare.json"
     try:
-        summary = read_json(path)
-        counts = {name: _numbers(each) for name, each in summary["counts"].items()}
-        corpora = {name: _numbers(each) for name, each in summary.get("corpora", {}).items()}
-        digest = summary["tokenizer_digest"]
-        for name in ("mean_lengths", "also_in_training"):
-            summary[name] = {split: dict(each) for split, each in summary.get(name, {}).items()}
+        summary = Summary.model_validate(read_json(path))
     except FileNotFoundError:
         return Missing(
             f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this "
             "command in the directory where `train` was run."
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         return Missing(f"The corpus of {run.name} is not described: {path} is not as `prepare` writes it.")
     try:
-        if Tokenizer.load(model_in(run.directory)).digest != digest:
+        if Tokenizer.load(model_in(run.directory)).digest != summary.tokenizer_digest:
             return Missing(f"The corpus of {run.name} is not described: {data_dir} was prepared again since then.")
     except UserError:
         pass  # a run that has no tokenizer yet: nothing says that the data are others
     lengths = _lengths(data_dir)
-    total = counts.get("train", {}).get("kept", 0)
+    total = summary.counts.get("train", {}).get("kept", 0)
     sampled = _MOST_PAIRS if total > _MOST_PAIRS else 0
-    return CorpusReport(str(data_dir), counts, corpora, summary, lengths, sampled)
-
-
-def _numbers(counts: dict[str, Any]) -> dict[str, int]:
-    return {name: int(number) for name, number in counts.items()}
+    return CorpusReport(str(data_dir), summary, lengths, sampled)
 
 
 def _lengths(data_dir: Path) -> dict[str, list[tuple[int, int]]] | Missing:
@@ -70,14 +61,15 @@ def _lengths(data_dir: Path) -> dict[str, list[tuple[int, int]]] | Missing:
     try:
         corpus = EncodedCorpus.load(data_dir / "train")
         pairs = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _MOST_PAIRS)).astype(np.int64))
-        sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
-    except (UserError, OSError, IndexError):
+        return {"source": _counted(corpus.source.lengths(pairs)), "target": _counted(corpus.target.lengths(pairs))}
+    except (OSError, IndexError, ValueError):  # offsets that are damaged may lead anywhere
         return Missing(f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read.")
-    found = dict[str, list[tuple[int, int]]]()
-    for side, lengths in sides.items():
-        counts = np.bincount(np.minimum(lengths, _MOST_PIECES)).tolist()
-        found[side] = [(length, count) for length, count in enumerate(counts) if length]
-    return found
+
+
+def _counted(lengths: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Raises ValueError if a length is negative."""
+    counts = np.bincount(np.minimum(lengths, _MOST_PIECES)).tolist()
+    return [(length, count) for length, count in enumerate(counts) if length]
 
 
 def positions_of(run: Run) -> tuple[NDArray[np.float32], str] | Missing:

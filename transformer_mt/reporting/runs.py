@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from transformer_mt.errors import CheckpointError
 from transformer_mt.reporting.gathered import Missing, Run
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.records import STARTS, Start
 from transformer_mt.storage.run_directory import CONFIG, MODEL, checkpoint_path, saved_steps
 
 
@@ -78,19 +79,14 @@ def _metadata(weights: Path) -> dict[str, str]:
         return {}
 
 
-def _is_start(start: Any) -> bool:
-    return isinstance(start, dict) and type(start.get("from_update")) is int
-
-
-def _starts(path: Path, is_run: bool) -> list[dict[str, Any]] | Missing:
+def _starts(path: Path, is_run: bool) -> list[Start] | Missing:
     if not is_run:
         return Missing(f"{path} is the directory of a model: the run, which is not there, says how it was trained.")
     try:
-        found = read_json(path / "run.json")
+        return STARTS.validate_python(read_json(path / "run.json"))
     except FileNotFoundError:
         return Missing(f"{path} has no run.json, in which `train` writes what it runs on.")
+    except ValidationError:
+        return Missing(f"{path / 'run.json'} is not as `train` writes it.")
     except (OSError, ValueError) as error:
         return Missing(f"{path / 'run.json'} cannot be read ({error}).")
-    if not isinstance(found, list) or not found or not all(map(_is_start, found)):
-        return Missing(f"{path / 'run.json'} is not as `train` writes it.")
-    return found

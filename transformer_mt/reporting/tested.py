@@ -17,8 +17,8 @@ from transformer_mt.languages import has_spaces
 from transformer_mt.reporting.gathered import Missing, Run, Sample, Scored, TestReport, TestText
 
 SAMPLES = 8  # lines of each test set that are shown
-_MOST_COMPARED = 20_000  # lines of all runs together whose paired tests take less than a minute
-_MOST_ANALYSED = 20_000  # lines whose chrF2 is computed in seconds
+_MOST_COMPARED = 3_000_000  # characters of all translations, whose paired tests take less than a minute
+_MOST_ANALYSED = 1_000_000  # characters, whose chrF2 is computed in seconds
 
 
 def gather_tests(runs: Sequence[Run]) -> tuple[list[TestReport], dict[str, Missing]]:
@@ -53,7 +53,7 @@ def _test(name: str, runs: Sequence[Run], results: dict[str, Results]) -> TestRe
     scored = []
     for run in runs:
         if (found := results.get(run.name, {}).get(name)) is not None:
-            details = found.model_dump(mode="json", exclude_unset=True)
+            details = found.model_dump(mode="json", exclude_none=True)
             scored.append(Scored(run.name, details["scores"], details | _analysis(name, run, details, text, notes)))
     if isinstance(text, Missing):
         return TestReport(name, scored, text, [], None, notes)
@@ -95,10 +95,11 @@ def _analysis(
     """The analysis of the translations, if scores.json has none and it is quickly made."""
     if "analysis" in details or isinstance(text, Missing) or run.name not in text.translations:
         return {}
-    if len(text.sources) > _MOST_ANALYSED:
+    size = max(_size(text.translations[run.name]), _size(text.references))
+    if size > _MOST_ANALYSED:
         notes.append(
-            f"Scores of {run.name} by length and rarest piece are left out, because the test set has "
-            f"{len(text.sources):,} lines: `python -m transformer_mt.evaluate {run.name} --analyse` computes them."
+            f"Scores of {run.name} by length and rarest piece are left out, because the text has {size:,} "
+            f"characters: `python -m transformer_mt.evaluate {run.name} --analyse` computes them."
         )
         return {}
     languages = run.config.corpus.languages_of(run.config.corpus.test[name]) if name in run.config.corpus.test else None
@@ -111,6 +112,10 @@ def _analysis(
         notes.append(f"Scores of {run.name} by length and rarest piece are left out: {error}.")
         return {}
     return {"analysis": {"unit": "word" if has_spaces(source) else "character", **asdict(found)}}
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(map(len, lines))
 
 
 def _sample(text: TestText, line: int, note: str = "") -> Sample:
@@ -137,10 +142,11 @@ def _comparison(name: str, runs: Sequence[Run], text: TestText) -> dict[str, Any
     if len(text.translations) < 2:
         return None
     paths = [run.directory for run in runs if run.name in text.translations]
-    if len(text.sources) * len(paths) > _MOST_COMPARED:
+    size = sum(map(_size, [*text.translations.values(), text.references]))
+    if size > _MOST_COMPARED:
         command = " ".join(map(str, paths))
         return Missing(
-            f"The paired tests would take minutes for {len(text.sources):,} lines: run "
+            f"The paired tests would take minutes for {size:,} characters: run "
             f"`python -m transformer_mt.evaluate --compare {command} --test {name}`."
         )
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from transformer_mt.storage.files import NotRegularError, open_regular
+from transformer_mt.wording import cut
 
 _MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has about 20 MB
 
@@ -30,7 +31,7 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str) -> Any:
     """Return the values in a JSON text. Raises ValueError as `read_json` does."""
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_float)
+        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -42,7 +43,12 @@ def finite(number: float, digits: int) -> float | None:
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
+    return number if math.isfinite(number) else _refuse(cut(text))
+
+
+def _int(text: str) -> int:
+    _float(text)
+    return int(text)
 
 
 def _refuse(constant: str) -> NoReturn:
