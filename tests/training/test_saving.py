@@ -5,36 +5,36 @@ import multiprocessing
 import os
 import threading
 import time
+from collections import defaultdict
 from functools import partial
 
 import pytest
 import torch
-from helpers.processes import work_of_ranks
+from helpers.processes import PATIENCE, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt.training import loop, saving
 from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
-PATIENCE = 60  # seconds
-
 
 @pytest.fixture
 def slow_disk(monkeypatch):
     """Each checkpoint that a thread writes is only begun after the next update. A function sets what happens then."""
-    real_update, real_save, begun = loop.one_update, saving.save, threading.Event()
+    real_update, real_save = loop.one_update, saving.save
+    updated = defaultdict(threading.Event)  # by the step of the update
     happening = {}
 
-    def one_update(*arguments):
-        update = real_update(*arguments)
-        begun.set()
-        if "update" in happening:
-            happening["update"](update.step)
-        return update
+    def one_update(learner, batches, rate, step, *others):
+        try:
+            return real_update(learner, batches, rate, step, *others)
+        finally:
+            updated[step].set()
+            if "update" in happening:
+                happening["update"](step)
 
     def save(run_dir, tensors, progress, *others):
         if threading.current_thread() is not threading.main_thread():
-            begun.clear()
-            assert begun.wait(PATIENCE)
+            assert updated[progress.step + 1].wait(PATIENCE)
             if "save" in happening:
                 happening["save"](progress.step)
         real_save(run_dir, tensors, progress, *others)
@@ -42,7 +42,10 @@ def slow_disk(monkeypatch):
     monkeypatch.setattr(loop, "one_update", one_update)
     monkeypatch.setattr(saving, "save", save)
     monkeypatch.setattr(loop, "writes_beside", lambda device: True)
-    return happening.update
+    yield happening.update
+    for thread in threading.enumerate():
+        if thread.name.startswith("checkpoint"):
+            thread.join()
 
 
 def without_times(record):
@@ -85,6 +88,7 @@ def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experime
     process = multiprocessing.get_context("fork").Process(target=train_tiny, args=(experiment, tmp_path))
     process.start()
     process.join(PATIENCE)
+    process.kill()
     assert process.exitcode == 9
     assert saved_steps(tmp_path)[-1] == 4
     slow_disk({"save": lambda step: None})
