@@ -4,6 +4,7 @@ import ast
 import fnmatch
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 
@@ -192,3 +193,10 @@ def test_a_wheel_has_every_file_of_the_package():
         patterns = ["*.py", *setup["package-data"].get(package, [])]
         assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
     assert any(path.suffix == ".html" for path in found)
+
+
+def test_no_file_hides_a_module_of_the_standard_library():
+    """The folder of a script that runs, and those that pytest adds, come before the standard library."""
+    files = [path.relative_to(ROOT) for top in ("tests", "scripts") for path in (ROOT / top).rglob("*.py")]
+    assert len(files) > 100
+    assert [path for path in files if path.stem in sys.stdlib_module_names] == []

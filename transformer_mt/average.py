@@ -10,12 +10,12 @@ from safetensors import SafetensorError
 
 from transformer_mt.data.prepared import VALIDATED_ON, check_data
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines, copy_training_lines
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.device import Device, check_c_compiler, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
 from transformer_mt.settings.experiment import Config, TrainingConfig
 from transformer_mt.settings.reading import dump_config, fingerprint, load_config
-from transformer_mt.storage.checksums import SUMS, fault, has_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, fault, sums_of, write_sums
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.storage.files import cure, own_name, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
@@ -64,7 +64,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is whole."""
     newest = str((saved_steps(run_dir) or [0])[-1])  # before the checkpoints are read, because training may still go on
     candidates = find_candidates(run_dir, config.averaging, config.training)
-    if has_sums(run_dir) and (damage := fault(run_dir, COPIED_FROM_DATA)):
+    if damage := fault(run_dir, COPIED_FROM_DATA):
         raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again, from {config.data_dir}")
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
     _check_ours(model_dir, tokenizer)
@@ -196,7 +196,7 @@ def _write(
         with temporary_directory(_place(model_dir)) as partial:
             save_weights(candidate.weights(), partial / MODEL, metadata)
             tokenizer.save(partial)
-            copy_training_lines(model_dir.parent, partial)
+            TrainingLines.load(model_dir.parent).save(partial)
             write_whole(partial / CONFIG, dump_config(config))
             names = sorted(path.name for path in partial.iterdir())
             write_sums(partial, sums_of(partial, names))
@@ -238,7 +238,7 @@ def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
 
 def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
     """Whether the model that these inputs make exists, and all its files fit their checksums."""
-    if not has_sums(model_dir) or fault(model_dir, MODEL_FILES):
+    if fault(model_dir, MODEL_FILES):
         return False
     try:
         text = (model_dir / CONFIG).read_text(encoding="utf-8")

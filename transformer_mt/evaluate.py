@@ -130,8 +130,7 @@ def evaluate_model(
     file, output = model / "config.yaml", results_dir(model)
     config = load_config(file, overrides, "decoding")
     texts = read_named_sets(named, config.corpus) if named else _own_test_sets(model, config, overrides, test)
-    is_older = (output / "scores.json").is_file()
-    check_own(output, OWNER, is_older=is_older)
+    check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if it may not be replaced
     choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
     translator, results = _load([model, *others], options), Results()
@@ -141,12 +140,12 @@ def evaluate_model(
     output.mkdir(exist_ok=True)  # now, because it may fail
     for name, text in texts.items():
         hypotheses, told = _translate(translator, text.sources, config.decoding, name)
-        with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
+        with hold(output, OWNER, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
         told |= {"decoding": config.decoding, "also_in_training": seen.get(name)} | made_by
         results[name] = _scored(hypotheses, text, name, translator, config, model, details, told)
     print_scores(results)
-    with hold(output, OWNER, is_older=is_older, patience=PATIENCE):
+    with hold(output, OWNER, patience=PATIENCE):
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import copy_training_lines
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
@@ -26,12 +26,6 @@ Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
 MARK = "export.json"  # marks a directory as an export, which may be replaced
-_OLDER_NAMES = (  # the files of exports of older versions, which did not list them
-    *("model.bin", "config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
-    *("config.yaml", "tokenizer.model", "tokenizer.source.model", "tokenizer.target.model", "training_lines.json"),
-    *("model.safetensors", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
-    *("source.spm", "target.spm"),
-)
 COMPARED, COMPARED_OF_TEXT = 16, 100  # sentences of random pieces, and of text
 LARGEST_DIFFERENCE = 1e-3  # nats, of a token's log-probability in fp32
 
@@ -91,7 +85,7 @@ def export(
         match format:
             case "ctranslate2":
                 write_ctranslate2(trained, directory, quantization)
-                copy_training_lines(model_dir, directory)
+                TrainingLines.load(model_dir).save(directory)
                 compare(translator.engine, load_ctranslate2(trained, directory), trained, quantization)
             case "huggingface":
                 from transformer_mt.exporting import huggingface
@@ -134,9 +128,9 @@ def _exported_names(mark: Path) -> set[str]:
     """The names of the files in the export that this file marks; empty if it is not such a mark."""
     try:
         content = read_json(mark)
-        if not content.keys() >= {"format", "quantization", "model"}:
+        if not content.keys() >= {"format", "quantization", "model", "files"}:
             return set()
-        return {MARK, SUMS, *map(str, content.get("files", _OLDER_NAMES))}
+        return {MARK, SUMS, *map(str, content["files"])}
     except (OSError, ValueError, AttributeError, TypeError):
         return set()
 

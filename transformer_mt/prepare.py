@@ -8,7 +8,6 @@ from pathlib import Path
 
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
-from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.tables import header_warnings
 from transformer_mt.data.block_workers import num_cores
@@ -17,8 +16,7 @@ from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, c
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
 from transformer_mt.data.look_at_data import add_look, look
 from transformer_mt.data.mixing import twice_warnings
-from transformer_mt.data.pair_counts import PairCounts
-from transformer_mt.data.pair_filter import PairFilter, held_out_of, kept_pairs
+from transformer_mt.data.pair_filter import held_out_of
 from transformer_mt.data.prepared import (
     SUMMARY,
     Prepared,
@@ -27,25 +25,17 @@ from transformer_mt.data.prepared import (
     is_training,
     read_prepared,
     trained_on,
-    write_sums_of_older,
 )
-from transformer_mt.data.split_files import encoded
 from transformer_mt.data.tags import tag_warnings
 from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of
-from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.guards import cut_warning, tokenised_warning
 from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.filters import AS_BEFORE
 from transformer_mt.settings.reading import differences, fingerprint, load_config
-from transformer_mt.storage.checksums import has_sums
 from transformer_mt.terminal import cli
-
-_LINES_LOOKED_AT = 500_000  # about half a million lines, evenly spaced, have their sentences counted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -144,34 +134,13 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     """
     if not (directory / SUMMARY).exists():
         return False
-    tests = list(config.corpus.test)
-    if has_sums(directory):
-        check_data(directory, (*trained_on(directory), *(file for name in tests for file in files_of_test_set(name))))
+    if read_prepared(directory) is not None:  # otherwise it may be no data_dir, and is refused below
+        tests = [file for name in config.corpus.test for file in files_of_test_set(name)]
+        check_data(directory, (*trained_on(directory), *tests))
     if _added_corpora(_check_same(directory, config, digests), digests):
         return False
-    if TrainingLines.load(directory) is None:
-        _count_lines(directory, config)
-    if not has_sums(directory):
-        write_sums_of_older(directory, tests)
     print(f"already prepared: {directory}")
-    if (prepared := read_prepared(directory)) is not None and (note := prepared.held_out_note(config.filters)):
-        print(note)
     return True
-
-
-def _lines_counter(corpus: CorpusConfig, pairs: Corpus) -> TrainingLinesCounter:
-    return TrainingLinesCounter(corpus.source_language, every=-(-pairs.count() // _LINES_LOOKED_AT))
-
-
-def _count_lines(directory: Path, config: Config) -> None:
-    """Write what an older version did not: how long the lines are of the data that it prepared."""
-    corpus, tokenizer = config.corpus, Tokenizer.load(directory)
-    pairs = open_corpus(splits_of(corpus)["train"])
-    lines = _lines_counter(corpus, pairs)
-    filters = PairFilter.of(AS_BEFORE, corpus, HeldOut())
-    for text, ids in kept_pairs(encoded(pairs, tokenizer, "train"), filters, PairCounts()):
-        lines.add(text[0], len(ids[0]) - 1, len(ids[1]) - 1)
-    lines.result().save(directory)
 
 
 def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> Prepared:
@@ -284,7 +253,7 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
-        # Those on by default are left out of this, so that with them alone the tokenizer is that of older versions.
+        # Not by filters.held_out, which is on by default: without other filters, no pair need be looked at.
         return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
 
     samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]

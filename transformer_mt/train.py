@@ -122,7 +122,6 @@ def _train(
         layout = choose_layout(settings, config.model, device)
         progress = load_progress(path) if path else Progress(layout=layout)
         check_layout(progress.layout, config.model, device)
-        knew_its_data = bool(progress.data)
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
@@ -141,7 +140,7 @@ def _train(
     say(f"{run_dir}: {_describe(learner.model)}, {_pairs(loader)}, {hardware}", flush=True)
     if progress.step:
         say(f"going on from update {progress.step}", flush=True)
-        say_of_data(changed, knew_its_data, ranks)
+        say_of_data(changed, ranks)
     if not progress.tokens_per_batch:
         budget = _budget(learner, loader, settings, ranks, say)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
@@ -254,9 +253,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
 
 def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:
     """Hold the run's directory as long as `held`; the checkpoint to go on from."""
-    # Older versions left `lock` empty.
-    is_older = (run_dir / "config.yaml").is_file() and bool(saved_steps(run_dir))
-    held.enter_context(hold(run_dir, OWNER, inside=Path(config.data_dir), is_older=is_older))
+    held.enter_context(hold(run_dir, OWNER, inside=Path(config.data_dir)))
     _claim(run_dir, config)
     return _checkpoint_to_go_on_from(run_dir)
 

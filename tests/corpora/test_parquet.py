@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from helpers.forms import opened, parquet, write
 
 from transformer_mt.corpora.corpus import BadPair
 from transformer_mt.errors import CorpusError
 
+pyarrow, pyarrow_parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+
 
 def written(path: Path, columns: dict[str, object]) -> str:
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    pyarrow_parquet.write_table(pyarrow.table(columns), path)
     return str(path)
 
 

@@ -19,6 +19,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.errors import TokenizerError
 from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.distributed import Ranks
 
@@ -230,26 +231,9 @@ def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, o
     assert not (tmp_path / "run").exists()
 
 
-def test_data_and_runs_from_before_there_was_the_setting_still_work(experiment, tmp_path, capsys):
-    run = train_tiny(experiment, tmp_path / "run", "training.max_steps=1")
-    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    summary = json.loads((data / "prepare.json").read_text())
-    del summary["tokenizer"]["from"]
-    (data / "prepare.json").write_text(json.dumps(summary | {"fingerprint": "of an older version"}))
-    (data / "SHA256SUMS").unlink()
-    text = (run / "config.yaml").read_text()
-    assert "  from: null\n" in text
-    (run / "config.yaml").write_text(text.replace("  from: null\n", ""))
-    capsys.readouterr()
-    assert prepare.main([str(experiment), f"data_dir={data}"]) == 0
-    assert "already prepared" in capsys.readouterr().out
-    train_tiny(experiment, run, f"data_dir={data}", "training.max_steps=2")
-    assert load_config(run / "config.yaml").tokenizer.from_ is None
-
-
 def test_settings_of_training_a_tokenizer_do_not_matter_to_one_that_exists():
     def same(made: dict[str, object], asked: dict[str, object]) -> bool:
-        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "")
+        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "", FiltersConfig())
         return data.same_tokenizer(TokenizerConfig.model_validate(asked))
 
     theirs = {"from": "a", "vocab_size": 400}

@@ -2,20 +2,23 @@
 
 import json
 
+import numpy as np
 import pytest
 from helpers.thorough import thorough
-from helpers.tiny import demo_pairs, prepared_experiment, train_tiny, write_experiment
+from helpers.tiny import demo_pairs, write_experiment
 
 from transformer_mt import average, prepare
+from transformer_mt.data.line_words import look_at
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import FILE, TrainingLines, TrainingLinesCounter, copy_training_lines
+from transformer_mt.data.training_lines import FILE, TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CheckpointError
 
 
 def counted(pairs):
-    counter = TrainingLinesCounter("en")
-    for source, num_source, num_target in pairs:
-        counter.add(source, num_source, num_target)
+    counter = TrainingLinesCounter()
+    sources, num_source, num_target = zip(*pairs, strict=True)
+    counter.words.add(look_at(sources, "en"))
+    counter.add_lengths(np.array(num_source), np.array(num_target))
     return counter.result()
 
 
@@ -51,29 +54,12 @@ def test_words_that_only_begin_lines_are_openers():
 
 
 def test_so_many_words_are_counted_and_no_more():
-    counter = TrainingLinesCounter("en")
+    counter = TrainingLinesCounter()
+    counter.add_lengths(np.array([2]), np.array([2]))
     for number in range(150_000):
-        counter.add("The end" if number % 2 else f"W{number} ends", 2, 2)
+        counter.words.add(look_at(["The end" if number % 2 else f"W{number} ends"], "en"))
     assert len(counter.words.first_words) <= 100_000
     assert counter.result().openers == ("The",)
-
-
-def test_of_a_large_corpus_every_so_many_th_line_is_looked_at():
-    counter = TrainingLinesCounter("en", every=3)
-    for number in range(300):
-        counter.add("One. Two." if number % 3 == 0 else "One.", 10 + number, 10)
-    assert counter.words.sentences == {2: 100}
-    assert (counter.result().pairs, counter.result().most_pieces) == (300, 309)
-
-
-def test_prepare_writes_them_of_data_that_an_older_version_prepared(tmp_path, capsys):
-    config = prepared_experiment(tmp_path)
-    before = (tmp_path / "data" / FILE).read_bytes()
-    for name in (FILE, "SHA256SUMS"):
-        (tmp_path / "data" / name).unlink()
-    assert prepare.main([str(config)]) == 0
-    assert "already prepared" in capsys.readouterr().out
-    assert (tmp_path / "data" / FILE).read_bytes() == before
 
 
 def test_prepare_counts_the_pairs_that_it_keeps(tmp_path):
@@ -99,15 +85,6 @@ def test_they_go_from_the_data_to_the_run_and_the_model(run, experiment):
     assert (data / FILE).read_bytes() == (run / FILE).read_bytes() == (run / "model" / FILE).read_bytes()
 
 
-def test_data_of_an_older_version_are_trained_on_without_them(tmp_path):
-    config = prepared_experiment(tmp_path)
-    for name in (FILE, "SHA256SUMS"):
-        (tmp_path / "data" / name).unlink()
-    run = train_tiny(config, tmp_path / "run", "training.max_steps=2")
-    average.main([str(run)])
-    assert TrainingLines.load(run / "model") is None
-
-
 @pytest.mark.parametrize("change", [*thorough(lambda path: path.unlink()), lambda path: path.write_text("{}")])
 def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change, capsys):
     average.main([str(run)])
@@ -117,15 +94,9 @@ def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change
     assert TrainingLines.load(run / "model") == TrainingLines.load(run)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"\xff", b'{"pairs": 1}'])
-def test_a_damaged_file_is_named(tmp_path, content):
-    (tmp_path / FILE).write_bytes(content)
+@pytest.mark.parametrize("content", [None, b"", b"{", b"{}", b"\xff", b'{"pairs": 1}'])
+def test_a_damaged_or_missing_file_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content)
     with pytest.raises(CheckpointError, match=rf"{FILE}: cannot be read, or is not as it was written"):
         TrainingLines.load(tmp_path)
-
-
-def test_nothing_is_copied_as_nothing(tmp_path):
-    (tmp_path / "new").mkdir()
-    counted([("a", 1, 1)]).save(tmp_path / "new")
-    copy_training_lines(tmp_path, tmp_path / "new")
-    assert not (tmp_path / "new" / FILE).exists()

@@ -1,5 +1,6 @@
 """Local text needs no package that reads the hub, and no stage one for pictures or exports: some machines lack them."""
 
+import ast
 import json
 import os
 import re
@@ -45,10 +46,12 @@ def test_local_text_is_prepared_without_it(tmp_path: Path) -> None:
     assert versions.keys() == {"transformer_mt", "python", "sentencepiece", "numpy"}
 
 
-LACKING = """
+ABSENT = ["datasets", "pyarrow", "matplotlib", "tensorboard", "ctranslate2", "transformers", "pandas"]
+LACKING = f"""
 import sys
-absent = ["datasets", "pyarrow", "matplotlib", "tensorboard", "ctranslate2", "transformers", "pandas"]
-sys.modules |= dict.fromkeys(absent)  # as if they were not installed
+sys.modules |= dict.fromkeys({ABSENT})  # as if they were not installed
+"""
+LACKING += """
 from transformer_mt import average, evaluate, prepare, score, train, translate
 config, directory = sys.argv[1:]
 own = ["--device=cpu", "--workers=1"]
@@ -73,6 +76,19 @@ def test_every_stage_from_text_to_scores_works_without_packages_that_it_does_not
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "evaluation").is_dir()
+
+
+def test_tests_are_found_without_these_packages() -> None:
+    """Else no test runs on a machine that lacks one of them."""
+    imported = {
+        (path.name, name.partition(".")[0])
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    }
+    assert ("test_without_datasets.py", "helpers") in imported
+    assert [(file, name) for file, name in sorted(imported) if name in ABSENT] == []
 
 
 @pytest.mark.parametrize(("missing", "status"), [("datasets", 0), ("lxml", 0), ("pyarrow", 0), ("sacrebleu", 2)])

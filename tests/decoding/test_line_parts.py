@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 from helpers.echo import Echo
-from helpers.tiny import demo_pairs, renew_sums
+from helpers.tiny import demo_pairs
 
 from transformer_mt import export, translate
-from transformer_mt.data.training_lines import FILE, TrainingLines
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.cutting import together
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.decoding import DecodingConfig
@@ -139,18 +139,6 @@ def test_equal_sentences_of_a_line_have_samples_of_their_own(translator):
     assert three.text != " ".join([first.text] * 3)
 
 
-def test_it_is_said_once_that_lines_are_not_split_of_a_model_that_does_not_know_its_training(echo, caplog):
-    unknown = echo(None)
-    unknown.translate(["A dog.", "He runs."])
-    assert caplog.messages == []
-    for _ in range(2):
-        unknown.translate(["A dog. He runs."])
-    [warning] = caplog.messages
-    assert "not split" in warning and "split_sentences=always" in warning
-    echo(None).translate(["A dog. He runs."], DecodingConfig(split_sentences="never"))
-    assert len(caplog.messages) == 1
-
-
 def test_parts_of_a_sentence_that_is_too_long_are_joined_as_the_language_is_written(echo):
     line = "一二三四五六七八九十"
     translator = echo(source_language="zh", target_language="ja", max_positions=12)
@@ -220,9 +208,7 @@ def test_ten_joined_sentences_are_translated_as_the_ten_apart_by_either_engine(e
     assert whole != " ".join(apart.splitlines())
     found = json.loads(translated(" ".join(SENTENCES), "--json"))
     assert (found["parts"], found["translation"]) == (10, " ".join(apart.splitlines()))
-    # What is known of its training changes nothing for single sentences, not a bit of their scores.
+    # That lines may be split changes nothing for single sentences, not a bit of their scores.
     alone = "".join(f"{sentence}\n" for sentence in SENTENCES)
     known = translated(alone, "--scores")
-    (directory / FILE).unlink()
-    renew_sums(directory)
-    assert translated(alone, "--scores") == known
+    assert translated(alone, "--scores", "split_sentences=never") == known

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-import pyarrow
-import pyarrow.parquet
+import pytest
 
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.opening import open_corpus
@@ -40,7 +39,7 @@ def pack(content: bytes, packing: str) -> bytes:
         case ".xz":
             return lzma.compress(content, preset=0)
         case ".zst":
-            return bytes(pyarrow.compress(content, codec="zstd", asbytes=True))
+            return bytes(pytest.importorskip("pyarrow").compress(content, codec="zstd", asbytes=True))
     return content
 
 
@@ -100,9 +99,10 @@ def write_form(directory: Path, form: str, pairs: Pairs, packing: str = "") -> d
 
 def parquet(pairs: Pairs) -> bytes:
     """Return a Parquet file as the hub has them: one column of fields, in several groups of rows."""
+    pyarrow, pyarrow_parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     table = pyarrow.table({"translation": [{"en": source, "de": target} for source, target in pairs]})
     out = io.BytesIO()
-    pyarrow.parquet.write_table(table, out, row_group_size=1000)
+    pyarrow_parquet.write_table(table, out, row_group_size=1000)
     return out.getvalue()
 
 

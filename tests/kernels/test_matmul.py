@@ -134,11 +134,18 @@ def test_the_largest_sums_do_not_overflow(num_rows):
 
 
 @pytest.mark.parametrize(
-    ("machine", "has_vnni", "most"), [("x86_64", True, 127), ("x86_64", False, 64), ("aarch64", False, 127)]
+    ("machine", "has_vnni", "used", "most"),
+    [
+        ("x86_64", True, "AVX512", 127),
+        ("x86_64", True, "AVX2", 64),
+        ("x86_64", False, "AVX512", 64),
+        ("aarch64", False, "DEFAULT", 127),
+    ],
 )
-def test_weights_are_smaller_where_pairs_are_summed_in_16_bits(machine, has_vnni, most, monkeypatch):
+def test_weights_are_smaller_where_pairs_are_summed_in_16_bits(machine, has_vnni, used, most, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": has_vnni, "avx_vnni": True})
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: used)
     assert most_of_weights() == most
     assert most == 127 or 2 * 255 * most < 2**15
     rounded_N1 = INT8.of_weight(torch.linspace(0, 1, 500)[None], None)(torch.eye(500))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from helpers.numbers import read_numbers
+from helpers.picture_numbers import read_numbers
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 

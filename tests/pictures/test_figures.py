@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from helpers.numbers import read_numbers
+from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
 from helpers.untrained import write_untrained

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.numbers import read_numbers
+from helpers.picture_numbers import read_numbers
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 

@@ -450,10 +450,12 @@ class TestModel:
     ):
         joint_tokenizer.save(trained / "model")
         config = load_config(trained / "config.yaml")
-        summary = {"corpus": config.corpus.model_dump(), "tokenizer": config.tokenizer.model_dump(), "digests": {}}
+        summary = {name: getattr(config, name).model_dump() for name in ("corpus", "filters", "tokenizer")}
         path = str(trained.parent / where.replace("run", "x"))
         for digest, status in ((joint_tokenizer.digest, 0), ("0" * 64, 2)):
-            (tmp_path / "data/prepare.json").write_text(json.dumps(summary | {"tokenizer_digest": digest}))
+            (tmp_path / "data/prepare.json").write_text(
+                json.dumps(summary | {"digests": {}, "tokenizer_digest": digest})
+            )
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err
         assert "data is prepared with another tokenizer (digest 00000000) than" in error

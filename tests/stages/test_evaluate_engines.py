@@ -11,9 +11,11 @@ from helpers.tiny import status_and_error
 from transformer_mt import evaluate, export, translate
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.inference.build import build_model
 from transformer_mt.settings.reading import dump_config, load_config
+from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
 
 MADE_OF = "the mean of 2 checkpoints, updates 10, 12"
@@ -30,10 +32,12 @@ def write_run(run_dir, experiment, seed):
             parameter.mul_(2.0).add_(0.1 * torch.randn_like(parameter))
     (run_dir / "model").mkdir(parents=True)
     tokenizer.save(run_dir / "model")
+    TrainingLines.load(Path(config.data_dir)).save(run_dir / "model")
     for directory in (run_dir, run_dir / "model"):
         (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     metadata = {"tokenizer": tokenizer.digest, "made_of": MADE_OF}
     save_weights(model_weights(model), run_dir / "model" / "model.safetensors", metadata)
+    write_sums(run_dir / "model", sums_of(run_dir / "model", [path.name for path in (run_dir / "model").iterdir()]))
 
 
 @pytest.fixture(scope="module")

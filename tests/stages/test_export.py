@@ -213,14 +213,8 @@ def test_an_earlier_export_and_an_empty_directory_are_replaced(model_dir, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["exported"]
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tmp_path, listed):
+def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tmp_path):
     shutil.copytree(exported, tmp_path / "exported")
-    mark = tmp_path / "exported" / export.MARK
-    if not listed:  # as by an older version
-        mark.write_text(
-            json.dumps({key: value for key, value in json.loads(mark.read_text()).items() if key != "files"})
-        )
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()

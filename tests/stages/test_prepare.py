@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from helpers.tiny import renew_sums
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import Text
 from transformer_mt.data.pair_places import places_of_pairs
-from transformer_mt.data.prepared import trained_on
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
 from transformer_mt.prepare import main
-from transformer_mt.storage.checksums import SUMS, fault
-from transformer_mt.storage.files import own_name
+from transformer_mt.storage.checksums import SUMS
 from transformer_mt.vocabulary import UNK
 
 WORDS = [
@@ -208,35 +205,6 @@ def test_a_rerun_does_nothing(experiment: Experiment, capsys: pytest.CaptureFixt
     assert {path: path.stat().st_mtime_ns for path in experiment.data_dir.rglob("*")} == before
 
 
-def test_data_of_an_older_version_are_used_where_their_checksums_cannot_be_written(
-    experiment: Experiment, capsys: pytest.CaptureFixture[str]
-) -> None:
-    experiment.prepare()
-    (experiment.data_dir / SUMS).unlink()
-    before = files(experiment.data_dir)
-    in_the_way = experiment.data_dir / own_name(SUMS)
-    in_the_way.mkdir()  # as good as a place that is only read, and root may write anywhere
-    capsys.readouterr()
-    assert experiment.prepare() == 0
-    said = capsys.readouterr()
-    assert said.out == f"already prepared: {experiment.data_dir}\n"
-    assert said.err.startswith(f"warning: {in_the_way}: ")
-    assert files(experiment.data_dir) == before
-    in_the_way.rmdir()
-    assert experiment.prepare() == 0
-    assert fault(experiment.data_dir, trained_on(experiment.data_dir)) is None
-
-
-@pytest.mark.parametrize("name", [f"{SHARD}/source.ids", "valid/target.offsets", "valid/sizes.json"])
-def test_damaged_data_of_an_older_version_are_given_no_checksums(experiment: Experiment, name: str) -> None:
-    experiment.prepare()
-    (experiment.data_dir / SUMS).unlink()
-    os.truncate(experiment.data_dir / name, 10)
-    with pytest.raises(CorpusError, match=r"is missing, or not as it was written"):
-        experiment.prepare()
-    assert not (experiment.data_dir / SUMS).exists()
-
-
 def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     experiment.prepare()
     before = files(experiment.data_dir)
@@ -248,13 +216,13 @@ def test_other_settings_or_text_are_refused(experiment: Experiment) -> None:
     with pytest.raises(CorpusError, match=r"this experiment: the text of valid has changed\. .*or delete"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_text("{}")
-    with pytest.raises(CorpusError, match=r"prepare.json is not as it was written: its checksum"):
-        experiment.prepare()
-    renew_sums(experiment.data_dir)
     with pytest.raises(CorpusError, match=r"prepare.json cannot be read"):
         experiment.prepare()
     (experiment.data_dir / "prepare.json").write_bytes(before["prepare.json"])
-    renew_sums(experiment.data_dir)
+    (experiment.data_dir / SUMS).unlink()
+    with pytest.raises(CorpusError, match=r"SHA256SUMS cannot be read .* prepare again"):
+        experiment.prepare()
+    (experiment.data_dir / SUMS).write_bytes(before[SUMS])
     assert files(experiment.data_dir) == before
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.thorough import thorough
-from helpers.tiny import renew_sums, status_and_error, train_tiny
+from helpers.tiny import renew_sums, status_and_error
 from helpers.untrained import write_untrained
 from safetensors.torch import load_file, save_file
 
@@ -48,8 +48,8 @@ def wholes(trained, experiment, tmp_path_factory):
     return found, other
 
 
-def harm(path: Path, other: Path, draw: random.Random) -> str:
-    """Change a file so that no reader can take it for what it was; what was done."""
+def harm(path: Path, other: Path, draw: random.Random) -> None:
+    """Change a file so that no reader can take it for what it was."""
     content = path.read_bytes()
     at, length = draw.randrange(len(content)), draw.randrange(1, 64)
     changed = {
@@ -68,7 +68,6 @@ def harm(path: Path, other: Path, draw: random.Random) -> str:
         path.symlink_to("/dev/zero")
     elif what != "gone":
         path.write_bytes(changed[what])
-    return what
 
 
 def use(kind: str, directory: Path, file: str, experiment: Path, run: Path) -> None:
@@ -88,7 +87,7 @@ def use(kind: str, directory: Path, file: str, experiment: Path, run: Path) -> N
 
 
 def damaged(kind, seed, wholes, tmp_path):
-    """A copy with one file harmed: its directory, the file and what was done to it."""
+    """A copy with one file harmed: its directory and the file."""
     draw = random.Random(seed)
     whole, other = (which[kind] for which in wholes)
     directory = tmp_path / "damaged"
@@ -102,13 +101,12 @@ def damaged(kind, seed, wholes, tmp_path):
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file() and path.name != LOCK
     ]
     file = draw.choice(sorted(file for file in files if file not in unread))
-    return directory, file, harm(directory / file, other / file, draw)
+    harm(directory / file, other / file, draw)
+    return directory, file
 
 
 def assert_named(kind, seed, wholes, experiment, tmp_path):
-    directory, file, what = damaged(kind, seed, wholes, tmp_path)
-    if file == SUMS and what == "gone" and kind != "checkpoint":
-        return  # as an older version left it: there is a warning
+    directory, file = damaged(kind, seed, wholes, tmp_path)
     with pytest.raises(UserError) as caught:
         use(kind, directory, file, experiment, tmp_path / "new")
     error = str(caught.value)
@@ -243,19 +241,6 @@ def test_a_damaged_tokenizer_is_not_used_for_other_data(wholes, experiment, trai
     assert status == 2 and f"{directory / 'tokenizer.model'} is not as it was written" in error
 
 
-def test_data_of_an_older_version_are_warned_of_until_prepare_writes_their_checksums(experiment, tmp_path, capsys):
-    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    written = (data / SUMS).read_bytes()
-    (data / SUMS).unlink()
-    train_tiny(experiment, tmp_path / "run", f"data_dir={data}", "training.max_steps=1")
-    average.main([str(tmp_path / "run")])
-    assert capsys.readouterr().err.count(f"warning: {data} holds no SHA256SUMS") == 2
-    assert prepare.main([str(experiment), f"data_dir={data}"]) == 0
-    assert (data / SUMS).read_bytes() == written
-    train_tiny(experiment, tmp_path / "run", f"data_dir={data}", "training.max_steps=1")
-    assert "SHA256SUMS" not in capsys.readouterr().err
-
-
 def test_damaged_validation_data_are_not_averaged_with(run, experiment, tmp_path, capsys):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     (data / "valid.target.txt").write_text("Nein.\n" * 20)
@@ -287,9 +272,8 @@ def test_a_tokenizer_without_checksums_that_cannot_be_read_is_named(joint_tokeni
 
 
 @pytest.mark.parametrize("file", ["prepare.json", "training_lines.json"])
-def test_a_pipe_in_place_of_a_file_without_checksums_holds_nobody_up(experiment, tmp_path, at_once, file, capsys):
+def test_a_pipe_in_place_of_a_file_holds_nobody_up(experiment, tmp_path, at_once, file, capsys):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    (data / SUMS).unlink()
     (data / file).unlink()
     os.mkfifo(data / file)
     arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]

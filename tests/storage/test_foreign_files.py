@@ -73,7 +73,7 @@ def test_prepare_does_not_write_over_the_corpus_that_it_reads(tmp_path, capsys, 
 def test_prepare_goes_on_where_one_was_killed_and_writes_through_no_link(tmp_path, capsys):
     experiment, data = write_experiment(tmp_path), tmp_path / "data"
     with hold(data, OWNER):
-        (data / "train.lines").write_bytes(b"half")
+        (data / "tokenizer.model").write_bytes(b"half")
     place(data / "valid.source.txt", "link", tmp_path / "train.en")
     assert_refused(prepare.main, experiment, names=["valid.source.txt", "is a link"], top=tmp_path, capsys=capsys)
     (data / "valid.source.txt").unlink()
@@ -91,7 +91,7 @@ def test_a_second_prepare_of_the_same_data_is_refused(tmp_path, capsys):
 def test_prepared_data_that_nobody_may_write_to_are_still_prepared(prepared, capsys):
     data = prepared.parent / "data"
     before = tree(data)
-    (data / LOCK).unlink()  # as of an older version
+    (data / LOCK).unlink()  # which nobody copied
     assert prepare.main([str(prepared)]) == 0
     assert "already prepared" in capsys.readouterr().out
     assert tree(data) == {name: content for name, content in before.items() if name != LOCK}
@@ -118,8 +118,7 @@ def test_train_does_not_take_a_directory_for_the_configuration_in_it(experiment,
     assert_refused(train.main, *arguments, names=["config.yaml"], top=tmp_path, capsys=capsys)
 
 
-def test_train_goes_on_with_a_run_of_an_older_version_and_with_notes_in_a_run(experiment, run):
-    (run / LOCK).write_bytes(b"")
+def test_train_goes_on_with_notes_in_a_run(experiment, run):
     (run / "notes.txt").write_bytes(b"mine\n")
     assert train.main([str(experiment), f"run_dir={run}", "training.max_steps=13"]) == 0
     assert checkpoint_path(run, 13).is_dir()

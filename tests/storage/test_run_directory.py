@@ -10,7 +10,6 @@ from helpers.optional import skip_without_package_of
 from helpers.tiny import ROOT, demo_pairs, status_and_error, train_tiny
 
 from transformer_mt import average, evaluate, export, plot, score, translate
-from transformer_mt.storage.run_directory import stale_warning
 
 SOURCE, TARGET = demo_pairs(1)[0]
 
@@ -122,10 +121,3 @@ def test_make_train_averages_and_evaluates_anew_after_any_training():
     command = ["make", "-n", "train", "CONFIG=configs/multi30k_en_de.yaml", "VENV=", f"PYTHON={sys.executable}"]
     recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"-m transformer_mt\.(\w+)", recipe) == ["prepare", "train", "average", "evaluate"]
-
-
-def test_a_model_of_an_older_version_that_names_its_updates_only_is_warned_of_as_well(stale):
-    warning = stale_warning(stale / "model", {"updates": "10, 12"})
-    assert "is made of updates 10, 12, but its run has newer checkpoints, up to update 14" in str(warning)
-    assert stale_warning(stale / "model", {"updates": "12, 14"}) is None
-    assert stale_warning(stale / "model", {}) is None

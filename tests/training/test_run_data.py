@@ -6,10 +6,8 @@ import shutil
 import pytest
 from helpers.tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
 
-from transformer_mt import average, prepare, train
-from transformer_mt.data.prepared import data_digests, trained_on
-from transformer_mt.storage.checksums import fault
-from transformer_mt.storage.own_directory import LOCK
+from transformer_mt import prepare, train
+from transformer_mt.data.prepared import data_digests
 from transformer_mt.training.checkpoint import checkpoint_path
 
 HALF = "training.max_steps=6"
@@ -65,7 +63,7 @@ def test_data_that_were_moved_or_prepared_again_are_the_same(experiment, trained
 @pytest.mark.parametrize(
     "file", [f"{SHARD}/source.ids", f"{SHARD}/target.offsets", "valid/target.ids", "valid.target.txt"]
 )
-def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(experiment, tmp_path, file):
+def test_any_change_of_ids_or_text_is_another_digest(experiment, tmp_path, file):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     before = data_digests(data)
     content = bytearray((data / file).read_bytes())
@@ -74,30 +72,3 @@ def test_any_change_of_ids_or_text_is_another_digest_with_checksums_and_without(
     renew_sums(data)
     found = data_digests(data)
     assert [name for name in found if found[name] != before[name]] == [file[:5]]
-    (data / "SHA256SUMS").unlink()
-    assert data_digests(data) == found
-
-
-@pytest.mark.thorough
-def test_an_older_run_in_its_own_data_dir_keeps_the_checksums_of_the_data(experiment, tmp_path):
-    both = train_tiny(experiment, tmp_path / "both", HALF)
-    shutil.copytree(experiment.parent / "data", both, dirs_exist_ok=True)
-    (both / LOCK).write_bytes(b"")
-    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=8")
-    assert fault(both, trained_on(both)) is None
-    train_tiny(experiment, both, f"data_dir={both}", "training.max_steps=10")
-    assert average.main([str(both)]) == 0
-
-
-def test_a_checkpoint_of_an_older_version_goes_on_and_that_is_said_once(experiment, tmp_path, capsys):
-    run = train_tiny(experiment, tmp_path, HALF)
-    state = checkpoint_path(run, 6) / "state.json"
-    values = json.loads(state.read_text())
-    del values["progress"]["data"]
-    state.write_text(json.dumps(values))
-    renew_sums(state.parent)
-    capsys.readouterr()
-    train_tiny(experiment, run, "training.max_steps=8")
-    assert capsys.readouterr().err.startswith("note: an older version wrote the checkpoint, without a digest")
-    train_tiny(experiment, run)
-    assert "note: " not in capsys.readouterr().err

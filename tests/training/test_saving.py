@@ -1,40 +1,39 @@
 """Checkpoints that a thread writes beside training, here on the CPU."""
 
 import json
-import multiprocessing
 import os
 import threading
 import time
+from collections import defaultdict
 from functools import partial
 
 import pytest
 import torch
-from helpers.processes import work_of_ranks
+from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt.training import loop, saving
 from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
-PATIENCE = 60  # seconds
-
 
 @pytest.fixture
 def slow_disk(monkeypatch):
     """Each checkpoint that a thread writes is only begun after the next update. A function sets what happens then."""
-    real_update, real_save, begun = loop.one_update, saving.save, threading.Event()
+    real_update, real_save = loop.one_update, saving.save
+    updated = defaultdict(threading.Event)  # by the step of the update
     happening = {}
 
-    def one_update(*arguments):
-        update = real_update(*arguments)
-        begun.set()
-        if "update" in happening:
-            happening["update"](update.step)
-        return update
+    def one_update(learner, batches, rate, step, *others):
+        try:
+            return real_update(learner, batches, rate, step, *others)
+        finally:
+            updated[step].set()
+            if "update" in happening:
+                happening["update"](step)
 
     def save(run_dir, tensors, progress, *others):
         if threading.current_thread() is not threading.main_thread():
-            begun.clear()
-            assert begun.wait(PATIENCE)
+            assert updated[progress.step + 1].wait(PATIENCE)
             if "save" in happening:
                 happening["save"](progress.step)
         real_save(run_dir, tensors, progress, *others)
@@ -42,7 +41,10 @@ def slow_disk(monkeypatch):
     monkeypatch.setattr(loop, "one_update", one_update)
     monkeypatch.setattr(saving, "save", save)
     monkeypatch.setattr(loop, "writes_beside", lambda device: True)
-    return happening.update
+    yield happening.update
+    for thread in threading.enumerate():
+        if thread.name.startswith("checkpoint"):
+            thread.join()
 
 
 def without_times(record):
@@ -75,21 +77,30 @@ def test_an_error_of_training_waits_for_the_one_that_is_being_written(experiment
     assert damage(checkpoint_path(tmp_path, 4)) == ""
 
 
-def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experiment, trained, tmp_path, slow_disk):
-    def killed(step):
-        if step == 6:
-            (checkpoint_path(tmp_path, 6).with_name("step-00000006.partial")).mkdir()
-            os._exit(9)
+# No fork of this process: a fork of one that has threads, or has seen a GPU, may hang.
+KILLED = """
+import os, sys
+from transformer_mt import train
+from transformer_mt.training import loop, saving
 
-    slow_disk({"save": killed})
-    process = multiprocessing.get_context("fork").Process(target=train_tiny, args=(experiment, tmp_path))
-    process.start()
-    process.join(PATIENCE)
-    assert process.exitcode == 9
-    assert saved_steps(tmp_path)[-1] == 4
-    slow_disk({"save": lambda step: None})
-    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
-    assert list(map(without_times, log_records(tmp_path))) == list(map(without_times, log_records(trained)))
+def save(run_dir, tensors, progress, *others):
+    if progress.step == 6:
+        (run_dir / "checkpoints" / "step-00000006.partial").mkdir()
+        os._exit(9)
+    whole(run_dir, tensors, progress, *others)
+
+whole, saving.save = saving.save, save
+loop.writes_beside = lambda device: True
+train.main(sys.argv[1:])
+"""
+
+
+def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experiment, trained, tmp_path, slow_disk):
+    run = tmp_path / "run"
+    assert ended(start(tmp_path, "killed", "-c", KILLED, experiment, f"run_dir={run}")) == [9]
+    assert saved_steps(run)[-1] == 4
+    assert_same_weights(weights_at(train_tiny(experiment, run), 12), weights_at(trained, 12))
+    assert list(map(without_times, log_records(run))) == list(map(without_times, log_records(trained)))
 
 
 def test_a_validation_waits_to_learn_whether_the_best_so_far_was_saved(experiment, tmp_path, slow_disk, capsys):

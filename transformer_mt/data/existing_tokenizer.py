@@ -7,7 +7,7 @@ from transformer_mt.data.sentencepiece_model import algorithm_of, normalisation,
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.errors import TokenizerError
 from transformer_mt.settings.experiment import TokenizerConfig
-from transformer_mt.storage.checksums import fault, has_sums
+from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.run_directory import TOKENIZERS
 
 _ADVICE = (
@@ -26,7 +26,7 @@ def open_existing(path: Path) -> Tokenizer:
         return Tokenizer.load_file(path)
     if not holds_tokenizer(path):
         raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
-    if has_sums(path) and (damage := fault(path, TOKENIZERS)):
+    if (path / SUMS).exists() and (damage := fault(path, TOKENIZERS)):
         raise TokenizerError(
             f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the whole directory again"
         )

@@ -11,7 +11,7 @@ from transformer_mt.data.pair_counts import EncodedPair, PairCounts
 from transformer_mt.data.tokenizer import clean
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.filters import AS_BEFORE, FiltersConfig
+from transformer_mt.settings.filters import FiltersConfig
 
 Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
 Encoded = tuple[str, Pair | BadPair]  # the place of a pair, and its text and ids
@@ -36,8 +36,9 @@ class PairFilter:
     @classmethod
     def of_validation(cls, corpus: CorpusConfig) -> "PairFilter":
         """Make the filters of the validation set, of which only blank and too long pairs are left out."""
-        no_text = TextFilters.of(AS_BEFORE, corpus, HeldOut())
-        return cls(AS_BEFORE, no_text, PieceFilters.of_validation(corpus), Overlaps(HeldOut()))
+        settings = FiltersConfig(held_out=False)
+        no_text = TextFilters.of(settings, corpus, HeldOut())
+        return cls(settings, no_text, PieceFilters.of_validation(corpus), Overlaps(HeldOut()))
 
     def reason(
         self,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import ShardedText
-from transformer_mt.data.shard_index import INDEX, ShardIndex
+from transformer_mt.data.shard_index import ShardIndex
 from transformer_mt.data.shards import LINES, shard_record
 
 Place = tuple[str, int]  # the file, and the line in it from 1
@@ -19,9 +19,6 @@ _SHOWN = 20
 def places_of_pairs(data_dir: Path, pairs: NDArray[np.int64]) -> list[Place]:
     """Return where these pairs of the training set stand. Raises CorpusError if the data cannot be read."""
     directory = data_dir / "train"
-    if not (directory / INDEX).exists():  # an older version prepared it
-        lines = np.memmap(data_dir / "train.lines", dtype="<i8", mode="r")
-        return [("the training text", int(line)) for line in lines[pairs]]
     source = EncodedCorpus.load(directory).source
     shards = [directory / shard.path for shard in ShardIndex.load(directory).shards]
     where, rows = source.rows(pairs) if isinstance(source, ShardedText) else (np.zeros_like(pairs), pairs)

@@ -1,34 +1,31 @@
 """Reads what `prepare` wrote about a data_dir, and checks that its files are as they were written."""
 
 import hashlib
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.data.encoded import FILES, EncodedCorpus
+from transformer_mt.data.encoded import FILES
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.shard_index import INDEX, ShardIndex
 from transformer_mt.data.shards import SHARD_FILES
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import ORIGIN
-from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.experiment import TokenizerConfig
-from transformer_mt.settings.filters import AS_BEFORE, FiltersConfig
-from transformer_mt.storage.checksums import SUMS, Fault, fault, has_sums, read_sums, sha256, sums_of, write_sums
+from transformer_mt.settings.filters import FiltersConfig
+from transformer_mt.storage.checksums import SUMS, Fault, fault, read_sums, sha256, sums_of, write_sums
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.run_directory import TOKENIZERS
-from transformer_mt.wording import counted
 
 SUMMARY = "prepare.json"
 # The files in a data_dir that the stages read.
 VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
 _VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
-_TRAINING = tuple(f"train/{name}" for name in FILES)
 VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
-_TRAINED_ON = (SUMMARY, *VALIDATED_ON, *_TRAINING, "train.lines", "training_lines.json", ORIGIN)
+_TRAINED_ON = (SUMMARY, *VALIDATED_ON, "training_lines.json", ORIGIN)
 # The files of shards: they have checksums of their own, and the checksum of the file with these stands with the others.
 _SHARDS = (f"train/{INDEX}", f"train/*/*/{SUMS}", "train/*/*.kept")
 
@@ -43,35 +40,15 @@ class Prepared:
     digests: dict[str, str]
     """The digest of the text of each split, by the name of the split."""
     tokenizer_digest: str
-    filters: FiltersConfig | None = None
-    """None if an older version prepared it, which had no filters."""
-    also_in_training: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Of the validation and test sets, how many sources, targets and pairs are also in the training text."""
+    filters: FiltersConfig
 
     def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
         """Return the filters to compare with those in the settings.
 
-        Data of an older version may hold pairs that filters.held_out leaves out, and can be used in spite of that.
         Where no bad line stopped `prepare`, there was none to skip.
         """
-        filters = self.filters or AS_BEFORE.model_copy(update={"held_out": settings.held_out})
-        stopped = filters.on_bad_line == "stop"
-        return filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else filters
-
-    def held_out_note(self, settings: FiltersConfig) -> str | None:
-        """Return a note if these data of an older version hold pairs that filters.held_out would leave out."""
-        found = [
-            f"{name}: {counted(counts['sources'], 'source')} and {counted(counts['targets'], 'target')}"
-            for name, counts in self.also_in_training.items()
-            if counts["sources"] or counts["targets"]
-        ]
-        if self.filters is not None or not settings.held_out or not found:
-            return None
-        return (
-            f"note: an older version prepared {self.directory}, and left sentences of the validation and test sets in "
-            f"its training pairs ({'; '.join(found)}). They stay there, so that runs can go on. To leave such pairs "
-            "out, prepare into another data_dir; to keep them there, too, set filters.held_out=false"
-        )
+        stopped = self.filters.on_bad_line == "stop"
+        return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
 
     def load_tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the token ids. Raises CorpusError if another one is there now."""
@@ -120,8 +97,7 @@ def read_prepared(data_dir: Path) -> Prepared | None:
             TokenizerConfig.model_validate(content["tokenizer"]),
             dict(content["digests"]),
             str(content["tokenizer_digest"]),
-            FiltersConfig.model_validate(content["filters"]) if "filters" in content else None,
-            {name: dict(counts) for name, counts in content.get("also_in_training", {}).items()},
+            FiltersConfig.model_validate(content["filters"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -130,9 +106,8 @@ def read_prepared(data_dir: Path) -> Prepared | None:
 def trained_on(data_dir: Path) -> tuple[str, ...]:
     """Return the names of the files in a data_dir that training reads; of shards, those with their checksums."""
     sums: Mapping[str, str] = {}
-    if has_sums(data_dir):
-        with suppress(OSError, ValueError):  # `check_data` finds out, too, and says it
-            sums = read_sums(data_dir)
+    with suppress(OSError, ValueError):  # `check_data` finds out, too, and says it
+        sums = read_sums(data_dir)
     return (*_TRAINED_ON, *(name for name in sums if name.startswith("train/") and name not in _TRAINED_ON))
 
 
@@ -150,37 +125,13 @@ def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -
     """Write the checksums of all files that `prepare` has written, and of the summary that it will write last."""
     shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
     names = [*_TRAINED_ON, *shards, *(file for name in test_names for file in files_of_test_set(name))]
-    sums = sums_of(data_dir, _existing(data_dir, set(names) - {SUMMARY}))
+    sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})
     write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
 
 
-def write_sums_of_older(data_dir: Path, test_names: Iterable[str]) -> None:
-    """Write the checksums of data that an older version prepared; print a warning if they cannot be written.
-
-    Such data can be used without checksums, and may lie where this user can only read. Raises CorpusError if token ids
-    are missing or cut short, so that no checksums of damaged files are written.
-    """
-    for split in ("train", "valid"):
-        EncodedCorpus.load(data_dir / split)
-    try:
-        write_data_sums(data_dir, (data_dir / SUMMARY).read_bytes(), test_names)
-    except UserError as error:
-        print(f"warning: {error}. The data are used as they are, but damage to them cannot be found", file=sys.stderr)
-
-
 def check_data(data_dir: Path, names: Collection[str]) -> None:
-    """Compare these files of a data_dir with their checksums.
-
-    If there are none, because an older version prepared it, prints a warning. Raises CorpusError if a file is not as it
-    was written.
-    """
-    if not has_sums(data_dir):
-        print(
-            f"warning: {data_dir} holds no {SUMS}, because an older version prepared it, so damage to its files cannot "
-            "be found. `python -m transformer_mt.prepare` with the same configuration writes it",
-            file=sys.stderr,
-        )
-    elif damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
+    """Compare these files of a data_dir with their checksums. Raises CorpusError if one is not as it was written."""
+    if damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
         raise CorpusError(
             f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
             "again from where it is whole"
@@ -200,19 +151,14 @@ def data_digests(data_dir: Path) -> dict[str, str]:
     """Return the SHA-256 of the token ids and texts of train and of valid, by these names.
 
     Names and times of files do not count, so data that were moved, or prepared again from the same text, have the same
-    digests. Those in one shard have the digest that they had before there were shards.
+    digests. Raises OSError or ValueError if the checksums or the list of shards cannot be read.
     """
-    if has_sums(data_dir):
-        sums = read_sums(data_dir)
-    else:
-        sums = sums_of(data_dir, _existing(data_dir, (*_TRAINING, *_VALIDATION)))
-    return {"train": _digest(*_training_sums(data_dir, sums)), "valid": _digest(sums, _VALIDATION)}
+    training = _training_sums(data_dir)
+    return {"train": _digest(training, training), "valid": _digest(read_sums(data_dir), _VALIDATION)}
 
 
-def _training_sums(data_dir: Path, sums: dict[str, str]) -> tuple[Mapping[str, str], Collection[str]]:
-    """Return the checksums of the token ids of training, and their names, which are the same wherever they lie."""
-    if not (data_dir / "train" / INDEX).exists():
-        return sums, _TRAINING
+def _training_sums(data_dir: Path) -> dict[str, str]:
+    """Return the checksums of the token ids of training, by names that are the same wherever they lie."""
     shards = ShardIndex.load(data_dir / "train").shards
     found: dict[str, str] = {}
     for number, shard in enumerate(shards):
@@ -221,13 +167,8 @@ def _training_sums(data_dir: Path, sums: dict[str, str]) -> tuple[Mapping[str, s
         found |= {f"{place}/{name}": of_shard[name] for name in FILES}
         if shard.kept is not None:
             found[f"{place}/kept"] = sha256(data_dir / "train" / shard.kept)
-    return found, list(found)
+    return found
 
 
-def _existing(data_dir: Path, names: Collection[str]) -> list[str]:
-    """Return the names of the files that exist. Whoever reads a missing one reports it."""
-    return [name for name in names if (data_dir / name).exists()]
-
-
-def _digest(sums: Mapping[str, str], names: Collection[str]) -> str:
+def _digest(sums: Mapping[str, str], names: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{sums.get(name)}  {name}\n" for name in names).encode()).hexdigest()

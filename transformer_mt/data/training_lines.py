@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from transformer_mt.data.line_words import LineWords, look_at
+from transformer_mt.data.line_words import LineWords
 from transformer_mt.errors import CheckpointError
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
@@ -51,16 +51,11 @@ class TrainingLines(BaseModel):
     """Words that begin many source lines and are rare inside lines. Where one is inside a line, a sentence begins."""
 
     @classmethod
-    def load(cls, directory: Path) -> "TrainingLines | None":
-        """Load what `save` wrote; None if there is no such file, as in models of older versions.
-
-        Raises CheckpointError if it is damaged.
-        """
+    def load(cls, directory: Path) -> "TrainingLines":
+        """Load what `save` wrote. Raises CheckpointError if it is missing or damaged."""
         path = directory / FILE
         try:
             return cls.model_validate(read_json(path))
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
             raise CheckpointError(
                 f"{path}: cannot be read, or is not as it was written; copy it again from the data_dir, the run or the "
@@ -86,37 +81,25 @@ class TrainingLines(BaseModel):
 
 
 class TrainingLinesCounter:
-    """Counts pairs one after another. Memory does not grow with their number.
+    """Counts the pieces of pairs, and takes what was counted of their words. Memory does not grow with their number."""
 
-    Pieces are counted in each pair. Counting sentences and words takes longer, so it is done once in `every` pairs.
-    """
-
-    def __init__(self, source_language: str, every: int = 1) -> None:
-        self.source_language, self.every = source_language, every
+    def __init__(self) -> None:
         self.num_pairs = 0
         self.words = LineWords()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
 
-    def add(self, source: str, num_source: int, num_target: int) -> None:
-        """Count a pair, given its source text and the number of pieces of both sides, EOS not counted."""
-        if self.num_pairs % self.every == 0:
-            self.words.add(look_at([source], self.source_language))
-        self._add_lengths(num_source, num_target, 1)
-
     def add_lengths(self, sources: "NDArray[np.int64]", targets: "NDArray[np.int64]") -> None:
-        """Count only the pieces of pairs, given their numbers on both sides, EOS not counted."""
+        """Count the pieces of pairs, given their numbers on both sides, EOS not counted."""
         import numpy as np
 
         both, numbers = np.unique((sources << 32) | targets, return_counts=True)
         for lengths, number in zip(both.tolist(), numbers.tolist(), strict=True):
-            self._add_lengths(lengths >> 32, lengths & (2**32 - 1), number)
-
-    def _add_lengths(self, num_source: int, num_target: int, number: int) -> None:
-        self.num_pairs += number
-        self.pieces[num_source] += number
-        if num_source >= LONG_ENOUGH:
-            self.ratios[round(num_target / num_source, 2)] += number
+            num_source, num_target = lengths >> 32, lengths & (2**32 - 1)
+            self.num_pairs += number
+            self.pieces[num_source] += number
+            if num_source >= LONG_ENOUGH:
+                self.ratios[round(num_target / num_source, 2)] += number
 
     def result(self) -> TrainingLines:
         """Return what was usual in all pairs so far. There must be at least one."""
@@ -134,15 +117,6 @@ class TrainingLinesCounter:
     def _is_opener(self, word: str, number: int) -> bool:
         often = number >= max(OFTEN, OFTEN_ENOUGH * self.words.sentences.total())
         return often and word != word.lower() and self.words.later_words[word] <= ELSEWHERE * number
-
-
-def copy_training_lines(source: Path, target: Path) -> None:
-    """Copy training_lines.json into another directory, or delete it there if the first directory has none."""
-    lines = TrainingLines.load(source)
-    if lines is None:
-        (target / FILE).unlink(missing_ok=True)
-    else:
-        lines.save(target)
 
 
 def _quantile(counts: Counter[Number], share: float) -> Number:

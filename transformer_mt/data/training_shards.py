@@ -13,7 +13,6 @@ What depends on several corpora is found afterwards: pairs that were there befor
 file lists the rows that stay. `shards.json`, which names all shards, is written last.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,12 +24,11 @@ from transformer_mt.corpora.duplicates import KEY_BYTES, find_duplicates
 from transformer_mt.corpora.held_out import Overlaps
 from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
 from transformer_mt.data.data_directory import writing
-from transformer_mt.data.encoded import SIZES, EncodedCorpus
+from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.shard_index import INDEX, IndexedShard, ShardIndex
 from transformer_mt.data.shards import KEYS, ShardRecord, line_words, shard_name
 from transformer_mt.data.training_lines import TrainingLines, TrainingLinesCounter
-from transformer_mt.storage.files import own_name
 
 
 @dataclass
@@ -47,7 +45,6 @@ class TrainingSet:
 
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
     """Make the shards that are not there, and their list. Raises CorpusError and WorkerError as `ShardMaker` does."""
-    _remove_older_form(maker.directory)
     with writing(maker.directory):
         maker.directory.mkdir(exist_ok=True)
     records = {corpus.name: maker.shards(corpus) for corpus in corpora}
@@ -56,7 +53,7 @@ def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> 
     if maker.workers.encoder.with_keys:
         _leave_out_duplicates(shards, maker.directory / "duplicates")
     result, index = TrainingSet(Overlaps(maker.held_out)), dict[str, tuple[IndexedShard, ...]]()
-    lines = TrainingLinesCounter(corpora[0].languages[0])
+    lines = TrainingLinesCounter()
     for name, found in records.items():
         listed = []
         counts = result.counts[name] = PairCounts()
@@ -110,15 +107,6 @@ def _count(counts: PairCounts, record: ShardRecord, listed: IndexedShard) -> Non
         counts.dropped["duplicate"] += record.pairs - listed.pairs
     counts.source_tokens += listed.tokens[0]
     counts.target_tokens += listed.tokens[1]
-
-
-def _remove_older_form(directory: Path) -> None:
-    """Remove what an older version has written there and not finished: one corpus without shards."""
-    if (directory / SIZES).is_file():
-        old = directory.with_name(own_name(directory.name))
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(directory, old)
-        shutil.rmtree(old)
 
 
 def _remove_other_corpora(directory: Path, names: set[str]) -> None:

@@ -111,11 +111,6 @@ class LineCutter:
             )
         return ids
 
-    def has_several_sentences(self, line: str) -> bool:
-        """Whether the line has several sentences, judged by its punctuation."""
-        tag, text = self.tags.parted(line)
-        return len(split_sentences(text, self.tags.languages.get(tag, self.languages)[0])) > 1
-
     def _first_units(self, sentences: list[tuple[list[int], str]], language: str) -> list[int]:
         """The number, in the line, of the first word or character of each sentence."""
         numbers = [0]

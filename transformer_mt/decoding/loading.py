@@ -40,7 +40,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     config: Config
     """Of the first model."""
-    training_lines: TrainingLines | None
+    training_lines: TrainingLines
     """Of the first model; None if it has none."""
 
 
@@ -67,8 +67,7 @@ def load_model(
         raise TranslationError("--plain is the engine torch in fp32: leave --engine, --dtype and --quantize out")
     for directory in directories:
         check_files(directory, engine)
-        if warning := check_model(directory):
-            _log.warning(warning)
+        check_model(directory)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
     what = directories, configs, tokenizer, device, dtype, quantize, workers

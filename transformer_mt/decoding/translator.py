@@ -67,7 +67,7 @@ class Translator:
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained, tags)
-        self._warned = self._warned_of_tags = False
+        self._warned_of_tags = False
 
     @classmethod
     def load(
@@ -91,8 +91,7 @@ class Translator:
         corpus, trained = model.config.corpus, model.training_lines
         # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
         longest = min(corpus.max_length, model.engine.max_positions) - 1
-        if trained is not None:
-            longest = min(longest, trained.most_pieces)
+        longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
         tags = Tags.of(corpus, model.config.tokenizer.user_symbols)
         settings = model.config.decoding, max(1, longest), languages, trained, model.config.model, tags
@@ -153,7 +152,7 @@ class Translator:
             check_texts("prefixes", prefixes)
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = changed(decoding or self.decoding, changes)
-        self._warn_if_unknown(lines, decoding, first_line)
+        self._warn_of_tags(lines, first_line)
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         self._check(decoding, [part.sentence for part in parts])
         found = self._search(parts, decoding, alignment, scores, progress)
@@ -227,22 +226,11 @@ class Translator:
             decoding.of_candidates, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts
         )
 
-    def _warn_if_unknown(self, lines: Sequence[str], decoding: DecodingConfig, first_line: int) -> None:
-        """Warn once of tags that training did not have; and once that lines of several sentences are not split, because
-        the lines of training are not known."""
+    def _warn_of_tags(self, lines: Sequence[str], first_line: int) -> None:
+        """Warn once of tags that training did not have."""
         if not self._warned_of_tags and (warning := self.cutter.tags.warning(lines, count(first_line))):
             self._warned_of_tags = True
             _log.warning(warning)
-        if self._warned or self.trained is not None or decoding.split_sentences != "auto":
-            return
-        self._warned = any(self.cutter.has_several_sentences(line) for line in lines)
-        if self._warned:
-            _log.warning(
-                "warning: lines of several sentences are not split: the model has no training_lines.json, which would "
-                "say how many sentences a line had in training. split_sentences=always splits them all. For a model "
-                "of an older version, `python -m transformer_mt.prepare` writes the file into its data_dir: copy it "
-                "into the model directory"
-            )
 
     def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
         words, sentence = hypothesis.tokens[:-1], part.sentence

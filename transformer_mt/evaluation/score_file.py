@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,7 +16,7 @@ from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import cut
 
 SCHEMA_VERSION = 2
-"""Of the files that are written. It grows with every change of the fields. 1 had no number, and no `test_sets`."""
+"""Of the files that are written and read. It grows with every change of the fields."""
 
 
 class Record(BaseModel):
@@ -110,8 +109,8 @@ class ScoreFile(Record):
 def read_scores(path: Path) -> dict[str, TestSetScores]:
     """Return the scores in a file, by the name of the test set; an empty dict if there is no file, or an empty one.
 
-    Reads files of earlier versions, too. Raises EvaluationError, which says what is wrong and what to do, if the file
-    is damaged, of a later version, or holds something else.
+    Raises EvaluationError, which says what is wrong and what to do, if the file is damaged, of another version, or
+    holds something else.
     """
     if not path.is_file() or not path.stat().st_size:
         return {}
@@ -119,15 +118,13 @@ def read_scores(path: Path) -> dict[str, TestSetScores]:
         content = read_json(path)
     except (OSError, ValueError) as error:
         raise _not_scores(path, f"it cannot be read as JSON: {error}") from None
-    version = content.get("schema_version", 1) if isinstance(content, dict) else None
-    if type(version) is int and version > SCHEMA_VERSION:
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if type(version) is int and version != SCHEMA_VERSION:
         raise EvaluationError(
-            f"{path}: a later version of this program wrote it (schema_version {version}, and this version knows "
+            f"{path}: another version of this program wrote it (schema_version {version}, and this version knows "
             f"{SCHEMA_VERSION}), so it is left as it is. Use that version; or move the file away, and evaluate again"
         )
-    if version == 1 and _is_of_version_1(content):
-        content = {"schema_version": SCHEMA_VERSION, "test_sets": _known_fields(content)}
-    elif version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise _not_scores(path, "it has not the fields of scores")
     try:
         return ScoreFile.model_validate(content).test_sets
@@ -146,16 +143,6 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
     content = file.model_dump(mode="json", exclude_unset=True)
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _is_of_version_1(content: dict[str, Any]) -> bool:
-    return all(isinstance(each, dict) and "scores" in each for each in content.values())
-
-
-def _known_fields(content: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the fields that only an earlier version had."""
-    known = TestSetScores.model_fields
-    return {name: {key: value for key, value in each.items() if key in known} for name, each in content.items()}
 
 
 def _first_fault(error: ValidationError) -> str:

@@ -69,11 +69,11 @@ def most_of_weights() -> int:
     """The largest weight in int8, for this processor.
 
     x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and what the two sum up to has 16 bits:
-    more is cut off. FBGEMM has no use for VNNI of 256 bits.
+    more is cut off. FBGEMM has no use for VNNI of 256 bits. A user who has PyTorch compute as on AVX2
+    (ATEN_CPU_CAPABILITY) may have told oneDNN the same (ONEDNN_MAX_CPU_ISA), which then makes no use of VNNI either.
     """
-    if platform.machine() in X86 and not torch.cpu.get_capabilities().get("avx512_vnni"):
-        return INT8_MOST_OF_PAIRS
-    return INT8_MOST
+    has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    return INT8_MOST_OF_PAIRS if platform.machine() in X86 and not has_vnni else INT8_MOST
 
 
 def _plain_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:

@@ -65,7 +65,3 @@ class FiltersConfig(Section):
             if getattr(self, key) is not None and not self.min_script_share:
                 raise ValueError(f"{key} has no effect without min_script_share; set that too, for example to 0.5")
         return self
-
-
-AS_BEFORE = FiltersConfig(held_out=False)
-"""What was left out of data that were prepared before there were filters."""

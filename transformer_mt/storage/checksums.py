@@ -66,11 +66,6 @@ def read_sums(directory: Path) -> dict[str, str]:
     return sums
 
 
-def has_sums(directory: Path) -> bool:
-    """Whether there is a SHA256SUMS. Older versions of this program wrote none."""
-    return os.path.lexists(directory / SUMS)
-
-
 def fault(directory: Path, names: Collection[str]) -> Fault | None:
     """Return the first of these files that is not as SHA256SUMS says; None if all are.
 

@@ -37,31 +37,28 @@ class Owner:
         return f"`transformer_mt {self.stage}` made this directory.\n".encode()
 
 
-def foreign_entry(directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False) -> str | None:
+def _foreign_entry(directory: Path, owner: Owner, inside: Path | None = None) -> str | None:
     """Return the name of the first entry in a directory that the owner did not make; None if there is none.
 
-    If the directory has the owner's lock, all in it is the owner's. The same is true without a lock if an older version
-    made it (`is_older`). `inside`, a path, may lie in it in any case.
+    If the directory has the owner's lock, all in it is the owner's. `inside`, a path, may lie in it in any case.
     """
     entries = sorted(os.listdir(directory)) if directory.is_dir() else []
     if LOCK in entries:
         mark = _mark(directory / LOCK)
         if mark == owner.mark:
             return None
-        # A kill may have cut the text off, and older versions wrote none.
+        # A kill may have cut the text off.
         if mark is None or not owner.mark.startswith(mark):
             return LOCK
-    if is_older:
-        return None
     own = {LOCK}
     if inside is not None and (within := Path(os.path.realpath(inside))).is_relative_to(os.path.realpath(directory)):
         own |= set(within.relative_to(os.path.realpath(directory)).parts[:1])
     return next((name for name in entries if name not in own), None)
 
 
-def check_own(directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False) -> None:
-    """Raises DirectoryError if a directory has an entry that the owner did not make, as `foreign_entry` finds it."""
-    if (name := foreign_entry(directory, owner, inside, is_older)) is not None:
+def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
+    """Raises DirectoryError if a directory has an entry that the owner did not make, as `_foreign_entry` finds it."""
+    if (name := _foreign_entry(directory, owner, inside)) is not None:
         raise DirectoryError(
             f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {name}, and nothing was changed "
             f"there. {owner.cure[0].upper()}{owner.cure[1:]}, or move away what is there"
@@ -69,15 +66,13 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None, is_olde
 
 
 @contextmanager
-def hold(
-    directory: Path, owner: Owner, inside: Path | None = None, is_older: bool = False, patience: float = 0.0
-) -> Iterator[None]:
+def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: float = 0.0) -> Iterator[None]:
     """Make a directory, or take one that the owner made, and lock it so that no other process writes it.
 
-    `inside` and `is_older` are as in `foreign_entry`. Raises DirectoryError if it holds something that the owner did
-    not make, or if another process still has it locked after `patience` seconds.
+    `inside` is as in `_foreign_entry`. Raises DirectoryError if it holds something that the owner did not make, or if
+    another process still has it locked after `patience` seconds.
     """
-    check_own(directory, owner, inside, is_older)
+    check_own(directory, owner, inside)
     try:
         descriptor = _open_lock(directory, patience)
         if descriptor is None:

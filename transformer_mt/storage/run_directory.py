@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from transformer_mt.errors import CheckpointError
-from transformer_mt.storage.checksums import SUMS, fault, has_sums, read_sums, sha256
+from transformer_mt.storage.checksums import SUMS, fault, read_sums, sha256
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"
 TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
@@ -42,20 +42,11 @@ def how_to_get_a_model(directory: Path) -> str:
     return "name the directory of a model, such as runs/<name>/model"
 
 
-def check_model(directory: Path) -> str | None:
-    """Compare the files of a model directory, or of an export, with their checksums.
-
-    Returns a warning if it has no checksums, because an older version wrote it; else None. Raises CheckpointError if
-    a file is not as it was written.
-    """
-    if not has_sums(directory):
-        return (
-            f"warning: {directory} holds no {SUMS}, because an older version wrote it, so damage to its files cannot "
-            f"be found. {_how_to_make_again(directory)}; or, if you know that it is whole, {_how_to_sum(directory)}"
-        )
+def check_model(directory: Path) -> None:
+    """Raises CheckpointError if a file of a model directory, or of an export, is not as its checksum says."""
     found = fault(directory, EXPORT_FILES)
     if found is None:
-        return None
+        return
     advice = _how_to_make_again(directory)
     if found.name == CONFIG:
         advice += ". To change settings of decoding, give them on the command line, as in beam_size=5"
@@ -72,11 +63,9 @@ def weights_sha256(directory: Path) -> str | None:
     name = next((name for name in (MODEL, "model.bin") if (directory / name).is_file()), None)
     if name is None:
         return None
-    sums: dict[str, str] = {}
-    if has_sums(directory):
-        with suppress(OSError, ValueError):  # whoever loads the model says it
-            sums = read_sums(directory)
-    return sums.get(name) or sha256(directory / name)
+    with suppress(OSError, ValueError, KeyError):  # whoever loads the model says it
+        return read_sums(directory)[name]
+    return sha256(directory / name)
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
@@ -85,13 +74,10 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
     `metadata` is that of model.safetensors. There is no warning about a model that lies outside its run.
     """
     run_dir = _run_of(model_dir)
-    updates = [int(step) for step in metadata.get("updates", "").split(", ") if step.isdecimal()]
-    newest = int(metadata.get("newest", max(updates, default=2**62)))  # older versions wrote only the updates
-    if run_dir is None or saved_steps(run_dir)[-1] <= newest:
+    if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
         return None
-    made_of = metadata.get("made_of", f"made of updates {metadata.get('updates')}")
     return (
-        f"warning: {model_dir} is {made_of}, but its run has newer checkpoints, up to update "
+        f"warning: {model_dir} is {metadata['made_of']}, but its run has newer checkpoints, up to update "
         f"{saved_steps(run_dir)[-1]}: `python -m transformer_mt.average {run_dir}` makes a new model"
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from transformer_mt.errors import DirectoryError, TranslationError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.storage.checksums import has_sums, read_sums, sums_of
+from transformer_mt.storage.checksums import read_sums
 from transformer_mt.storage.output_parts import OutputParts
 from transformer_mt.storage.run_directory import EXPORT_FILES
 from transformer_mt.terminal.input_parts import Division, LineFile
@@ -120,8 +120,6 @@ def _said(key: str, old: Any, new: Any) -> str:
 def _model_sums(directory: Path) -> dict[str, str]:
     """The checksums of the files of a model. Raises TranslationError if they cannot be read."""
     try:
-        if has_sums(directory):
-            return {name: digest for name, digest in read_sums(directory).items() if name in EXPORT_FILES}
-        return sums_of(directory, [name for name in EXPORT_FILES if (directory / name).is_file()])
+        return {name: digest for name, digest in read_sums(directory).items() if name in EXPORT_FILES}
     except (OSError, ValueError) as error:
         raise TranslationError(f"{directory}: its files cannot be read ({error}); copy the model again") from None

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -152,8 +151,8 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
         raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
-    if not is_checkpoint and (path / MODEL).is_file() and (warning := check_model(path)):
-        print(warning, file=sys.stderr)
+    if not is_checkpoint and (path / MODEL).is_file():
+        check_model(path)
     if _tokenizer_of(path) is None:
         inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
         raise CheckpointError(

@@ -30,7 +30,7 @@ class Progress:
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the training and the validation data (data.prepared.data_digests); empty in older checkpoints."""
+    """Digests of the training and the validation data (data.prepared.data_digests); empty before the first."""
 
     @property
     def best_steps(self) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import copy_training_lines
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.errors import CheckpointError
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.run_directory import COPIED_FROM_DATA
@@ -33,20 +33,12 @@ def on_data(
     return replace(progress, data=dict(data)), changed
 
 
-def say_of_data(changed: list[str], knew_its_data: bool, ranks: Ranks) -> None:
-    """Warn that a run goes on with other data, or that this cannot be known."""
-    if not ranks.is_first:
-        return
-    if changed:
+def say_of_data(changed: list[str], ranks: Ranks) -> None:
+    """Warn that a run goes on with other data."""
+    if changed and ranks.is_first:
         print(
             f"warning: the {_described(changed)} are other ones from now on, as training.accept_changed_data=true "
             "allows: what was measured before cannot be compared with what comes",
-            file=sys.stderr,
-        )
-    if not knew_its_data:
-        print(
-            "note: an older version wrote the checkpoint, without a digest of the data: whether they have changed "
-            "since then cannot be known. The next checkpoint has one",
             file=sys.stderr,
         )
 
@@ -54,9 +46,8 @@ def say_of_data(changed: list[str], knew_its_data: bool, ranks: Ranks) -> None:
 def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
     """Copy into the run what `average` puts into a model besides its weights."""
     tokenizer.save(run_dir)
-    copy_training_lines(data_dir, run_dir)
-    if not run_dir.samefile(data_dir):  # older versions allowed one for both: its checksums are of all the data
-        write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+    TrainingLines.load(data_dir).save(run_dir)
+    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
 
 
 def _described(changed: list[str]) -> str:

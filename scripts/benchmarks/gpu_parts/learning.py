@@ -10,7 +10,7 @@ from benchmarks.gpu_parts.report import Measurement, Part
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.gpu_parts.text import Prepared, prepared
 from benchmarks.gpu_parts.trainee import Trainee, new_trainee
-from transformer_mt.data.training_lines import copy_training_lines
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.device import Device, choose_device
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.storage.checksums import sums_of, write_sums
@@ -100,7 +100,7 @@ def write_model(trainee: Trainee, text: Prepared, directory: Path) -> None:
     directory.mkdir(parents=True)
     text.tokenizer.save(directory)
     write_whole(directory / "config.yaml", dump_config(text.config))
-    copy_training_lines(Path(text.config.data_dir), directory)
+    TrainingLines.load(Path(text.config.data_dir)).save(directory)
     weights = model_weights(trainee.learner.model)
     save_weights(weights, directory / "model.safetensors", {"tokenizer": text.tokenizer.digest})
     write_sums(directory, sums_of(directory, sorted(path.name for path in directory.iterdir())))
