@@ -43,13 +43,18 @@ class Sentences:
 class Whole(Sentences):
     """The same, with the whole mask of a window: the weights of attention are those of all pairs of positions."""
 
-    def everywhere(self, window: int = 0) -> Sight:
-        see = super().everywhere(window)
-        return Padded(see.whole()) if isinstance(see, Near) else see
+    def everywhere(self, window: int = 0) -> Padded:
+        return _whole(super().everywhere(window))
 
-    def backwards(self, window: int = 0) -> Sight:
-        see = super().backwards(window)
-        return Padded(see.whole()) if isinstance(see, Near) else see
+    def backwards(self, window: int = 0) -> Padded:
+        return _whole(super().backwards(window))
+
+
+def _whole(see: Sight) -> Padded:
+    if isinstance(see, Near):
+        return Padded(see.whole())
+    assert isinstance(see, Padded), "the rows are padded"
+    return see
 
 
 def laid_out(sentences: Tensor | Sentences, takes_unpadded: bool) -> Sentences:

@@ -11,8 +11,7 @@ from torch import Tensor
 from transformer_mt.decoding.loading import load_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import PictureError
-from transformer_mt.kernels.fast_attention import shown
-from transformer_mt.models.layout import Sentences
+from transformer_mt.models.layout import Whole
 from transformer_mt.models.positions import LearnedPositions, sinusoidal
 from transformer_mt.pictures import command, figures
 from transformer_mt.pictures.command import Picture
@@ -99,11 +98,11 @@ def _masks(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Pi
 
 def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
     """The masks TT of attention, by name, as the Transformer makes them for a sentence."""
-    sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
+    sentence = Whole(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
     masks = {
         "encoder and cross-attention": sentence.everywhere(),
         "decoder": sentence.backwards(),
         f"encoder, window {window}": sentence.everywhere(window),
         f"decoder, window {window}": sentence.backwards(window),
     }
-    return {name: shown(mask).expand(1, 1, length, length)[0, 0] for name, mask in masks.items()}
+    return {name: see.mask.expand(1, 1, length, length)[0, 0] for name, see in masks.items()}

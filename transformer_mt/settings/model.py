@@ -83,7 +83,7 @@ class TransformerConfig(Section):
     """Whether the hidden layer of attention_score=additive has a bias: v^T tanh(W Q + U K + b)."""
     attention_window: MorePositions = 0
     """How far self-attention sees, in positions: this many on each side in the encoder, and this many before the
-    current one in the decoder. 0: no limit. Only with attention_score=scaled_dot does it save time and memory."""
+    current one in the decoder. 0: no limit."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """How positions are encoded. sinusoidal: by the paper's sine and cosine waves; learned: by a vector for each
     position that is trained with the model."""
