@@ -112,7 +112,7 @@ def penalty(length, decoding):
 def plain_search(model, sentence, decoding):
     """Beam search of one sentence with lists: (tokens, log-probability, score), best first."""
     width = decoding.beam_size
-    longest = max(len(sentence.source), len(sentence.prefix))
+    longest = max(len(sentence.source), len(sentence.prefix) + 1)
     max_length = min(longest + decoding.max_extra_length, MAX_POSITIONS)
     living, finished = [([], 0.0)], []
     for length in range(1, max_length + 1):

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import torch
 import torch._dynamo.utils
 
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
+from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.model import TransformerConfig
 
 BF16_ROUNDING, FP32_ROUNDING = 2.0**-9, 2.0**-24
@@ -37,14 +38,14 @@ def poison(device: torch.device, megabytes: int = 1024) -> None:
     del small, large
 
 
-def moved_transformer(vocab_size: int, **settings: object) -> Transformer:
+def moved_transformer(vocab_size: int, **settings: object) -> Seq2Seq:
     """A model in fp64 and in evaluation mode whose biases and norms are not as at the beginning, which hides mistakes.
 
     It is moved so little that rounding is not amplified on the way through its layers.
     """
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, "max_positions": 128}
-    model = Transformer(TransformerConfig.model_validate(sizes | settings), vocab_size, vocab_size).double()
+    model = build_model(TransformerConfig.model_validate(sizes | settings), vocab_size, vocab_size).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))

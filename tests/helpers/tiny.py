@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from demo_corpus.corpus import corpus
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
@@ -30,6 +29,8 @@ NUM_VALID = 8
 
 
 def demo_pairs(num_pairs: int) -> list[tuple[str, str]]:
+    from demo_corpus.corpus import corpus  # here, because processes that do without it may not find scripts/
+
     return corpus(num_pairs, seed=5)
 
 

@@ -59,7 +59,7 @@ def all_damage(own):
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(211, id="some"), pytest.param(5, id="many", marks=pytest.mark.thorough)]
+    "every", [pytest.param(211, id="some"), pytest.param(19, id="many", marks=pytest.mark.thorough)]
 )
 def test_every_damaged_run_gives_a_page_or_an_error(every, own, reported):
     broken = []

@@ -69,7 +69,7 @@ def test_every_form_of_the_command_ends_alike(stopped_at, tmp_path, command, mod
 
 
 @pytest.mark.parametrize(("signum", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGTERM, "terminated\n")])
-@pytest.mark.parametrize("module", ["numpy.exceptions", "transformer_mt.models.build"])
+@pytest.mark.parametrize("module", ["numpy.exceptions", "transformer_mt.inference.build"])
 def test_a_signal_while_a_stage_imports_something_later_leaves_no_file(
     stopped_at, model_dir, tmp_path, module, signum, said
 ):

@@ -32,7 +32,8 @@ def label_smoothed(
     losses cannot be compared with these. Tokens whose label is PAD have no loss and no gradient.
     """
     real_N = labels_N != PAD
-    log_probs_NV = F.linear(features_ND[real_N], output_VD, bias_V).log_softmax(dim=-1)
+    logits_NV = F.linear(features_ND[real_N].to(output_VD.dtype), output_VD, bias_V)
+    log_probs_NV = logits_NV.log_softmax(dim=-1)
     nll_N = -log_probs_NV.gather(1, labels_N[real_N, None]).squeeze(1)
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N

@@ -24,8 +24,9 @@ from transformer_mt.data.batching import Batch, collate
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.data.packing import PackedBatch, collate_packed, packed_shape
 from transformer_mt.device import Device, choose_device
+from transformer_mt.inference.build import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.training.update import real_features
@@ -94,7 +95,7 @@ def compare_layouts(layout: Layout, settings: Settings) -> Figures:
     config = config.model_copy(update={"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0} | changes)
     device = choose_device(settings.device, settings.training_precision, settings.threads)
     torch.manual_seed(1)
-    model = Transformer(config, vocab_size, vocab_size).to(device.torch_device).train()
+    model = build_model(config, vocab_size, vocab_size).to(device.torch_device).train()
     padded, packed = (batch.to(device.torch_device) for batch in batches(layout.pairs, vocab_size, settings))
     weights_ND = torch.randn(padded.num_labels, config.d_model, device=device.torch_device)
     found = {"padded": features_and_gradients(model, model.features, padded, weights_ND, device)}
@@ -123,7 +124,7 @@ def batches(num_pairs: int, vocab_size: int, settings: Settings) -> tuple[Batch,
 
 
 def features_and_gradients(
-    model: Transformer,
+    model: Seq2Seq,
     features: Callable[..., Tensor],
     batch: Batch | PackedBatch,
     weights_ND: Tensor,
