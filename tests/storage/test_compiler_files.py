@@ -46,11 +46,12 @@ def test_the_default_of_pytorch_is_not_used(home, monkeypatch):
     assert os.environ[TORCH] == str(home / "transformer_mt" / "torch")
 
 
+@pytest.mark.parametrize("name", ["named", "torchinductor_mine"])
 @pytest.mark.parametrize("variable", [TORCH, TRITON])
-def test_a_directory_that_the_user_names_is_used(variable, tmp_path, monkeypatch):
-    monkeypatch.setenv(variable, str(tmp_path / "named"))
+def test_a_directory_that_the_user_names_is_used(variable, name, tmp_path, monkeypatch):
+    monkeypatch.setenv(variable, str(tmp_path / name))
     use_own_cache()
-    assert os.environ[variable] == str(tmp_path / "named")
+    assert os.environ[variable] == str(tmp_path / name)
 
 
 def test_nobody_else_can_enter_a_directory_that_was_open_to_be_read(home):

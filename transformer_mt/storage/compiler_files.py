@@ -24,9 +24,10 @@ def use_own_cache() -> None:
     try:
         own = _private_directory()
         for variable, name in ((TORCH, "torch"), (TRITON, "triton")):
-            named = os.environ.get(variable, "")
-            # PyTorch itself sets its variable to the default in the temporary directory. The user did not choose that.
-            if not named or Path(named).name.startswith("torchinductor_"):
+            named = Path(os.environ.get(variable, ""))
+            # PyTorch itself sets its variable to this default, which the user did not choose.
+            is_default = named.parent == Path(tempfile.gettempdir()) and named.name.startswith("torchinductor_")
+            if named == Path() or is_default:
                 (own / name).mkdir(mode=0o700, exist_ok=True)
                 os.environ[variable] = str(own / name)
     except (OSError, RuntimeError) as error:
