@@ -33,6 +33,7 @@ from transformer_mt.data.shards import ShardWriter
 from transformer_mt.errors import CorpusError, UserError, WorkerError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 
 SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
 # The same for a process of its own.
@@ -210,8 +211,9 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     assert contents(run(config, tmp_path / "data")) == whole
 
 
+@pytest.mark.parametrize("digest", ["of its text", "", None])
 def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None
 ) -> None:
     whole, text = contents(run(config, tmp_path / "whole")), tmp_path / "train.de"
     before, fill, finish = text.read_bytes(), prepare.fill_data_dir, ShardWriter.finish
@@ -227,6 +229,12 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "data")
     assert len(shards(tmp_path / "data")) == 3
+    for shard in shards(tmp_path / "data"):
+        if digest != "of its text":
+            record = json.loads((shard / "shard.json").read_text())
+            record["text"] = digest
+            (shard / "shard.json").write_text(json.dumps({key: it for key, it in record.items() if it is not None}))
+            write_sums(shard, sums_of(shard, read_sums(shard)))
     text.write_bytes(before)
     assert contents(run(config, tmp_path / "data")) == whole
 

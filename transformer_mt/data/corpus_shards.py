@@ -19,7 +19,7 @@ from transformer_mt.errors import CorpusError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
 
-_FORMAT = 1  # of a shard; with another one all shards are made anew
+_FORMAT = 2  # of a shard; with another one all shards are made anew
 ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
 
 
@@ -143,7 +143,7 @@ def _is_made_of(record: ShardRecord, blocks: Iterator[Block]) -> bool:
     while num_read < record.read and (block := next(blocks, None)) is not None:
         num_read += len(block.pairs)
         text.add(block)
-    return num_read == record.read and record.text in ("", text.hex)
+    return num_read == record.read and record.text == text.hex
 
 
 def _remove_all_but(directory: Path, names: set[str]) -> None:
