@@ -65,6 +65,8 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
         return 2
     except UnicodeEncodeError as error:  # of a file name: messages are escaped, and files are written as UTF-8
+        if error.encoding == "utf-8":  # it lacks only surrogates
+            raise
         lacks = f"this name has characters that the encoding {error.encoding} of this terminal lacks"
         print(f"error: {error.object}: {lacks}; set a locale of UTF-8: `export LC_ALL=C.UTF-8`", file=sys.stderr)
         return 2
