@@ -60,22 +60,27 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-from benchmarks.decoding_race import GREEDY, measure_decoding
-from benchmarks.environment import processor_and_load
-from benchmarks.prepare_race import measure_prepare
-from benchmarks.random_weights import Works, random_decoding
-from benchmarks.shapes import SHAPES
-from benchmarks.training_process import Race
-from benchmarks.training_race import PEERS, measure_training, named_python
-from benchmarks.training_text import random_rows
+from check_requirements import stop
 
-from transformer_mt.data.batching import collate, epoch_batches
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
-from transformer_mt.device import choose_device
-from transformer_mt.settings.experiment import TrainingConfig
-from transformer_mt.storage.files import write_whole
-from transformer_mt.terminal import cli
+try:
+    import torch
+    from benchmarks.decoding_race import GREEDY, measure_decoding
+    from benchmarks.environment import processor_and_load
+    from benchmarks.prepare_race import measure_prepare
+    from benchmarks.random_weights import Works, random_decoding
+    from benchmarks.shapes import SHAPES
+    from benchmarks.training_process import Race
+    from benchmarks.training_race import PEERS, measure_training, named_python
+    from benchmarks.training_text import random_rows
+
+    from transformer_mt.data.batching import collate, epoch_batches
+    from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+    from transformer_mt.device import choose_device
+    from transformer_mt.settings.experiment import TrainingConfig
+    from transformer_mt.storage.files import write_whole
+    from transformer_mt.terminal import cli
+except ModuleNotFoundError as error:
+    stop(error)
 
 Results = dict[str, dict[str, Any]]
 

@@ -14,13 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
+from check_requirements import stop
 
-from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import Bucket
-from transformer_mt.evaluation.score_file import TestSetScores, read_scores
-from transformer_mt.pictures import picture_file
-from transformer_mt.terminal import cli
+try:
+    from safetensors import safe_open
+
+    from transformer_mt.errors import EvaluationError
+    from transformer_mt.evaluation.metrics import Bucket
+    from transformer_mt.evaluation.score_file import TestSetScores, read_scores
+    from transformer_mt.pictures import picture_file
+    from transformer_mt.terminal import cli
+except ModuleNotFoundError as error:
+    stop(error)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

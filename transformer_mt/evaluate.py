@@ -242,7 +242,7 @@ def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConf
     """The best translation of each line of the set with this name. Shows how many lines are done."""
     with LineProgress(len(sources), doing=f"{name}: ") as progress:
         found = translator.translations(sources, decoding, scores=False, progress=progress.more)
-        progress.reached(len(sources))  # before, blank lines were left out
+        progress.reached(len(sources))  # blank lines are not searched, so they are counted here
     return [best for best, *_ in found]
 
 

@@ -97,6 +97,12 @@ def test_rubbish_after_a_part_is_refused(tmp_path: Path, packing: str, rubbish: 
         assert read_whole(tmp_path / f"a{packing}", content) is None
 
 
+def test_a_few_bytes_after_an_xz_may_be_rubbish_as_well_as_a_part_that_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "a.xz").write_bytes(pack(TEXT, ".xz") + b"junk")
+    with pytest.raises(CorpusError, match="it ends inside a stream, or something else follows its last one"):
+        survey(tmp_path / "a.xz")
+
+
 @pytest.mark.parametrize("num_zeros", [*range(1, 9), 8188, 8192, 65_537])
 def test_an_xz_may_have_a_multiple_of_four_zero_bytes_after_a_part(tmp_path: Path, num_zeros: int) -> None:
     part, zeros = pack(TEXT, ".xz"), b"\0" * num_zeros

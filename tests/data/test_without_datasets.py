@@ -108,7 +108,10 @@ def test_an_installation_by_hand_may_lack_only_what_some_corpora_need(
     assert ("Only corpora from the Hugging Face hub need it" in error) == (missing == "datasets")
 
 
-@pytest.mark.parametrize("script", ["evaluate_bleu.py", "count_parameters.py", "make_demo_corpus.py"])
+SCRIPTS = ["evaluate_bleu.py", "count_parameters.py", "make_demo_corpus.py", "benchmark.py", "compare_table.py"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_run_by_a_python_without_the_package_says_in_a_line_what_to_do(script: str) -> None:
     command = [sys.executable, "-E", "-S", ROOT / "scripts" / script, "a", "b"]  # -S: without installed packages
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")

@@ -91,9 +91,7 @@ def test_always_and_never(echo):
     many = ONE.model_copy(update={"usual_sentences": 9, "usual_pieces": 1000})
     assert parts_of(echo(many), two) == [two]
     assert parts_of(echo(many), two, split_sentences="always") == SENTENCES[:2]
-    assert parts_of(echo(None), two, split_sentences="always") == SENTENCES[:2]
     assert parts_of(echo(ONE), two, split_sentences="never") == [two]
-    assert parts_of(echo(None), two) == [two], "of which nothing is known"
 
 
 def test_translations_are_joined_by_the_lines_own_white_space(echo):

@@ -8,6 +8,7 @@ import torch
 from helpers.plain_search import beam_search
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
+from helpers.untrained import LONG_LINES
 
 from transformer_mt import export
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
@@ -67,7 +68,7 @@ def with_a_broken_piece(tokenizer, line, dtype="fp32", quantize="none", workers=
     with torch.no_grad():
         model.source_embedding.weight[next(piece for piece in ids[line] if piece not in others)] = NAN
     engine = TorchEngine(model, 64, choose_device("cpu", dtype, 1), quantize, workers)
-    return Translator(engine, tokenizer, DecodingConfig())
+    return Translator(engine, tokenizer, DecodingConfig(), LONG_LINES)
 
 
 def alone(translator, decoding, line, **options):
@@ -163,7 +164,7 @@ def test_a_broken_export_is_not_kept(model_dir, translator, broken_export):
 @pytest.mark.parametrize("settings", [*SEARCHES.values(), SAMPLING], ids=[*SEARCHES, "sampling"])
 def test_ctranslate2_loses_no_line_either(settings, translator, broken_export):
     engine = CTranslate2Engine(broken_export, max_positions=64, alignment_layer=0, device="cpu", workers=1)
-    broken = Translator(engine, translator.tokenizer, DecodingConfig(**settings))
+    broken = Translator(engine, translator.tokenizer, DecodingConfig(**settings), LONG_LINES)
     with pytest.raises(NotFiniteError, match=r"^line 2: "):
         broken.translations(["", *LINES])
     with pytest.raises(NotFiniteError, match=r"^line 1: "):

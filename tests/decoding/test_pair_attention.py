@@ -5,7 +5,7 @@ import pytest
 import torch
 from helpers.echo import Echo
 from helpers.tiny import demo_pairs
-from helpers.untrained import write_untrained
+from helpers.untrained import LONG_LINES, write_untrained
 
 from transformer_mt import export
 from transformer_mt.decoding.tags import Tags
@@ -39,7 +39,7 @@ def test_it_is_what_each_piece_looked_at_in_every_layer_and_head(translator):
 
 def test_the_space_after_a_tag_is_as_in_training(translator):
     tags = Tags(tokens=("yes",), trained=("yes",), always=True)
-    tagged = Translator(translator.engine, translator.tokenizer, translator.decoding, tags=tags)
+    tagged = Translator(translator.engine, translator.tokenizer, translator.decoding, LONG_LINES, tags=tags)
     assert tagged.attention(f"yes{SOURCE}", TARGET).source == translator.attention(f"yes {SOURCE}", TARGET).source
 
 
@@ -106,7 +106,7 @@ def test_weights_that_are_not_finite_are_refused(translator, monkeypatch):
 
 
 def test_an_engine_that_has_none_says_which_one_has(translator):
-    echo = Translator(Echo(1000), translator.tokenizer, DecodingConfig())
+    echo = Translator(Echo(1000), translator.tokenizer, DecodingConfig(), LONG_LINES)
     for target in (None, TARGET):
         with pytest.raises(
             TranslationError, match=r"this engine does not give attention weights: load .* engine torch"

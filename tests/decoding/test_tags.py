@@ -43,7 +43,7 @@ def echo(tokenizer):
     def make(*train, max_positions=1000, longest_part=None, symbols=("<name>",), trained=ONE):
         tags = Tags.of(corpus(*(train or (EN_DE, DE_EN))), symbols)
         engine, settings = Echo(max_positions), DecodingConfig()
-        return Translator(engine, tokenizer, settings, longest_part, ("en", "de"), trained, tags=tags)
+        return Translator(engine, tokenizer, settings, trained, longest_part, ("en", "de"), tags=tags)
 
     return make
 

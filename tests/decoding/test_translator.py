@@ -6,6 +6,7 @@ import shutil
 import pytest
 from helpers.echo import Echo
 from helpers.tiny import demo_pairs, renew_sums
+from helpers.untrained import LONG_LINES
 
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine, Hypothesis
@@ -24,7 +25,7 @@ def echo(translator):
 
     def make(max_positions=1000, longest_part=None):
         whole_lines = DecodingConfig(split_sentences="never")
-        return Translator(Echo(max_positions), translator.tokenizer, whole_lines, longest_part)
+        return Translator(Echo(max_positions), translator.tokenizer, whole_lines, LONG_LINES, longest_part)
 
     return make
 
@@ -76,7 +77,7 @@ def chinese(translator):
 
     def make(source, target, max_positions=1000, longest_part=None):
         engine, tokenizer = Echo(max_positions), translator.tokenizer
-        return Translator(engine, tokenizer, DecodingConfig(), longest_part, (source, target))
+        return Translator(engine, tokenizer, DecodingConfig(), LONG_LINES, longest_part, (source, target))
 
     return make
 
@@ -159,7 +160,7 @@ def test_pieces_vote_and_of_equals_the_first_counts(translator):
     space, letter = tokenizer.target_ids(["▁", "<0x41>"])
     tokens = [space, letter, letter, space, letter, space, letter, letter]
     engine = Says(tokens, [dog, a, a, dog, a, a, dog, dog])
-    [[found]] = Translator(engine, tokenizer, DecodingConfig()).translations(["A dog"], alignment=True)
+    [[found]] = Translator(engine, tokenizer, DecodingConfig(), LONG_LINES).translations(["A dog"], alignment=True)
     assert (found.text, found.alignment) == ("AA A AA", [(0, 0), (1, 1), (1, 2)])
 
 
@@ -168,7 +169,7 @@ def test_words_are_those_of_the_text_whatever_pieces_a_model_writes(translator):
     space, newline, letter = tokenizer.target_ids(["▁", "<0x0A>", "<0x41>"])
     tokens = [letter, space, space, letter, newline, letter, space]
     engine = Says(tokens, [0, 0, 0, 1, 1, 1, 0])
-    [[found]] = Translator(engine, tokenizer, DecodingConfig()).translations(["A dog"], alignment=True)
+    [[found]] = Translator(engine, tokenizer, DecodingConfig(), LONG_LINES).translations(["A dog"], alignment=True)
     assert found.text == "A A A"
     assert [target for _, target in found.alignment] == [0, 1, 2]
 

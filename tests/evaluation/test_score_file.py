@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.score_file import (
     SCHEMA_VERSION,
+    Checksums,
     Score,
     ScoreFile,
     TestSetScores,
@@ -22,7 +23,15 @@ from transformer_mt.evaluation.score_file import (
 from transformer_mt.evaluation.scores import lines_sha256
 from transformer_mt.settings.decoding import DecodingConfig
 
-SCORES = {"news": TestSetScores(num_lines=3, scores={"BLEU": Score(value=12.5, signature="nrefs:1")}, made_of=None)}
+CHECKSUMS = {"references": ["a1"], "hypotheses": "b2"}
+SCORES = {
+    "news": TestSetScores(
+        num_lines=3,
+        scores={"BLEU": Score(value=12.5, signature="nrefs:1")},
+        checksums=Checksums.model_validate(CHECKSUMS),
+        made_of=None,
+    )
+}
 
 
 def inner(annotation: object) -> object:
@@ -62,7 +71,8 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
     write_scores(tmp_path / "new" / "scores.json", SCORES)
     assert read_scores(tmp_path / "new" / "scores.json") == SCORES
     content = json.loads((tmp_path / "new" / "scores.json").read_text())
-    given = {"num_lines": 3, "scores": {"BLEU": {"value": 12.5, "signature": "nrefs:1"}}, "made_of": None}
+    bleu = {"value": 12.5, "signature": "nrefs:1"}
+    given = {"num_lines": 3, "scores": {"BLEU": bleu}, "checksums": CHECKSUMS, "made_of": None}
     assert content == {"schema_version": SCHEMA_VERSION, "test_sets": {"news": given}}
 
 
@@ -77,7 +87,14 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
             r"test_sets\.news\.scores\.BLEU\.value: Field required",
         ),
         (
-            {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {}, "mine": 1}}},
+            {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {}}}},
+            r"test_sets\.news\.checksums: Field required",
+        ),
+        (
+            {
+                "schema_version": SCHEMA_VERSION,
+                "test_sets": {"news": {"num_lines": 3, "scores": {}, "checksums": CHECKSUMS, "mine": 1}},
+            },
             r"test_sets\.news\.mine: Extra inputs are not permitted",
         ),
         ({"schema_version": "2", "test_sets": {}}, "holds something else than scores"),

@@ -13,7 +13,7 @@ from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "-", "valid": "-", "test": {}}
-LINES = TrainingLines(
+LONG_LINES = TrainingLines(
     pairs=1, usual_sentences=99, most_sentences=99, usual_pieces=999, most_pieces=999, least_ratio=0.0
 )
 """Of lines so long that no other is split."""
@@ -43,7 +43,7 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
             parameter.add_(0.1 * torch.randn_like(parameter))
     directory.mkdir(parents=True)
     tokenizer.save(directory)
-    LINES.save(directory)
+    LONG_LINES.save(directory)
     (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     save_weights(model_weights(model), directory / "model.safetensors", {"tokenizer": tokenizer.digest})
     write_sums(directory, sums_of(directory, [path.name for path in directory.iterdir()]))

@@ -8,8 +8,10 @@ from compare_table import figure_of, main, read_row, table
 from safetensors.torch import save_file
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.score_file import Score, TestSetScores, write_scores
+from transformer_mt.evaluation.score_file import Checksums, Score, TestSetScores, write_scores
 from transformer_mt.terminal import cli
+
+NONE = Checksums(references=[], hypotheses="")
 
 
 def write_run(runs, name, bleu=90.0, speed=None):
@@ -23,13 +25,13 @@ def write_run(runs, name, bleu=90.0, speed=None):
         {"shortest": 21, "longest": 30, "unit": "word", "num_sentences": 3, "bleu": bleu / 2},
     ]
     score = Score(value=bleu, signature="nrefs:1", interval=1.25)
-    found = TestSetScores(num_lines=10, scores={"BLEU": score}, by_length=by_length)
+    found = TestSetScores(num_lines=10, scores={"BLEU": score}, checksums=NONE, by_length=by_length)
     write_scores(run / "evaluation" / "scores.json", {"news": found})
     write_log(run, {"tokens": 600, "tokens_per_second": 1.0}, {"tokens": 120000, "tokens_per_second": 2.0})
     if speed is not None:
         (runs / "speed" / name).mkdir(parents=True)
         write_log(runs / "speed" / name, {"tokens_per_second": 3.0}, {"tokens_per_second": speed})
-        found = TestSetScores(num_lines=10, scores={}, sentences_per_second=12.34)
+        found = TestSetScores(num_lines=10, scores={}, checksums=NONE, sentences_per_second=12.34)
         write_scores(runs / "speed" / f"{name}.json", {"news": found})
 
 

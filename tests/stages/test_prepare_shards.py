@@ -31,7 +31,9 @@ from transformer_mt.data.pair_places import places_of_pairs
 from transformer_mt.data.prepared import data_digests
 from transformer_mt.data.shards import ShardWriter
 from transformer_mt.errors import CorpusError, UserError, WorkerError
+from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 
 SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
 # The same for a process of its own.
@@ -209,8 +211,9 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     assert contents(run(config, tmp_path / "data")) == whole
 
 
+@pytest.mark.parametrize("digest", ["of its text", "", None])
 def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None
 ) -> None:
     whole, text = contents(run(config, tmp_path / "whole")), tmp_path / "train.de"
     before, fill, finish = text.read_bytes(), prepare.fill_data_dir, ShardWriter.finish
@@ -226,8 +229,40 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "data")
     assert len(shards(tmp_path / "data")) == 3
+    for shard in shards(tmp_path / "data"):
+        if digest != "of its text":
+            record = json.loads((shard / "shard.json").read_text())
+            record["text"] = digest
+            (shard / "shard.json").write_text(json.dumps({key: it for key, it in record.items() if it is not None}))
+            write_sums(shard, sums_of(shard, read_sums(shard)))
     text.write_bytes(before)
     assert contents(run(config, tmp_path / "data")) == whole
+
+
+def test_shards_of_a_longer_text_do_not_stay_and_are_not_counted_as_done(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, fill = contents(run(config, tmp_path / "whole")), prepare.fill_data_dir
+    texts = {path: path.read_bytes() for path in (tmp_path / "train.en", tmp_path / "train.de")}
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            prepare, "fill_data_dir", lambda *given: (write(tmp_path, "train", demo_pairs(900)), fill(*given))
+        )
+        with pytest.raises(CorpusError, match="changed while it was read"):
+            run(config, tmp_path / "data")
+    assert len(shards(tmp_path / "data")) == 8
+    for path, before in texts.items():
+        path.write_bytes(before)
+    capsys.readouterr()
+    defaults = LineProgress.__init__.__defaults__
+    assert defaults is not None
+    monkeypatch.setattr(LineProgress.__init__, "__defaults__", (0.0, *defaults[1:]))  # a line for each block
+    assert contents(run(config, tmp_path / "data")) == whole
+    done = re.findall(r"^train: ([\d,]+) of 430 pairs, (.*)$", capsys.readouterr().err, re.MULTILINE)
+    assert [int(number.replace(",", "")) for number, _ in done] == [*range(220, 421, 20), 430], (
+        "two shards are of both texts"
+    )
+    assert not any("-" in rate for _, rate in done)
 
 
 @pytest.mark.parametrize("other", ["filters.max_characters=70", "corpus.max_length=99", "tokenizer.vocab_size=399"])

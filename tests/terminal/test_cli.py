@@ -79,6 +79,13 @@ def test_a_name_that_the_locale_cannot_write_is_2_and_names_the_cure(capsys):
     assert "LC_ALL=C.UTF-8" in error
 
 
+def test_a_character_that_utf_8_lacks_is_no_fault_of_the_terminal():
+    program = "import sys; from transformer_mt.terminal import cli; cli.run(lambda _: open('d\\ud800ta'), [])"
+    command = [sys.executable, "-X", "utf8", "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("surrogates not allowed\n") and "terminal lacks" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("terminal", "said"),
     [

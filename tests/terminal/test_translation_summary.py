@@ -3,6 +3,7 @@
 import json
 
 from helpers.echo import Echo
+from helpers.untrained import LONG_LINES
 
 from transformer_mt import translate
 from transformer_mt.decoding.tags import Tags
@@ -48,7 +49,7 @@ def test_lines_with_an_odd_tag_are_counted_over_all_blocks_and_commands(joint_to
     engine, tags = Echo(), Tags(tokens=("<2de>",), trained=("<2de>",), always=True)
     lines = ["<2de> A dog.", "A dog.", "", "<2fr> A dog."]
     earlier, summary = TranslationSummary(), TranslationSummary()
-    translator = Translator(engine, joint_tokenizer, DecodingConfig(), tags=tags)
+    translator = Translator(engine, joint_tokenizer, DecodingConfig(), LONG_LINES, tags=tags)
     for counts, first_line in ((earlier, 1), (summary, 5)):
         blocks = [Block(first_line, lines)]
         assert len(list(translated(translator, blocks, DecodingConfig(), OutputForm(), counts))) == 1

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
+from helpers.untrained import LONG_LINES
 from torch.nn import functional as F
 
 from transformer_mt.corpora.text_files import read_lines
@@ -68,7 +69,7 @@ def our_translator(model, validation, config):
     tokenizer = validation.tokenizer
     pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
     engine = TorchEngine(model, config.model.max_positions, DEVICE, target_pieces=pieces)
-    return Translator(engine, validation.tokenizer, config.decoding)
+    return Translator(engine, validation.tokenizer, config.decoding, LONG_LINES)
 
 
 @pytest.fixture(scope="module")

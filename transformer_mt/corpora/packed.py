@@ -77,7 +77,7 @@ class _Xz(io.RawIOBase):
                 self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
             elif self._stream.needs_input:
                 if not (more := self._file.read1()):
-                    raise EOFError("it ends before its last stream does")
+                    raise EOFError("it ends inside a stream, or something else follows its last one")
             else:
                 more = b""
             content = self._stream.decompress(more, len(buffer))

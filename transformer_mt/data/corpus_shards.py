@@ -19,7 +19,7 @@ from transformer_mt.errors import CorpusError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
 
-_FORMAT = 1  # of a shard; with another one all shards are made anew
+_FORMAT = 2  # of a shard; with another one all shards are made anew
 ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
 
 
@@ -62,19 +62,22 @@ class ShardMaker:
             if records:
                 are = counted(len(records), "shard is", "shards are")
                 print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: going on", flush=True)
-            doing = f"{corpus.name}: "
+            blocks = _blocks_after(corpus, records)
+            num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
-                for record in self._new_shards(corpus, directory, records, progress):
-                    records.append(record)
+                tasks = _tasks(corpus, blocks, len(records), self.items)
+                records += self._new_shards(corpus, directory, tasks, progress)
+            with writing(directory):
+                _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         return records
 
     def _new_shards(
-        self, corpus: TrainingCorpus, directory: Path, whole: list[ShardRecord], progress: LineProgress
+        self, corpus: TrainingCorpus, directory: Path, tasks: Iterator[Task], progress: LineProgress
     ) -> Iterator[ShardRecord]:
-        """Write the shards that come after those that are whole."""
+        """Write the shards of these tasks."""
         writer: ShardWriter | None = None
         try:
-            for task, block in self.workers.encoded(_tasks(corpus, whole, self.items)):
+            for task, block in self.workers.encoded(tasks):
                 if task.first == 0:
                     if writer is not None:
                         yield writer.finish(is_last=False)
@@ -104,23 +107,29 @@ class ShardMaker:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _tasks(corpus: TrainingCorpus, whole: list[ShardRecord], items: int) -> Iterator[Task]:
-    """Read the blocks of a corpus that come after the shards that are whole.
+def _blocks_after(corpus: TrainingCorpus, whole: list[ShardRecord]) -> Iterator[Block]:
+    """Return the blocks of a corpus that come after the shards that are whole.
 
     The text of each shard that is whole is compared with what was read when it was made: its key names the text that
-    was surveyed, and a process that was killed had not compared the two. Takes the shards that differ out of `whole`.
-
-    Which pairs have their sentences counted: all of the first shard, every second one of the second, and so on, so that
-    this takes less and less time, and the same share is known of each shard whatever comes after it.
+    was surveyed, and a process that was killed had not compared the two. Takes the first shard that differs, and those
+    after it, out of `whole`.
     """
     blocks = corpus.pairs.blocks()
     for number, record in enumerate(whole):
         if not _is_made_of(record, blocks):
             print(f"{corpus.name}: its text had changed while it was read: making shard {number} again", flush=True)
             del whole[number:]
-            yield from _tasks(corpus, whole, items)
-            return
-    first, number = 0, len(whole)
+            return _blocks_after(corpus, whole)
+    return blocks
+
+
+def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], number: int, items: int) -> Iterator[Task]:
+    """Return a task for each of the blocks; the first of them begins the shard with this number.
+
+    Which pairs have their sentences counted: all of the first shard, every second one of the second, and so on, so that
+    this takes less and less time, and the same share is known of each shard whatever comes after it.
+    """
+    first = 0
     for block in blocks:
         if first >= items:
             first, number = 0, number + 1
@@ -134,7 +143,7 @@ def _is_made_of(record: ShardRecord, blocks: Iterator[Block]) -> bool:
     while num_read < record.read and (block := next(blocks, None)) is not None:
         num_read += len(block.pairs)
         text.add(block)
-    return num_read == record.read and record.text in ("", text.hex)
+    return num_read == record.read and record.text == text.hex
 
 
 def _remove_all_but(directory: Path, names: set[str]) -> None:

@@ -55,8 +55,8 @@ class ShardRecord(BaseModel):
     """The files that it was made of, and the first of its pairs from each."""
     found: tuple[tuple[str, str, int, str], ...]
     """Lines of the held-out sets that are in it, as Overlaps.found has them: set, kind, line, place."""
-    text: str = ""
-    """The digest of the pairs of which it was made (`TextDigest`); empty if an older version made it."""
+    text: str
+    """The digest of the pairs of which it was made (`TextDigest`)."""
 
 
 def whole_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:

@@ -53,10 +53,10 @@ class LineCutter:
     """The positions of the model: no part has more pieces, EOS included."""
     longest: int
     """The most pieces in each part of a sentence that has more than max_positions."""
+    trained: TrainingLines
+    """What was usual in training, without tags."""
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
-    trained: TrainingLines | None = None
-    """What was usual in training, without tags; None if that is not known. Then split_sentences=auto splits nothing."""
     tags: Tags = NO_TAGS
 
     def parts(
@@ -129,11 +129,11 @@ class LineCutter:
 
         If the prefix has several sentences, the same number of sentences at the beginning of the line stay together.
         """
-        if split == "never" or (split == "auto" and self.trained is None):
+        if split == "never":
             return [(source, "")]
         sentences = split_sentences(line, languages[0])
-        if split == "auto" and self.trained is not None:
-            sentences = self._as_in_training(sentences, len(source) - 1, self.trained)
+        if split == "auto":
+            sentences = self._as_in_training(sentences, len(source) - 1)
         num_begun = len(split_sentences(prefix, languages[1])) if prefix else 1
         sentences = [_joined(sentences[:num_begun]), *sentences[num_begun:]]
         if len(sentences) == 1:
@@ -142,14 +142,13 @@ class LineCutter:
         spaces = ["", *(_space_between(space, languages[1]) for _, space in sentences[:-1])]
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
-    def _as_in_training(
-        self, sentences: list[tuple[str, str]], num_pieces: int, trained: TrainingLines
-    ) -> list[tuple[str, str]]:
+    def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
         """Group as many sentences as were usual in training; each group comes with the white space after it.
 
         In a line that has to be split, a sentence longer than usual may really be several without marks between them.
         Such a sentence is split at words that begin sentences.
         """
+        trained = self.trained
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
             return [_joined(sentences)]
         if len(sentences) > 1 or num_pieces > trained.most_pieces:

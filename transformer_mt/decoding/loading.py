@@ -41,7 +41,7 @@ class LoadedModel:
     config: Config
     """Of the first model."""
     training_lines: TrainingLines
-    """Of the first model; None if it has none."""
+    """Of the first model."""
 
 
 def load_model(

@@ -52,13 +52,13 @@ class Translator:
         engine: Engine,
         tokenizer: Tokenizer,
         decoding: DecodingConfig,
+        trained: TrainingLines,
         longest_part: int | None = None,
         languages: tuple[str, str] = ("", ""),
-        trained: TrainingLines | None = None,
         model: ModelConfig | None = None,
         tags: Tags = NO_TAGS,
     ) -> None:
-        """`trained` says what was usual in the training text; None if that is not known.
+        """`trained` says what was usual in the training text.
 
         `model` has the settings of the engine's model. Settings of decoding are checked against them; with None, less
         is checked.
@@ -66,7 +66,7 @@ class Translator:
         self.model = model
         self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
         longest = longest_part or engine.max_positions - 1
-        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, languages, trained, tags)
+        self.cutter = LineCutter(tokenizer, engine.max_positions, longest, trained, languages, tags)
         self._warned_of_tags = False
 
     @classmethod
@@ -94,7 +94,7 @@ class Translator:
         longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
         tags = Tags.of(corpus, model.config.tokenizer.user_symbols)
-        settings = model.config.decoding, max(1, longest), languages, trained, model.config.model, tags
+        settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, tags
         return cls(model.engine, model.tokenizer, *settings)
 
     def __enter__(self) -> Self:
@@ -242,7 +242,7 @@ class Translator:
             hypothesis.log_prob,
             self.tokenizer.target_pieces(words),
             None if hypothesis.alignment is None else self._word_pairs(words, hypothesis.alignment, part),
-            is_short=self.trained is not None and self.trained.is_short(num_source, len(words)),
+            is_short=self.trained.is_short(num_source, len(words)),
             at_limit=len(hypothesis.tokens) >= limit,
         )
 

@@ -123,8 +123,7 @@ def read_translations(run: str, model: Path, name: str, text: TestSet, scored: T
     if not file.is_file():  # a pipe, too, which may never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))
-    known = scored.checksums if scored is not None else None  # an earlier version wrote none
-    if known is not None and known != checksums_of(text.sources, text.references, lines):
+    if scored is not None and scored.checksums != checksums_of(text.sources, text.references, lines):
         raise EvaluationError(
             f"{file}: these translations, or the sentences of the test set, are not those that scores.json beside it "
             f"has the scores of. Translate the test set again: {again}; or compare files of translations"

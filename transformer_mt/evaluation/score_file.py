@@ -75,7 +75,7 @@ class TestSetScores(Record):
     num_lines: int
     scores: dict[str, Score]
     references: list[str] | None = None
-    checksums: Checksums | None = None
+    checksums: Checksums
     also_in_training: AlsoInTraining | None = None
     by_length: list[Bucket] | None = None
     analysis: Analysis | None = None

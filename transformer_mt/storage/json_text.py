@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from transformer_mt.storage.files import NotRegularError, open_regular
-from transformer_mt.wording import cut
 
 _MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has about 20 MB
 
@@ -43,7 +42,7 @@ def finite(number: float, digits: int) -> float | None:
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _refuse(cut(text))
+    return number if math.isfinite(number) else _refuse(text)
 
 
 def _int(text: str) -> int:

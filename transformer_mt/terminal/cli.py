@@ -65,6 +65,8 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         print(f"error: {as_typed(str(error))}", file=sys.stderr)
         return 2
     except UnicodeEncodeError as error:  # of a file name: messages are escaped, and files are written as UTF-8
+        if error.encoding == "utf-8":  # it lacks only surrogates
+            raise
         lacks = f"this name has characters that the encoding {error.encoding} of this terminal lacks"
         print(f"error: {error.object}: {lacks}; set a locale of UTF-8: `export LC_ALL=C.UTF-8`", file=sys.stderr)
         return 2
@@ -131,31 +133,37 @@ def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
 
     If a module is just being imported, the error comes after that: within, libraries may turn it into another error.
     """
-    is_put_off = False
+    put_off: threading.Timer | None = None
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
-        nonlocal is_put_off
+        nonlocal put_off
         if not _is_importing(frame):
             if signum == signal.SIGTERM:
                 signal.signal(signum, signal.SIG_DFL)
             raise error
-        if not is_put_off:
-            is_put_off = True
-            again = threading.Timer(_PUT_OFF, come_again)
-            again.daemon = True
-            again.start()
+        if put_off is None:
+            put_off = threading.Timer(_PUT_OFF, come_again)
+            put_off.daemon = True
+            put_off.start()
 
     def come_again() -> None:
-        nonlocal is_put_off
-        is_put_off = False
-        signal.raise_signal(signum)
+        nonlocal put_off
+        put_off = None
+        if hasattr(signal, "pthread_kill"):  # to the main thread, because it wakes what waits there for a file
+            signal.pthread_kill(main, signum)
+        else:
+            signal.raise_signal(signum)
 
-    before = signal.getsignal(signum)
+    main, before = threading.get_ident(), signal.getsignal(signum)  # signals are handled in the main thread alone
     if before is not signal.SIG_IGN:
         signal.signal(signum, on_signal)
     try:
         yield
+        if put_off is not None:
+            raise error
     finally:
+        if (timer := put_off) is not None:  # its thread may set put_off to None
+            timer.cancel()
         signal.signal(signum, before)
 
 
