@@ -1,6 +1,7 @@
 """What README asks a student to read is what runs: all of it with plain kernels, and by default most of it."""
 
 import ast
+import math
 import re
 import sys
 from pathlib import Path
@@ -119,6 +120,13 @@ def test_all_that_is_read_is_called_with_plain_kernels_but_for_options(called):
 def test_faster_forms_are_exchanged_for_these_functions_and_no_others(called):
     listed = set().union(*map(defined, reading_list()))
     assert listed & (called["plain"] - called["fast"]) == named(EXCHANGED)
+
+
+@pytest.mark.parametrize("r_drop", [0, 1])
+def test_plain_kernels_train_in_bf16(r_drop, experiment, tmp_path):
+    settings = ["training.max_steps=2", "training.validate_every=2", f"training.r_drop={r_drop}"]
+    train_tiny(experiment, tmp_path / "run", *settings, "training.precision=bf16", "training.kernels=plain")
+    assert all(math.isfinite(record["loss"]) for record in log_records(tmp_path / "run") if "loss" in record)
 
 
 def test_both_kinds_of_kernels_give_the_same_losses_and_translations(experiment, tmp_path):

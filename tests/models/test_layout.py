@@ -7,8 +7,8 @@ import torch
 from helpers.packing import pack
 from torch.nn import functional as F
 
+from transformer_mt.inference.build import build_model
 from transformer_mt.models.packed import Packed
-from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import PAD
 
@@ -198,7 +198,7 @@ def test_one_graph_serves_all_batches(norm, tiny_model, pairs):
 def base_shaped(device, window):
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "ffn_dim": 256, "num_heads": 4, "dropout": 0.0}
-    return Transformer(TransformerConfig(**sizes, attention_window=window), 11, 11).to(device)
+    return build_model(TransformerConfig(**sizes, attention_window=window), 11, 11).to(device)
 
 
 def on(packed, device):

@@ -8,7 +8,7 @@ from helpers.pretended_gpus import two_gpus
 
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.training import learner as learner_module
@@ -84,7 +84,7 @@ def test_what_cannot_be_packed_is_padded_and_refused_if_asked_for(capability, mo
 
 
 def learner(layout="padded", **settings):
-    return new_learner(Transformer(TINY, 20, 20), TrainingConfig(**settings), layout, CPU, Ranks())
+    return new_learner(build_model(TINY, 20, 20), TrainingConfig(**settings), layout, CPU, Ranks())
 
 
 def test_padded_rows_are_not_compiled():

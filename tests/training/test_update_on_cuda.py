@@ -11,7 +11,7 @@ from torch.optim import SGD
 
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.device import choose_device
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.training.averaging import MovingAverage
@@ -41,7 +41,7 @@ def learner_on(gpu, layout="packed", dropout=0.0, model=None, **values) -> Learn
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 128, "num_heads": 2, "ffn_dim": 256}
     torch.manual_seed(3)
     config = TransformerConfig.model_validate(sizes | {"dropout": dropout} | (model or {}))
-    learner = new_learner(Transformer(config, VOCAB_SIZE, VOCAB_SIZE), settings_with(**values), layout, gpu, Ranks())
+    learner = new_learner(build_model(config, VOCAB_SIZE, VOCAB_SIZE), settings_with(**values), layout, gpu, Ranks())
     learner.loss.train()
     return learner
 

@@ -94,6 +94,7 @@ class TestSetScores(Record):
     engine: str | None = None
     dtype: str | None = None
     quantize: str | None = None
+    plain: bool = False
     time: str | None = None
     hardware: Hardware | None = None
     versions: dict[str, str] | None = None

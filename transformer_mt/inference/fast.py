@@ -1,6 +1,6 @@
 """Exchanges the parts of a model for faster ones that compute the same, to rounding. What models/ says runs without.
 
-N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head  F inner width
+N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """
 
 from torch import Tensor, nn

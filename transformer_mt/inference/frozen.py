@@ -140,24 +140,20 @@ class FrozenTransformer(Seq2Seq):
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
         """Logits BWV. The words' keys and values are written into these slots of the state; its counts are not read."""
         B, W = token_BW.shape
-        with best_matmul(few_matmuls(B, W, self.num_heads)):
-            return self._logits(token_BW, position_D, slots, state)
-
-    def _logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
-        B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
         memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
             state.memory_keys_XKM, state.memory_values_XMK, strict=True
         )
-        for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
-            x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
-            if isinstance(memory, FoldedMemory):
-                x_RD = layer.attend_to_folded(x_RD, memory)
-            else:
-                x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M, W)
-            x_RD = layer.feed_forward(x_RD)
-        logits_RV = self.output(self.model.decoder_norm(x_RD))
+        with best_matmul(few_matmuls(B, W, self.num_heads)):
+            for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
+                x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
+                if isinstance(memory, FoldedMemory):
+                    x_RD = layer.attend_to_folded(x_RD, memory)
+                else:
+                    x_RD = layer.attend_to_source(x_RD, *memory, state.memory_bias_B11M, W)
+                x_RD = layer.feed_forward(x_RD)
+            logits_RV = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.view(B, W, -1)
 
     def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:

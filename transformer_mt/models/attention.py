@@ -46,7 +46,7 @@ class Sight(Protocol):
     """What each query may see, wherever that lies: all of `Padded`, or less padding or a cache, for speed."""
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, attention: Attention) -> Tensor:
-        """What each query reads, BHTK; in padded rows by this attention. Other layouts know eq. 1 alone."""
+        """What each query reads, BHTK, by this attention. Sentences end to end know eq. 1 alone; a cache grows."""
 
 
 @dataclass(frozen=True)

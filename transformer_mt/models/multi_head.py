@@ -61,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         return Memory(self.score.prepare(self._split_heads(key_BSD)), self._split_heads(value_BSD), see)
 
     def project_rows(self, x_BTD: Tensor, rows: slice) -> Tensor:
-        """What these rows of the matrix make: queries, keys and values are D rows each."""
+        """What these rows of the matrix make: queries, keys and values have D rows each (exchanged in fast.py)."""
         return F.linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows])
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Tensor:
@@ -93,12 +93,14 @@ class Memory:
     def select(self, sentences: Tensor) -> "Memory":
         """The memory of only these padded sentences, by index and in that order."""
         assert isinstance(self.see, Padded), "a search has padded rows"
-        return Memory(self.key_BHSK[sentences], self.value_BHSK[sentences], Padded(self.see.mask[sentences]))
+        parts = (self.key_BHSK, self.value_BHSK, self.see.mask)  # contiguous copies, which later steps read faster
+        key_BHSK, value_BHSK, mask_B11S = (part.index_select(0, sentences) for part in parts)
+        return Memory(key_BHSK, value_BHSK, Padded(mask_B11S))
 
 
 @contextmanager
 def recorded(attentions: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
-    """Keep the weights BHTS of these attentions to padded rows, one tensor for each time that one of them is used."""
+    """Keep the weights BHTS of these attentions to padded rows, a tensor for each use; in one thread at a time."""
     weights: list[Tensor] = []
     for each in attentions:
         each.record = weights

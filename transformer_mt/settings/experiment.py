@@ -83,9 +83,9 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     """The share of each label's probability that is spread evenly over the vocabulary (Szegedy et al. 2016). 0: off."""
     kernels: Kernels = "fast"
-    """Which code computes. plain: the short code of `models/` and `training/loss.py`, which is made to be read, and
-    runs at about half the speed; fast: the same, with its slow parts exchanged. Both give the same numbers, to
-    rounding."""
+    """Which code computes. plain: the short code of `models/` and `training/loss.py`, which is made to be read, with
+    padded sentences; fast: the same, with its slow parts exchanged. Both give the same numbers, to rounding, except for
+    the random numbers of dropout."""
     layout: Literal["auto", "padded", "packed"] = "auto"
     """How the sentences of a micro-batch lie in memory. padded: each in a row of its own, filled up with padding;
     packed: end to end, without padding. auto: packed on a GPU that supports it with bf16, if

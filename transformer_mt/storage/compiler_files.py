@@ -11,7 +11,7 @@ from transformer_mt.errors import CompilerFilesError
 
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs
 _HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # kept in the temporary directory, wherever the rest is
-_CURE = "let XDG_CACHE_HOME name a directory of yours, or set training.compile=false"
+_CURE = "let XDG_CACHE_HOME name a directory of yours; or, on a CPU, set training.compile=false"
 
 
 def use_own_cache() -> None:

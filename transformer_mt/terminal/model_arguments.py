@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --ensemble, --device, --dtype, --quantize, --workers and --engine."""
+    """Add --ensemble, --device, --dtype, --quantize, --workers, --engine and --plain."""
     parser.add_argument(
         "--ensemble",
         metavar="MODEL_DIR",

@@ -27,6 +27,7 @@ def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dic
         "engine": options.engine,
         "dtype": options.dtype,
         "quantize": options.quantize,
+        "plain": options.plain,
     }
 
 

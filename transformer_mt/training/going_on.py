@@ -14,7 +14,6 @@ FREE_TO_CHANGE = {
     "training.num_threads",
     "training.sharding",
     "training.compile",
-    "training.kernels",
     "training.max_bad_updates",
     "training.keep_best",
     "training.accept_changed_data",

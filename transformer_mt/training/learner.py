@@ -7,7 +7,6 @@ import torch
 from transformer_mt.data.loader import BatchLayout
 from transformer_mt.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.errors import ConfigError
-from transformer_mt.inference.fast import fast
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
@@ -51,7 +50,7 @@ def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> Non
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
-    """The model on the device, exchanged, sharded and compiled as the settings say, with its optimizer.
+    """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
     Raises ConfigError for what cannot be compiled, CompilerFilesError if it can be kept nowhere safely.
     """
@@ -67,8 +66,6 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         use_own_cache()
     else:
         make_no_cache()
-    if settings.kernels == "fast":
-        fast(model)
     loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
     if is_sharded:
         shard(loss, model.units, ranks, device.torch_device)

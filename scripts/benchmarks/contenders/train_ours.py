@@ -14,7 +14,7 @@ from benchmarks.contenders.timed_training import Pace
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.device import choose_device
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.storage.weights import load_weights
@@ -30,7 +30,7 @@ def train(directory: Path, precision: str) -> None:
     settings = TrainingConfig.model_validate(race["training"])
     device = choose_device(race["device"], precision, race["threads"])
     config = TransformerConfig.model_validate(race["model"])
-    model = Transformer(config, race["vocab_size"], race["vocab_size"])
+    model = build_model(config, race["vocab_size"], race["vocab_size"])
     load_weights(model, directory / "ours.safetensors")
     layout = choose_layout(settings, config, device)
     learner = new_learner(model.train(), settings, layout, device, Ranks())

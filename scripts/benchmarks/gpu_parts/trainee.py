@@ -10,7 +10,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
-from transformer_mt.models.transformer import Transformer
+from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.training.distributed import Ranks
@@ -55,7 +55,7 @@ def new_trainee(
 ) -> Trainee:
     """A fresh model with the weights of seed 1, whatever the seed of its dropout, and the loader of its batches."""
     torch.manual_seed(1)
-    model = Transformer(config, vocab_size, vocab_size)
+    model = build_model(config, vocab_size, vocab_size)
     layout = choose_layout(training, config, device)
     learner = new_learner(model.train(), training, layout, device, ALONE)
     assert training.tokens_per_batch != "auto"
