@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from helpers.tiny import ROOT
 
 PATIENCE = 240.0  # seconds after which something hangs: it takes a few, and more where a machine has other work
@@ -94,10 +93,9 @@ def rank_environments(num_ranks: int) -> list[dict[str, str]]:
 def work_of_ranks(num_ranks: int, work: Callable[[], None]) -> None:
     """Do the work on each of as many ranks, none of which sees a GPU.
 
-    They are forked, and so have no seconds of imports to wait for, and have what a test has patched. Where there is a
-    GPU they cannot be: a process that has counted GPUs, or made a backward pass beside one, has no children that train.
+    They have nothing of what a test has patched: a fork of a process that has threads, or has seen a GPU, may hang.
     """
-    context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
+    context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=_do_work, args=(work, own)) for own in rank_environments(num_ranks)]
     for process in ranks:
         process.start()

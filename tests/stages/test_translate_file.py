@@ -20,7 +20,6 @@ from helpers.processes import (
     start_ranks,
     start_torchrun,
     wait_until,
-    work_of_ranks,
 )
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs
@@ -395,23 +394,29 @@ def test_killed_at_random_instants_it_ends_with_the_same_bytes(model_dir, files,
     assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
 
 
+# Each rank leaves an empty file for each part that it translates.
+NOTED = """
+import os, sys
+from pathlib import Path
+from transformer_mt import translate, translate_file
+from transformer_mt.terminal import cli
+from transformer_mt.terminal.translated_blocks import translated
+
+def noted(translator, blocks, *arguments):
+    Path(sys.argv[1], f"rank {os.environ['RANK']} line {blocks[0].first_line}").touch()
+    yield from translated(translator, blocks, *arguments)
+
+translate_file.translated = noted
+sys.exit(cli.run(translate.main, sys.argv[2:]))
+"""
+
+
 def test_ranks_share_the_parts_and_another_number_of_them_goes_on(model_dir, files, start, monkeypatch):
     assert start(*SAMPLED, output="unbroken.gz") == 0
     stop_after(monkeypatch, 1)
     assert start(*SAMPLED, output="out.gz") == 130
-    go_on(monkeypatch)
-
-    def noted(translator, blocks, *arguments):
-        (files / f"rank {os.environ['RANK']} line {blocks[0].first_line}").touch()
-        yield from translated(translator, blocks, *arguments)
-
-    monkeypatch.setattr(translate_file, "translated", noted)
-    command = [str(each) for each in arguments_of(model_dir, files, "out.gz")[2:]]
-
-    def work():
-        sys.exit(cli.run(translate.main, command))
-
-    work_of_ranks(2, work)
+    ranks = start_ranks(2, files / "said", "-c", NOTED, files, *arguments_of(model_dir, files, "out.gz")[2:])
+    assert ended(*ranks) == [0, 0], said(*ranks)
     assert (files / "out.gz").read_bytes() == (files / "unbroken.gz").read_bytes()
     made = sorted(path.name for path in files.glob("rank *"))
     assert made == ["rank 0 line 10", "rank 0 line 4", "rank 1 line 7"], "each part once, and the one that was kept not"

@@ -8,7 +8,6 @@ from collections import defaultdict
 from functools import partial
 
 import pytest
-import torch
 from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
@@ -16,9 +15,8 @@ from transformer_mt.training import loop, saving
 from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
 
-@pytest.fixture
-def slow_disk(monkeypatch):
-    """Each checkpoint that a thread writes is only begun after the next update. A function sets what happens then."""
+def slowed(monkeypatch):
+    """As `slow_disk`, in this process from now on."""
     real_update, real_save = loop.one_update, saving.save
     updated = defaultdict(threading.Event)  # by the step of the update
     happening = {}
@@ -41,7 +39,13 @@ def slow_disk(monkeypatch):
     monkeypatch.setattr(loop, "one_update", one_update)
     monkeypatch.setattr(saving, "save", save)
     monkeypatch.setattr(loop, "writes_beside", lambda device: True)
-    yield happening.update
+    return happening.update
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Each checkpoint that a thread writes is only begun after the next update. A function sets what happens then."""
+    yield slowed(monkeypatch)
     for thread in threading.enumerate():
         if thread.name.startswith("checkpoint"):
             thread.join()
@@ -117,18 +121,24 @@ def test_a_validation_waits_to_learn_whether_the_best_so_far_was_saved(experimen
     assert load_progress(checkpoint_path(run, 3)).best_steps == [2]
 
 
-@pytest.mark.thorough
-@pytest.mark.skipif(torch.cuda.is_available(), reason="its ranks have to be forked: say CUDA_VISIBLE_DEVICES=")
-@pytest.mark.parametrize("sharding", ["none", "full"])
-def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, tmp_path, slow_disk, sharding):
+def train_with_failures(experiment, run, *settings):
+    """The work of a rank, which is a process of its own."""
+
     def fails(step):
         if step in (4, 8):
             raise OSError("no room")
 
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        slowed(monkeypatch)({"save": fails})
+        train_tiny(experiment, run, *settings)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, tmp_path, sharding):
     own = (f"training.sharding={sharding}", "training.validate_every=12")
     settings = (*own, "training.on_failed_save=go_on", "training.keep_last=9")
     run = tmp_path / "run"
-    slow_disk({"save": fails})
-    work_of_ranks(2, partial(train_tiny, experiment, run, *settings))
+    work_of_ranks(2, partial(train_with_failures, experiment, run, *settings))
     assert saved_steps(run) == [2, 6, 10, 12]
     assert load_progress(checkpoint_path(run, 12)).best_steps == [12]
