@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from helpers.processes import ended, python_path, start
+from helpers.thorough import thorough
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
@@ -48,7 +49,7 @@ def stopped_at(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", commands.STAGES)
+@pytest.mark.parametrize("name", ["translate", *thorough(*sorted({*commands.STAGES} - {"translate"}))])
 def test_control_c_while_a_stage_is_imported_is_130_without_a_traceback(stopped_at, name):
     """The last module is the first that some stages import only when they run."""
     for module in ("transformer_mt.terminal", "argparse", f"transformer_mt.{name}"):
@@ -69,7 +70,7 @@ def test_every_form_of_the_command_ends_alike(stopped_at, tmp_path, command, mod
 
 
 @pytest.mark.parametrize(("signum", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGTERM, "terminated\n")])
-@pytest.mark.parametrize("module", ["numpy.exceptions", "transformer_mt.inference.build"])
+@pytest.mark.parametrize("module", ["numpy.exceptions", *thorough("transformer_mt.inference.build")])
 def test_a_signal_while_a_stage_imports_something_later_leaves_at_most_what_it_resumes_from(
     stopped_at, model_dir, tmp_path, module, signum, said
 ):
