@@ -61,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics, comet = chosen_metrics(arguments)
     details = Details(
         arguments.confidence,
-        arguments.by_length,
         metrics=metrics,
         analyse=arguments.analyse,
         comet=None if comet is None else Comet(comet, arguments.device),

@@ -37,8 +37,8 @@ SUSPICIOUS = {
 class Group:
     """The scores, in percent, of about equally many lines with alike values of something."""
 
-    least: float
-    most: float
+    least: int
+    most: int
     num_lines: int
     bleu: float
     chrf: float

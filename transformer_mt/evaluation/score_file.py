@@ -8,14 +8,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.analysis import Analysis
-from transformer_mt.evaluation.metrics import Bucket
 from transformer_mt.evaluation.tuning import Trial, TuneMetric
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import cut
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the files that are written and read. It grows with every change of the fields."""
 
 
@@ -77,7 +76,6 @@ class TestSetScores(Record):
     references: list[str] | None = None
     checksums: Checksums
     also_in_training: AlsoInTraining | None = None
-    by_length: list[Bucket] | None = None
     analysis: Analysis | None = None
     num_split: int | None = None
     num_short: int | None = None
