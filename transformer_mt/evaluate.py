@@ -32,7 +32,7 @@ from transformer_mt.evaluation.test_sets import (
     read_validation_set,
     results_dir,
 )
-from transformer_mt.evaluation.tuning import Trial, TuneMetric, choices_of, tune
+from transformer_mt.evaluation.tuning import TuneMetric, choices_of, tune
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
@@ -254,13 +254,10 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) 
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
-    def tell(trial: Trial) -> None:
-        print(f"validation set  {metric} {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True)
-
     decodings = [(settings, each.decoding) for settings, each in choices]
-    tuned = tune(decodings, translate, text.references[0], metric, config.corpus.target_language, tell)
-    print(f"best on the {tuned.num_lines:,} sentences of the validation set: {' '.join(tuned.best.settings)}\n")
-    return choices[tuned.trials.index(tuned.best)][1], {"tuning": tuned.as_json()}
+    tuned = tune(decodings, translate, text.references[0], metric, config.corpus.target_language)
+    print(f"best on the {tuned.num_lines:,} sentences of the validation set: {' '.join(tuned.chosen)}\n")
+    return choices[tuned.best][1], {"tuning": tuned}
 
 
 def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.analysis import Analysis
-from transformer_mt.evaluation.tuning import Trial, TuneMetric
+from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
@@ -55,15 +55,6 @@ class Hardware(Record):
     processor: str
     num_cores: int | None
     gpu: str | None
-
-
-class Tuning(Record):
-    """The settings of decoding that were tried on the validation set."""
-
-    metric: TuneMetric
-    num_lines: int
-    trials: list[Trial]
-    chosen: list[str]
 
 
 class TestSetScores(Record):
