@@ -13,14 +13,17 @@ from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.named_sets import NamedSet, signed
-from transformer_mt.languages import NAMES, has_spaces, language_of_script, short_code
+from transformer_mt.languages import short_code
 from transformer_mt.wording import counted
 
 SacreMetric = BLEU | CHRF | TER
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
 """What is computed if nothing else is asked for. chrf++ (Popović 2017) also compares words and pairs of words."""
-_TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys(("th", "lo", "km", "my"), "char")}
+"""Of BLEU, by the short code of the language; 13a for all others."""
+# Letters of these languages: Thai, Lao, Burmese, Khmer, kana, Chinese characters, Hangul.
+_THEIR_LETTERS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _LINES_LOOKED_AT = 1000
 # SentencePiece marks the beginning of a word, subword-nmt (@@) a word that goes on. A bare @@ is text.
 _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
@@ -103,22 +106,15 @@ def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
 
 
 def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
-    """A warning about scores that mean nothing in the language of these lines; None if all mean something."""
-    code = short_code(target_language)
-    if code in NAMES:
-        if code in _TOKENISERS:
-            return None
-        return (
-            f"TER compares words, and {NAMES[code]} has no spaces between words: this TER means nothing. Compare "
-            "chrF2, or BLEU, which is computed on characters here"
-        )
-    found = language_of_script(lines[:_LINES_LOOKED_AT])
-    if found is None:
+    """A warning if the tokeniser 13a would be used for a language whose words it does not find; else None."""
+    text = "".join(lines[:_LINES_LOOKED_AT])
+    num_letters = sum(map(str.isalpha, text))
+    if short_code(target_language) in _TOKENISERS or 2 * len(_THEIR_LETTERS.findall(text)) <= num_letters:
         return None
     return (
-        f"{name} looks like {NAMES[found]}, whose words sacreBLEU's tokeniser 13a does not find: this BLEU cannot be "
-        f"compared with others. Score the files with --hypothesis, --reference and --language {found}; and give the "
-        f"next run corpus.target_language={found}"
+        f"{name} looks like one of the languages {', '.join(_TOKENISERS)}, whose words sacreBLEU's tokeniser 13a does "
+        "not find: this BLEU cannot be compared with others. Name the language: corpus.target_language of a run, or "
+        "--language with --hypothesis"
     )
 
 
@@ -142,7 +138,7 @@ def _metric(name: MetricName, target_language: str) -> SacreMetric:
         case "chrf++":
             return CHRF(word_order=2)
         case "ter":
-            asian = short_code(target_language) in NAMES
+            asian = short_code(target_language) in _TOKENISERS
             return TER(normalized=asian, asian_support=asian)  # the latter has no effect without the former
         case _:
             assert_never(name)
@@ -150,7 +146,7 @@ def _metric(name: MetricName, target_language: str) -> SacreMetric:
 
 def _bleu(target_language: str) -> BLEU:
     language = short_code(target_language)
-    tokeniser = _TOKENISERS.get(language, "13a" if has_spaces(language) else "char")
+    tokeniser = _TOKENISERS.get(language, "13a")
     try:
         # `force` silences sacreBLEU's warning about tokenised text, as we give our own. It changes no score.
         return BLEU(tokenize=tokeniser, force=True)
