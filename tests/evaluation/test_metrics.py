@@ -23,7 +23,7 @@ OTHERS = ["The dog is asleep here.", "A cat sees the large house.", "Indeed.", "
 
 def test_scores_are_those_computed_by_hand():
     # Of 5, 4, 3, 2 n-grams 4, 3, 2, 1 match; one word of five has to be replaced.
-    scores = {score.name: score.value for score in score_corpus(["a b c d e"], [["a b c d f"]])}
+    scores = {name: score.value for name, score in score_corpus(["a b c d e"], [["a b c d f"]]).items()}
     assert scores["BLEU"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4))
     assert scores["TER"] == pytest.approx(20)
     # Nothing is wrong but the length, 4 words of 5.
@@ -35,8 +35,8 @@ def test_scores_and_signatures_are_sacrebleus(references):
     metrics = [sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()]
     expected = [(metric.corpus_score(HYPOTHESES, references), metric.get_signature()) for metric in metrics]
     found = score_corpus(HYPOTHESES, references, "en")
-    assert [score.name for score in found] == ["BLEU", "chrF2", "TER"]
-    for score, (value, signature) in zip(found, expected, strict=True):
+    assert [*found] == ["BLEU", "chrF2", "TER"]
+    for score, (value, signature) in zip(found.values(), expected, strict=True):
         assert (score.value, score.signature) == (value.score, str(signature))
         assert f"nrefs:{len(references)}|" in score.signature
 
@@ -45,31 +45,31 @@ def test_intervals_are_those_of_sacrebleus_bootstrap():
     hypotheses, references = [*HYPOTHESES[:2], HYPOTHESES[3]] * 5, [*REFERENCES[:2], REFERENCES[3]] * 5
     plain = score_corpus(hypotheses, [references])
     found = score_corpus(hypotheses, [references], confidence=True)
-    for score, metric in zip(found, (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()), strict=True):
+    for score, metric in zip(found.values(), (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()), strict=True):
         expected = str(metric.corpus_score(hypotheses, [references], n_bootstrap=1000))
         assert f" ± {score.interval:.2f})" in expected
         assert score.signature == str(metric.get_signature()) and "|bs:1000|seed:12345|" in score.signature
-    assert [score.value for score in found] == [score.value for score in plain]
-    assert all(score.interval is None and "bs:" not in score.signature for score in plain)
+    assert [score.value for score in found.values()] == [score.value for score in plain.values()]
+    assert all(score.interval is None and "bs:" not in score.signature for score in plain.values())
 
 
 def test_there_is_an_interval_even_where_hardly_anything_is_right():
     """sacreBLEU's own mean over samples fails on these lines, of which some samples score exactly 0."""
-    assert all(score.interval is not None for score in score_corpus(HYPOTHESES, [REFERENCES], confidence=True))
+    assert all(score.interval is not None for score in score_corpus(HYPOTHESES, [REFERENCES], confidence=True).values())
 
 
 def test_an_interval_is_nothing_where_all_lines_are_alike_and_shrinks_with_more_lines():
     right, wrong = "The dog sleeps here.", "The cat sees a big house."
 
     def interval(repeats, hypotheses):
-        return score_corpus(hypotheses * repeats, [[right, right] * repeats], confidence=True)[0].interval
+        return score_corpus(hypotheses * repeats, [[right, right] * repeats], confidence=True)["BLEU"].interval
 
     assert interval(10, [right, right]) == 0
     assert 0 < interval(400, [right, wrong]) < 0.4 * interval(25, [right, wrong])
 
 
 def test_scores_of_validation_are_those_of_evaluation():
-    of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de")]
+    of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de").values()]
     assert [bleu(HYPOTHESES, REFERENCES, "de"), chrf(HYPOTHESES, REFERENCES)] == of_evaluation[:2]
 
 
@@ -88,7 +88,7 @@ def test_what_an_unready_model_says_is_scored_all_the_same():
     ],
 )
 def test_target_language_chooses_the_tokeniser(language, tokeniser):
-    score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)[0]
+    score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)["BLEU"]
     assert f"|tok:{tokeniser}|" in score.signature
     # 13a sees one word a sentence.
     assert (score.value > 20) == (tokeniser != "13a")
@@ -98,9 +98,9 @@ def test_target_language_chooses_the_tokeniser(language, tokeniser):
 @pytest.mark.parametrize("language", ["zh", "zho_Hant", "th"])
 def test_ter_splits_chinese_characters_where_the_language_has_no_spaces(language):
     hypothesis, reference = "我喜欢大的房子。", "我喜欢小的房子。"
-    ter = score_corpus([hypothesis], [[reference]], language)[2]
+    ter = score_corpus([hypothesis], [[reference]], language)["TER"]
     assert ter.value == pytest.approx(100 / 8) and "|norm:yes|" in ter.signature and "|asian:yes|" in ter.signature
-    plain = score_corpus([hypothesis], [[reference]], "de")[2]
+    plain = score_corpus([hypothesis], [[reference]], "de")["TER"]
     assert plain.value == 100 and "|norm:no|" in plain.signature and "|asian:no|" in plain.signature
 
 
@@ -161,7 +161,7 @@ def test_subword_pieces_are_refused_with_their_line(line):
 
 @pytest.mark.parametrize("line", ["@@ -1 +1 @@", "write to me@@home.de", "a_b", "@ @"])
 def test_other_signs_are_text(line):
-    assert score_corpus([line], [[line]])[2].value == 0
+    assert score_corpus([line], [[line]])["TER"].value == 0
 
 
 @pytest.mark.parametrize("line", ["The dog sleeps .", "Well , he said", "it &apos;s", "twenty @-@ one"])

@@ -65,7 +65,7 @@ class Comet:
                 "configuration of its encoder, which hparams.yaml names, must be on this machine, too. If a package is "
                 f"missing: {_INSTALL}"
             ) from error
-        return MetricScore("COMET", value, self.signature)
+        return MetricScore(value, self.signature)
 
     @cached_property
     def signature(self) -> str:

@@ -38,7 +38,6 @@ class MetricScore:
     better.
     """
 
-    name: str
     value: float
     signature: str
     interval: float | None = None
@@ -54,7 +53,7 @@ def score_corpus(
     confidence: bool = False,
     metrics: Sequence[MetricName] = METRICS,
     named: NamedSet | None = None,
-) -> list[MetricScore]:
+) -> dict[str, MetricScore]:
     """Score detokenised lines against one or more complete sets of references: BLEU, chrF2 and TER, or `metrics`.
 
     `target_language` is a code such as de, zh-CN or jpn_Jpan, and chooses the tokeniser of BLEU: zh, ja-mecab or
@@ -69,13 +68,13 @@ def score_corpus(
     names = names or ["hypothesis", *(f"reference {number + 1}" for number in range(len(references)))]
     check_aligned([hypotheses, *references], names)
     check_words([hypotheses, *references], names)
-    scores = []
+    scores = {}
     for metric in metrics_of(metrics, target_language).values():
         result = metric.corpus_score(hypotheses, references)
         signature, interval = metric.get_signature(), None
         if confidence:
             signature, interval = _resampled(metric, hypotheses, references)
-        scores.append(MetricScore(result.name, float(result.score), signed(signature, named), interval))
+        scores[result.name] = MetricScore(float(result.score), signed(signature, named), interval)
     return scores
 
 

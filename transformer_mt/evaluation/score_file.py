@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.analysis import Analysis
+from transformer_mt.evaluation.metrics import MetricScore
 from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.files import write_whole
@@ -23,14 +24,6 @@ class Record(BaseModel):
     """An object in the file. A field that it does not know is an error: it belongs to another version, or to others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
-
-
-class Score(Record):
-    """The score by one metric."""
-
-    value: float
-    signature: str
-    interval: float | None = None
 
 
 class Checksums(Record):
@@ -64,7 +57,7 @@ class TestSetScores(Record):
     __test__ = False  # pytest takes it for tests otherwise
 
     num_lines: int
-    scores: dict[str, Score]
+    scores: dict[str, MetricScore]
     references: list[str] | None = None
     checksums: Checksums
     also_in_training: AlsoInTraining | None = None

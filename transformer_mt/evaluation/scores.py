@@ -11,7 +11,7 @@ from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import analyse, text_of_analysis
 from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.guards import case_warning, tokenised_warning
-from transformer_mt.evaluation.metrics import METRICS, MetricName, MetricScore, language_warning, score_corpus
+from transformer_mt.evaluation.metrics import METRICS, MetricName, language_warning, score_corpus
 from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import Checksums, TestSetScores
 from transformer_mt.machine import versions
@@ -77,11 +77,11 @@ def score_lines(
         hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
     )
     if details.comet is not None and sources is not None:
-        scores.append(details.comet.score(sources, hypotheses, references[0]))
+        scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
     _warn(hypotheses, references, language, names)
     result = {
         "num_lines": len(hypotheses),
-        "scores": {score.name: _fields(score) for score in scores},
+        "scores": scores,
         "checksums": checksums_of(sources, references, hypotheses),
     }
     if details.analyse and sources is not None:
@@ -96,11 +96,6 @@ def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], langua
     found += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
     for warning in filter(None, found):
         print(f"warning: {warning}", file=sys.stderr)
-
-
-def _fields(score: MetricScore) -> dict[str, float | str]:
-    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
-    return fields if score.interval is None else fields | {"interval": score.interval}
 
 
 def checksums_of(
