@@ -1,9 +1,8 @@
 """BLEU, chrF2 and TER by sacreBLEU, each with the signature that says how it was computed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
 
 from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU
@@ -17,7 +16,7 @@ from transformer_mt.languages import short_code
 from transformer_mt.wording import counted
 
 SacreMetric = BLEU | CHRF | TER
-MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
+MetricName = str  # a key of ALL_METRICS
 METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
 """What is computed if nothing else is asked for. chrf++ (Popović 2017) also compares words and pairs of words."""
 _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys(("th", "lo", "km", "my"), "char")}
@@ -124,23 +123,12 @@ def check_tokeniser(target_language: str) -> None:
 
 def metrics_of(metrics: Sequence[MetricName], target_language: str) -> dict[str, SacreMetric]:
     """These metrics of sacreBLEU, by name, in this order."""
-    return {metric: _metric(metric, target_language) for metric in metrics}
+    return {name: ALL_METRICS[name](target_language) for name in metrics}
 
 
-def _metric(name: MetricName, target_language: str) -> SacreMetric:
-    """One metric of sacreBLEU. A new one is added here, and to `MetricName`."""
-    match name:
-        case "bleu":
-            return _bleu(target_language)
-        case "chrf":
-            return CHRF()
-        case "chrf++":
-            return CHRF(word_order=2)
-        case "ter":
-            asian = short_code(target_language) in _TOKENISERS
-            return TER(normalized=asian, asian_support=asian)  # the latter has no effect without the former
-        case _:
-            assert_never(name)
+def _ter(target_language: str) -> TER:
+    asian = short_code(target_language) in _TOKENISERS
+    return TER(normalized=asian, asian_support=asian)  # the latter has no effect without the former
 
 
 def _bleu(target_language: str) -> BLEU:
@@ -154,6 +142,15 @@ def _bleu(target_language: str) -> BLEU:
             f"BLEU for {target_language} needs a word segmenter that is not installed: "
             f'pip install "sacrebleu[{language}]"'
         ) from None
+
+
+ALL_METRICS: dict[MetricName, Callable[[str], SacreMetric]] = {
+    "bleu": _bleu,
+    "chrf": lambda _: CHRF(),
+    "chrf++": lambda _: CHRF(word_order=2),
+    "ter": _ter,
+}
+"""What `evaluate --metrics` takes: the name, and the metric for a target language. A new metric is added here."""
 
 
 def _resampled(

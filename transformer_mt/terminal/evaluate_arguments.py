@@ -2,10 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import get_args
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import METRICS, MetricName
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
 
@@ -96,9 +95,8 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
 
 
 def _metric(text: str) -> str:
-    known = get_args(MetricName)
-    if text not in known and (not text.startswith(_COMET) or text == _COMET):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)} and comet=MODEL_DIR")
+    if text not in ALL_METRICS and (not text.startswith(_COMET) or text == _COMET):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ALL_METRICS)} and comet=MODEL_DIR")
     return text
 
 
