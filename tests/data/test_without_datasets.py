@@ -108,7 +108,7 @@ def test_an_installation_by_hand_may_lack_only_what_some_corpora_need(
     assert ("Only corpora from the Hugging Face hub need it" in error) == (missing == "datasets")
 
 
-SCRIPTS = ["count_parameters.py", "make_demo_corpus.py", "benchmark.py", "compare_table.py"]
+SCRIPTS = ["evaluate_bleu.py", "count_parameters.py", "make_demo_corpus.py", "benchmark.py", "compare_table.py"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -86,6 +86,16 @@ class TestFiles:
         line = capsys.readouterr().out.splitlines()[0]
         assert f"{expected.score:.1f} ± " in line and "|bs:1000|seed:12345|" in line
 
+    def test_script_prints_and_writes_the_same(self, tmp_path, files, capsys):
+        main(["--hypothesis", files[0], "--reference", files[1], "--json", str(tmp_path / "stage.json")])
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
+        assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
+        assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
+
+    def test_script_takes_references_and_a_language(self, tmp_path, files):
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
+        assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
+
     def test_nothing_but_scores_is_written_over(self, tmp_path, files):
         target = tmp_path / "x.json"
         target.write_text("")
@@ -196,6 +206,10 @@ class TestMistakes:
         found = run(*command, "--hypothesis", files[0], "--reference", "none.txt")
         assert (found.returncode, found.stdout) == (2, "")
         assert "none.txt" in found.stderr and "Traceback" not in found.stderr
+
+    def test_of_the_script_end_likewise(self, files):
+        found = run(ROOT / "scripts/evaluate_bleu.py", files[0], "none.txt")
+        assert found.returncode == 2 and "none.txt" in found.stderr and "Traceback" not in found.stderr
 
 
 class Dictionary:
