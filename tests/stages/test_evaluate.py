@@ -508,7 +508,7 @@ class TestCompare:
         assert "news: 3 sentences, 1 reference; baseline: runs/x" in said and "talks: 3 sentences" in said
         assert re.search(r"same text +same text$", said, flags=re.MULTILINE)
         assert "runs/y writes the same text as runs/x" in said
-        assert "runs that differ only in training.seed" in said and "chrF2++" in said and "TER" not in said
+        assert "chrF2++" in said and "TER" not in said
         assert re.search(
             r"^  source +dog$", said, flags=re.MULTILINE
         )  # the sentences that differ most, with their sources
@@ -567,7 +567,7 @@ class TestCompare:
         config = tmp_path / "runs/y/model/config.yaml"
         config.write_text(config.read_text().replace("data_dir: data", "data_dir: others"))
         assert cli.run(main, ["--compare", *two, "--test", "news"]) == 2
-        assert "different references for the test set news (line 3 differs)" in capsys.readouterr().err
+        assert "different references for the test set news, so their scores" in capsys.readouterr().err
         config.write_text(config.read_text().replace("data_dir: others", "data_dir: data"))
         (trained / "evaluation/news.hypotheses.txt").unlink()
         assert cli.run(main, ["--compare", *two]) == 2
