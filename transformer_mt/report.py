@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_mt.errors import UserError
-from transformer_mt.pictures.picture_file import check_matplotlib
+from transformer_mt.pictures.picture_file import check
 from transformer_mt.reporting.gathered import SECTIONS, Notes
 from transformer_mt.reporting.page import MARK, Report, page_of
 from transformer_mt.reporting.prepared_text import gather_corpora, gather_positions
 from transformer_mt.reporting.runs import open_runs
 from transformer_mt.reporting.sentences import choose, translate
 from transformer_mt.reporting.tested import gather_tests
-from transformer_mt.storage.files import is_stream, write_whole
+from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 from transformer_mt.wording import counted
 
@@ -39,7 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="the directory of a run, or of a model; the first is the baseline",
     )
     parser.add_argument(
-        "--output", metavar="FILE", type=Path, required=True, help="the page; a file of this command is replaced"
+        "--output",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="the page, a .html; a file of this command is replaced",
     )
     parser.add_argument(
         "--sentence",
@@ -49,8 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="translate this sentence and show its attention; may be repeated (default: three of the test set)",
     )
     arguments = parser.parse_intermixed_args(argv)
-    check_matplotlib()
-    _check_output(arguments.output)
+    check(arguments.output, {"html": [MARK.encode()]})
+    if not arguments.output.parent.is_dir():
+        raise UserError(f"{arguments.output}: there is no directory {arguments.output.parent}; make it first")
     if any(not sentence.strip() for sentence in arguments.sentence):
         parser.error("--sentence: the text is blank")
     report = gather(arguments.runs, arguments.sentence)
@@ -58,23 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     write_whole(arguments.output, page)
     print(f"{cli.shown(arguments.output)}: {counted(len(report.runs), 'run')}, {len(page) / 1e6:.2f} MB")
     return 0
-
-
-def _check_output(path: Path) -> None:
-    """Raises UserError if the file exists and is no report, or if its directory does not exist."""
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no directory {path.parent}; make it, or name another place")
-    if path.is_dir():
-        raise UserError(f"{path}: is a directory; name a file, such as {path / 'report.html'}")
-    if not path.exists() or is_stream(path):
-        return
-    with path.open("rb") as file:
-        beginning = file.read(1000)
-    if beginning and MARK.encode() not in beginning:
-        raise UserError(
-            f"{path}: is there already, and is not a page that `report` has written, so it is left as it is. "
-            "Name another file"
-        )
 
 
 def gather(paths: Sequence[Path], sentences: Sequence[str]) -> Report:

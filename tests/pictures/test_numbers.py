@@ -46,7 +46,7 @@ def test_numbers_are_replaced_and_a_file_of_something_else_is_not(tmp_path):
         picture_file.write_numbers(path, "masks", NUMBERS)
     for mine in (b'{"mine": 1}', b"PK\x03\x04 an archive", b"text"):
         path.write_bytes(mine)
-        with pytest.raises(PictureError, match=r"x\.npz: is there already, and is not what `plot` writes to a \.npz"):
+        with pytest.raises(PictureError, match=r"x\.npz: is there already, and is no \.npz of this command"):
             picture_file.write_numbers(path, "masks", NUMBERS)
         assert path.read_bytes() == mine
 

@@ -73,7 +73,7 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(path)
     path.write_text("mine")
-    with pytest.raises(PictureError, match=rf"{path}: is there already, and is not what `plot` writes to a .{name}"):
+    with pytest.raises(PictureError, match=rf"{path}: is there already, and is no .{name} of this command"):
         draw(path)
     assert path.read_text() == "mine"
 

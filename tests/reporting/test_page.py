@@ -9,7 +9,7 @@ from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
 from transformer_mt.reporting.gathered import SECTIONS
-from transformer_mt.reporting.page import duration, settings_table, with_code
+from transformer_mt.reporting.page import settings_table, with_code
 from transformer_mt.reporting.runs import open_runs
 
 pytest.importorskip("matplotlib")
@@ -25,14 +25,6 @@ pytest.importorskip("matplotlib")
 )
 def test_text_between_backticks_is_code_and_all_text_is_escaped(text, html):
     assert with_code(text) == html
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    {0: "0.0 s", 12.34: "12.3 s", 307: "5 min 7 s", 3599.7: "1 h 0 min", 150_000: "41 h 40 min"}.items(),
-)
-def test_times_are_for_people(seconds, text):
-    assert duration(seconds) == text
 
 
 def test_settings_that_differ_are_told_from_the_others(tmp_path, joint_tokenizer):

@@ -257,9 +257,9 @@ def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, cap
         ([tmp_path / "empty"], "r.html", f"{tmp_path / 'empty'}: is neither the directory of a run"),
         ([evaluated / "checkpoints"], "r.html", "checkpoints: is neither the directory of a run"),
         ([evaluated, evaluated], "r.html", "is named twice"),
-        ([evaluated], "foreign.html", "is there already, and is not a page that `report` has written"),
+        ([evaluated], "foreign.html", "is there already, and is no .html of this command"),
         ([evaluated], "nowhere/r.html", "there is no directory"),
-        ([evaluated], "empty", "is a directory"),
+        ([evaluated], "empty", "the name must end in .html"),
     ]:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         status, error = status_and_error(report.main, *runs, "--output", tmp_path / output, capsys=capsys)

@@ -9,7 +9,6 @@ from transformer_mt.models.attention_weights import Attention, FloatArray, index
 from transformer_mt.pictures import heat_map, sentence
 from transformer_mt.pictures.command import Command, Picture
 from transformer_mt.pictures.heat_map import Side
-from transformer_mt.settings.decoding import DecodingConfig
 
 _DESCRIPTION = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while it
@@ -28,7 +27,6 @@ Other pictures have a name of their own, and their own --help:
   plot lengths           how long the training sentences are
   plot attention         this one; the word can be left out"""
 
-_ALL = "all"
 _IN_A_ROW = 4  # so many layers are side by side; more are in a square
 
 
@@ -46,11 +44,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
 
 
-def _layers(text: str) -> list[int] | str:
-    if text == _ALL:
-        return _ALL
+def _layers(text: str) -> list[int]:
+    """The numbers of layers; none for all of them."""
     try:
-        return [int(part) for part in text.split(",")]
+        return [] if text == "all" else [int(part) for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no layer: give a number, several as in 1,3,6, or all") from None
 
@@ -58,7 +55,9 @@ def _layers(text: str) -> list[int] | str:
 def _maps(arguments: argparse.Namespace) -> Picture:
     found, decoding = sentence.attention_of(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.attention)
-    indices = _indices(arguments, decoding, len(layers_LHTS))
+    usual = decoding.alignment_layer if arguments.attention == "cross" else 0
+    chosen = [usual] if arguments.layer is None else arguments.layer or range(1, len(layers_LHTS) + 1) or [0]
+    indices = [index_of(arguments.attention, layer, len(layers_LHTS)) for layer in chosen]
     weights_LHTS = layers_LHTS[indices]
     heads = [f"head {head}" for head in range(1, weights_LHTS.shape[1] + 1)]
     if not arguments.heads:
@@ -91,17 +90,6 @@ def kind_of(found: PairAttention, attention: Attention) -> tuple[FloatArray, Sid
             return found.decoder_LHTT, Side("target", found.target), Side("target before", found.target_before)
         case _:
             assert_never(attention)
-
-
-def _indices(arguments: argparse.Namespace, decoding: DecodingConfig, num_layers: int) -> list[int]:
-    """Which layers are drawn, numbered from 0."""
-    kind: Attention = arguments.attention
-    chosen = arguments.layer
-    if chosen is None:
-        chosen = [decoding.alignment_layer if kind == "cross" else 0]
-    elif chosen == _ALL:
-        chosen = list(range(1, num_layers + 1)) or [0]
-    return [index_of(kind, layer, num_layers) for layer in chosen]
 
 
 def across(num_layers: int, num_heads: int) -> int:

@@ -25,10 +25,6 @@ class Side:
     name: str
     pieces: list[str]
 
-    def shown(self) -> "Side":
-        """With code points in place of the characters that no font has."""
-        return Side(self.name, fonts.shown(self.pieces))
-
 
 def figure_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
     """The maps in a grid of so many columns, and a bar that shows what the colours mean.
@@ -36,7 +32,7 @@ def figure_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Si
     White is 0, and the darkest blue is 1.
     """
     M, T, S = maps_MTS.shape
-    rows, columns = rows.shown(), columns.shown()
+    rows, columns = (Side(side.name, fonts.shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
     figure = room_for(rows, columns, cell, across, down)

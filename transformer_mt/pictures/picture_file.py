@@ -88,7 +88,7 @@ def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
             beginning = file.read(1000)
         if beginning and not all(mark in beginning for mark in formats[found]):
             raise PictureError(
-                f"{path}: is there already, and is not what `plot` writes to a .{found}, so it is left as it is. "
+                f"{path}: is there already, and is no .{found} of this command, so it is left as it is. "
                 "Name another file"
             )
     return found

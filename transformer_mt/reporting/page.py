@@ -18,7 +18,7 @@ from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import SECTIONS, CorpusReport, Notes, Run, Shown, TestReport
 from transformer_mt.reporting.sentences import N_BEST
 from transformer_mt.storage.records import CURVES
-from transformer_mt.wording import counted
+from transformer_mt.wording import counted, duration
 
 MARK = '<meta name="generator" content="transformer_mt report">'
 """By which a page of this command is told from other files."""
@@ -96,14 +96,6 @@ def with_code(text: str) -> Markup:
 def number(value: object) -> str:
     """A number with commas between thousands; whatever else a file holds in its place as it is."""
     return f"{value:,}" if isinstance(value, int | float) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """A time for people: 12.3 s, 5 min 7 s, or 41 h 40 min."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:

@@ -25,11 +25,9 @@ _UNITS = range(5, 25)  # the lengths of sentences that are taken from the test s
 
 
 def choose(tests: Sequence[TestReport], runs: Sequence[Run]) -> list[str]:
-    """Sentences of the first test set whose text is known: the first of the samples that are neither short nor long."""
+    """Sentences of the test sets: the first of the samples that are neither short nor long."""
     spaced = has_spaces(runs[0].config.corpus.source_language)
-    sources = next(
-        (list(dict.fromkeys(sample.source for sample in test.samples)) for test in tests if test.samples), []
-    )
+    sources = list(dict.fromkeys(sample.source for test in tests for sample in test.samples))
     usual = [source for source in sources if len(split_units(source, spaced)) in _UNITS]
     return (usual or sources)[:SENTENCES]
 
