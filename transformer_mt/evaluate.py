@@ -100,7 +100,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
     found = [comparison(test, arguments.metrics) for test in tests]
-    print("\n\n".join(map(text_of, tests, found)))
+    print("\n\n".join(map(text_of, found)))
     if arguments.json is not None:
         write_comparison(arguments.json, found)
     return 0

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.comparing import TESTS, ComparedTest, compare, conclusions, most_different
+from transformer_mt.evaluation.comparing import TESTS, ComparedTest, compare, conclusions
 from transformer_mt.evaluation.metrics import METRICS, MetricName
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
-from transformer_mt.wording import counted, visible
+from transformer_mt.wording import counted
 
 
 def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> dict[str, Any]:
     """What is known about the systems of a test set, for a JSON file."""
     tables = compare(test, metrics)
-    different = [(name, most_different(test, number)) for number, (name, _) in enumerate(test.systems) if number]
     return {
         "test": test.name,
         "num_lines": len(test.references[0]),
@@ -25,17 +24,14 @@ def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> d
         "baseline": test.systems[0][0],
         "metrics": [asdict(table) for table in tables],
         "conclusions": conclusions(test, tables),
-        "most_different": {name: [asdict(difference) for difference in found] for name, found in different},
     }
 
 
-def text_of(test: ComparedTest, found: dict[str, Any]) -> str:
-    """A table for each metric, what may be concluded, and the lines that differ most, with their texts."""
+def text_of(found: dict[str, Any]) -> str:
+    """A table for each metric, and what may be concluded."""
     size = f"{counted(found['num_lines'], 'sentence')}, {counted(found['num_references'], 'reference')}"
-    parts = [f"{test.name}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
-    parts.append("\n".join(found["conclusions"]))
-    parts += [_different(test, name, lines) for name, lines in found["most_different"].items() if lines]
-    return "\n\n".join(parts)
+    parts = [f"{found['test']}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
+    return "\n\n".join([*parts, "\n".join(found["conclusions"])])
 
 
 def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
@@ -67,19 +63,3 @@ def _table(table: dict[str, Any]) -> str:
         p_values = [f"{p:.4f}" for p in system["p_values"].values()] or ["same text" if number else ""] * 2
         lines.append(f"{system['system']:{width}}  {score:>12}  {p_values[0]:>11}  {p_values[1]:>15}".rstrip())
     return "\n".join([*lines, *(f"  {name}: {table['signatures'][test]}" for test, name in TESTS.items())])
-
-
-def _different(test: ComparedTest, name: str, found: Sequence[dict[str, Any]]) -> str:
-    baseline, ours = test.systems[0]
-    theirs = dict(test.systems)[name]
-    width = max(len(name), len(baseline), len("reference"))
-    text = [f"where {name} differs most from {baseline} (chrF2 of the line)"]
-    for difference in found:
-        at = difference["line"] - 1
-        text.append(f"line {difference['line']:,}")
-        if test.sources is not None:
-            text.append(f"  {'source':{width}}         {visible(test.sources[at])}")
-        text += [f"  {'reference':{width}}         {visible(reference[at])}" for reference in test.references]
-        text.append(f"  {baseline:{width}}  {difference['baseline']:5.1f}  {visible(ours[at])}")
-        text.append(f"  {name:{width}}  {difference['system']:5.1f}  {visible(theirs[at])}")
-    return "\n".join(text)

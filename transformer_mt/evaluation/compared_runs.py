@@ -19,7 +19,7 @@ from transformer_mt.evaluation.test_sets import (
     results_dir,
 )
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, load_config
+from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.run_directory import weights_sha256
 
 
@@ -34,7 +34,7 @@ class _Run:
 def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
     """Read files of translations, and their references."""
     systems = [(str(path), list(read_lines(path))) for path in paths]
-    return ComparedTest("files", None, [list(read_lines(path)) for path in references], systems, language)
+    return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] = ()) -> list[ComparedTest]:
@@ -82,7 +82,7 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
-    return ComparedTest(name, wanted.sources, wanted.references, systems, language, notes, wanted.named)
+    return ComparedTest(name, wanted.references, systems, language, notes, wanted.named)
 
 
 def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
@@ -113,11 +113,10 @@ def _notes(name: str, first: _Run, run: _Run) -> list[str]:
             f"`python -m transformer_mt.evaluate {run.name}` again"
         )
     if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
-        config = first.config
-        changed = differences(
-            config.model_copy(update={"decoding": ours.decoding}),
-            config.model_copy(update={"decoding": theirs.decoding}),
-        )
-        said = "; ".join(text.replace(", now ", f" in {first.name}, ", 1) for text in changed.values())
-        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {said}")
+        changed = [
+            f"{key}: {value} in {first.name}, {getattr(theirs.decoding, key)}"
+            for key, value in ours.decoding
+            if value != getattr(theirs.decoding, key)
+        ]
+        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {'; '.join(changed)}")
     return notes

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
 from transformer_mt.evaluation.named_sets import NamedSet, signed
 
 LEVEL = 0.05  # a difference counts if chance alone makes such a one in fewer than 5 of 100 cases
-BOOTSTRAP, RANDOMISATION = "bs", "ar"  # as sacreBLEU calls them
-TESTS = {BOOTSTRAP: "paired bootstrap", RANDOMISATION: "paired approximate randomisation"}
+TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
+"""As sacreBLEU calls them, and in words."""
 LOWER_IS_BETTER = ("TER",)
 
 
@@ -25,8 +24,6 @@ class ComparedTest:
     """A test set, and the systems that have translated it; the first is the baseline."""
 
     name: str
-    sources: list[str] | None
-    """None if only files of translations are known."""
     references: Sequence[Sequence[str]]
     systems: Sequence[tuple[str, Sequence[str]]]
     """Names and translations."""
@@ -65,17 +62,6 @@ class MetricTable:
     systems: list[Compared]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A line that a system translates much better or worse than the baseline does."""
-
-    line: int
-    """From 1."""
-    baseline: float
-    """The chrF2 of the line."""
-    system: float
-
-
 def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list[MetricTable]:
     """Compare each system with the first one, by each of these metrics.
 
@@ -90,15 +76,14 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     found: dict[str, tuple[Any, Any]]
     found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}
     tables = []
-    for metric in found[BOOTSTRAP][0]:
+    for metric in found["bs"][0]:
         signatures = {kind: signed(signed_by[metric], test.named) for kind, (signed_by, _) in found.items()}
         rows = []
         for number, (name, _) in enumerate(test.systems):
             results: dict[str, Result] = {kind: by_metric[metric][number] for kind, (_, by_metric) in found.items()}
             compared = results if number and not test.is_same(number) else {}
             p_values = {kind: float(result.p_value or 0.0) for kind, result in compared.items()}
-            bootstrap = results[BOOTSTRAP]
-            rows.append(Compared(name, float(bootstrap.score), float(bootstrap.ci or 0.0), p_values))
+            rows.append(Compared(name, float(results["bs"].score), float(results["bs"].ci or 0.0), p_values))
         tables.append(MetricTable(metric, signatures, rows))
     return tables
 
@@ -110,7 +95,7 @@ def conclusions(test: ComparedTest, tables: Sequence[MetricTable]) -> list[str]:
         if test.is_same(number):
             found.append(f"{name} writes the same text as {baseline}: there is nothing to compare.")
         else:
-            found += [conclusion(table, number) for table in tables]
+            found += [conclusion(table.metric, table.systems[0], table.systems[number]) for table in tables]
     if (others := len(test.systems) - 1) > 1:
         chance = 1 - (1 - LEVEL) ** others
         found.append(
@@ -120,41 +105,22 @@ def conclusions(test: ComparedTest, tables: Sequence[MetricTable]) -> list[str]:
     return found
 
 
-def conclusion(table: MetricTable, number: int) -> str:
-    """A sentence about what may be concluded of system `number`, which writes other text than the baseline."""
-    baseline, system = table.systems[0], table.systems[number]
+def conclusion(metric: str, baseline: Compared, system: Compared) -> str:
+    """A sentence about what may be concluded of two systems that write different texts."""
     difference = system.value - baseline.value
-    if difference == 0:
-        return f"{system.system} and {baseline.system} have the same {table.metric}: no difference can be concluded."
-    better = (difference > 0) != (table.metric in LOWER_IS_BETTER)
-    size = f"{abs(difference):.1f} {table.metric}"
+    both, size = f"{system.system} and {baseline.system}", f"{abs(difference):.1f} {metric}"
     significant = [p < LEVEL for p in system.p_values.values()]
+    if difference == 0:
+        return f"{both} have the same {metric}: no difference can be concluded."
     if all(significant):
+        word = "better" if (difference > 0) != (metric in LOWER_IS_BETTER) else "worse"
         return (
-            f"{system.system} is {'better' if better else 'worse'} than {baseline.system} by {size}: by both tests, "
-            f"chance alone makes such a difference in fewer than {LEVEL * 100:.0f} of 100 cases."
+            f"{system.system} is {word} than {baseline.system} by {size}: by both tests, chance alone makes such a "
+            f"difference in fewer than {LEVEL * 100:.0f} of 100 cases."
         )
     if any(significant):
         return (
-            f"The two tests disagree about {system.system} and {baseline.system}, which differ by {size}: do not "
-            "conclude that one is better; compare on more sentences."
+            f"The two tests disagree about {both}, which differ by {size}: do not conclude that one is better; compare "
+            "on more sentences."
         )
-    return (
-        f"{system.system} and {baseline.system} differ by {size}, which chance alone may make: no difference can be "
-        "concluded from these sentences."
-    )
-
-
-def most_different(test: ComparedTest, number: int, count: int = 3) -> list[Difference]:
-    """The lines whose chrF2 differs most between a system and the baseline, the most different first.
-
-    chrF2 is taken because BLEU of a single sentence says little.
-    """
-    metric, differences = CHRF(), []
-    baseline, system = test.systems[0][1], test.systems[number][1]
-    for line, (ours, theirs, *wanted) in enumerate(zip(baseline, system, *test.references, strict=True), start=1):
-        if ours != theirs:
-            scores = [float(metric.sentence_score(text, wanted).score) for text in (ours, theirs)]
-            differences.append(Difference(line, *scores))
-    differences.sort(key=lambda each: (-abs(each.system - each.baseline), each.line))
-    return differences[:count]
+    return f"{both} differ by {size}, which chance alone may make: no difference can be concluded from these sentences."

@@ -66,22 +66,9 @@ def _draw_lines(axes: "Axes", weights_HM: FloatArray, word: int, names: Sequence
     for h, other in np.argwhere(weights_HM > 0).tolist():
         aside = 0.6 * ((h + 0.5) / H - 0.5)
         weight = float(weights_HM[h, other])
-        axes.plot(
-            [0.03, 0.97],
-            [word, other + aside],
-            color=colours[h],
-            alpha=min(1.0, _FAINTEST + (1.0 - _FAINTEST) * weight),
-            linewidth=_WIDEST * weight,
-            solid_capstyle="butt",
-        )
+        ends, strength = [word, other + aside], min(1.0, _FAINTEST + (1.0 - _FAINTEST) * weight)
+        width = _WIDEST * weight
+        axes.plot([0.03, 0.97], ends, color=colours[h], alpha=strength, linewidth=width, solid_capstyle="butt")
     if H > 1:
         lines = [Line2D([], [], color=colour, linewidth=3) for colour in colours]
-        axes.legend(
-            lines,
-            names,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.0),
-            ncols=min(H, 4),
-            frameon=False,
-            fontsize="small",
-        )
+        axes.legend(lines, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(H, 4), frameon=False)

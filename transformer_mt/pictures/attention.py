@@ -15,8 +15,7 @@ Reads a model and a sentence, and draws how much the model attended to each piec
 wrote each piece of the translation (rows). Each row sums to 1, or with model.local_attention=predictive to less; white
 is 0, the darkest blue is 1. Without --target the model first translates the sentence, as `translate` does with the same
 key=value. Every model with attention can be drawn; only a Transformer has self-attention, that of the encoder and that
-of the decoder. A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning. The
-same input gives exactly the same file. Needs the package matplotlib.
+of the decoder. A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning.
 
 Other pictures have a name of their own, and their own --help:
   plot self-attention    what a word looks at

@@ -39,7 +39,8 @@ class Command:
 
     def parser(self, name: str) -> argparse.ArgumentParser:
         """Its parser, with the options of all pictures."""
-        made = cli.parser(f"plot {name}", self.description, f"python -m transformer_mt.plot {self.example}")
+        description = f"{self.description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
+        made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {self.example}")
         self.add_arguments(made)
         made.add_argument("--output", metavar="FILE", type=Path, required=True, help="the picture: .png, .svg or .pdf")
         made.add_argument("--numbers", metavar="FILE", type=Path, help="also write the numbers of the picture: .npz")

@@ -26,7 +26,7 @@ words before, and at the word's own first pieces. Without --target the model fir
 `translate` does with the same key=value.
 
 Which layer and which head look where a reader would look differs from model to model. The three words that get most, in
-the mean of the heads, are printed. The same input gives exactly the same file. Needs the package matplotlib."""
+the mean of the heads, are printed."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

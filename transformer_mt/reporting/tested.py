@@ -34,7 +34,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report.worst = _worst(report.scored, text, translations)
     if len(translations) > 1:
         language = runs[0].config.corpus.target_language
-        test = ComparedTest(name, text.sources, text.references, list(translations.items()), language)
+        test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = _comparison(test)
     return report
