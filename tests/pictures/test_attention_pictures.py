@@ -50,7 +50,7 @@ def drawn(monkeypatch, tmp_path, capsys):
     Unless the picture is `real`, it is made, but no file of it, which takes most of the time; or only its `parts` are.
     """
     got = []
-    figure_of = heat_map.figure_of
+    figure_of = heat_map.heat_maps_of
 
     def run(model_dir, *arguments, source=SOURCE, real=False, parts=False):
         output, numbers = tmp_path / "picture.png", tmp_path / "numbers.npz"
@@ -58,7 +58,7 @@ def drawn(monkeypatch, tmp_path, capsys):
         arguments = [model_dir, "--source", source, *files, "--device", "cpu", *arguments]
         with monkeypatch.context() as patch:
             draw = (lambda *_: None) if parts else figure_of
-            patch.setattr(heat_map, "figure_of", lambda *given: (got.append(given), draw(*given))[1])
+            patch.setattr(heat_map, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
                 patch.setattr(picture_file, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0

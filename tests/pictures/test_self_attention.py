@@ -25,8 +25,8 @@ WORD = SOURCE_WORDS[1]
 def drawn(monkeypatch, tmp_path, capsys):
     """A function that runs the stage, without a file of the picture: what it was made of, which are its numbers."""
     got = []
-    figure_of = arcs.figure_of
-    monkeypatch.setattr(arcs, "figure_of", lambda *given: (got.append(given), figure_of(*given))[1])
+    figure_of = arcs.arcs_of
+    monkeypatch.setattr(arcs, "arcs_of", lambda *given: (got.append(given), figure_of(*given))[1])
     monkeypatch.setattr(picture_file, "write", lambda _, make, __: make())
 
     def run(model_dir, *arguments, source=SOURCE, target=TARGET):

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.pictures import fonts
+from transformer_mt.pictures.fonts import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # In inches.
-_LINE, _LONGEST_SIDE, _BETWEEN = 0.28, 16.0, 2.4
+_LINE, _HIGHEST, _BETWEEN = 0.28, 16.0, 2.4
 _LETTER = 0.6 / 72  # for each point of the size of letters
 _WIDEST = 7.0  # points: the line of a weight of 1
 _FAINTEST = 0.15  # how dark a line is whose weight is near 0, so that many small weights are seen
 
 
-def figure_of(
+def arcs_of(
     weights_HM: FloatArray, names: Sequence[str], title: str, words: Sequence[str], word: int, seen: Sequence[str]
 ) -> "Figure":
     """Lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
@@ -32,9 +32,9 @@ def figure_of(
     """
     from matplotlib.figure import Figure
 
-    left, right = fonts.shown(words), fonts.shown(seen)
+    left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))
-    line = min(_LINE, _LONGEST_SIDE / longest)
+    line = min(_LINE, _HIGHEST / longest)
     points = min(11.0, 0.55 * line * 72)  # an inch has 72
     letters = max(map(len, left)) + max(map(len, right))
     figure = Figure(figsize=(_BETWEEN + _LETTER * points * letters, line * longest + 0.5), layout="constrained")

@@ -10,7 +10,7 @@ from transformer_mt.pictures import heat_map, sentence
 from transformer_mt.pictures.command import Command, Picture
 from transformer_mt.pictures.heat_map import Side
 
-_DESCRIPTION = """\
+_ATTENTION_HELP = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while it
 wrote each piece of the translation (rows). Each row sums to 1, or with model.local_attention=predictive to less; white
 is 0, the darkest blue is 1. Without --target the model first translates the sentence, as `translate` does with the same
@@ -29,7 +29,7 @@ Other pictures have a name of their own, and their own --help:
 _IN_A_ROW = 4  # so many layers are side by side; more are in a square
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _attention_arguments(parser: argparse.ArgumentParser) -> None:
     sentence.add_arguments(parser)
     parser.add_argument(
         "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
@@ -64,7 +64,7 @@ def _maps(arguments: argparse.Namespace) -> Picture:
     layers, maps_MTS = [index + 1 for index in indices], weights_LHTS.reshape(-1, *weights_LHTS.shape[2:])
     titles = [f"layer {layer}, {head}" for layer in layers for head in heads]
     return Picture(
-        lambda: heat_map.figure_of(maps_MTS, titles, across(len(layers), len(heads)), rows, columns),
+        lambda: heat_map.heat_maps_of(maps_MTS, titles, across(len(layers), len(heads)), rows, columns),
         {
             "weights_LHTS": weights_LHTS,
             "layers": layers,
@@ -100,8 +100,8 @@ def across(num_layers: int, num_heads: int) -> int:
 
 
 ATTENTION = Command(
-    _DESCRIPTION,
+    _ATTENTION_HELP,
     'runs/demo_en_de/model --source "He sees the house." --output attention.png',
-    _add_arguments,
+    _attention_arguments,
     _maps,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.pictures import fonts
+from transformer_mt.pictures.fonts import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,13 +26,13 @@ class Side:
     pieces: list[str]
 
 
-def figure_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
+def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
     """The maps in a grid of so many columns, and a bar that shows what the colours mean.
 
     White is 0, and the darkest blue is 1.
     """
     M, T, S = maps_MTS.shape
-    rows, columns = (Side(side.name, fonts.shown(side.pieces)) for side in (rows, columns))
+    rows, columns = (Side(side.name, shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
     figure = room_for(rows, columns, cell, across, down)

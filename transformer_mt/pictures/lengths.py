@@ -11,7 +11,7 @@ from transformer_mt.pictures.command import Command, Picture
 from transformer_mt.settings.reading import load_config
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
 
@@ -33,6 +33,6 @@ LENGTHS = Command(
     "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
     "sentence: of each side by itself, and of both sides of a pair.",
     "lengths configs/demo_en_de.yaml --output lengths.png",
-    _add_arguments,
+    _lengths_arguments,
     _lengths,
 )

@@ -15,7 +15,7 @@ from transformer_mt.pictures.words import Word, joined, words_of_pieces
 from transformer_mt.settings.reading import load_config
 from transformer_mt.wording import counted
 
-_DESCRIPTION = """\
+_SELF_ATTENTION_HELP = """\
 Reads a Transformer and a sentence, and draws what one word of it looks at in self-attention: the sentence twice, with
 lines from the word to all words, wider and darker for a larger weight. The weights of a word sum to 1.
 
@@ -29,7 +29,7 @@ Which layer and which head look where a reader would look differs from model to 
 the mean of the heads, are printed."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
     sentence.add_arguments(parser)
     parser.add_argument(
         "--word", metavar="WORD", required=True, help="the word; of several that are the same, WORD:2 is the second"
@@ -58,7 +58,7 @@ def _looks_of_word(arguments: argparse.Namespace) -> Picture:
         weights_HM, heads = weights_HM.mean(axis=0, keepdims=True), ["mean"]
     texts, seen_texts = [word.text for word in words], [word.text for word in seen]
     return Picture(
-        lambda: arcs.figure_of(weights_HM, heads, title, texts, number, seen_texts),
+        lambda: arcs.arcs_of(weights_HM, heads, title, texts, number, seen_texts),
         {
             "weights_HM": weights_HM,
             "heads": heads,
@@ -98,8 +98,8 @@ def number_of(wanted: str, words: Sequence[Word]) -> int:
 
 
 SELF_ATTENTION = Command(
-    _DESCRIPTION,
+    _SELF_ATTENTION_HELP,
     'self-attention runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png',
-    _add_arguments,
+    _self_attention_arguments,
     _looks_of_word,
 )
