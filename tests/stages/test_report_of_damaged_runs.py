@@ -61,7 +61,12 @@ def all_damage(own):
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(211, id="some"), pytest.param(19, id="many", marks=pytest.mark.thorough)]
+    "every",
+    [
+        pytest.param(211, id="some"),
+        pytest.param(61, id="many", marks=pytest.mark.thorough),
+        pytest.param(19, id="most", marks=pytest.mark.slow),
+    ],
 )
 def test_every_damaged_run_gives_a_page_or_an_error(every, own, reported):
     broken = []
