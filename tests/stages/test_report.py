@@ -176,7 +176,7 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
     assert f"{same} writes the same text as {evaluated}" in page.text
     assert re.search(rf"{same} BLEU \S+ ± \S+ same text same text", page.text)
     shown = page.text.split("The best translations of some sentences")[1].split(" Attention ")[0]
-    assert len(re.findall(r" -\d+\.\d{3} ", shown)) == 27, "three of three sentences of the test set for each run"
+    assert len(re.findall(r" -\d+\.\d{3}\b", shown)) == 27, "three of three sentences of the test set for each run"
 
 
 def test_hostile_text_is_text(evaluated, tmp_path):
