@@ -12,7 +12,6 @@ import pytest
 from helpers.tiny import ROOT
 
 from transformer_mt import plot
-from transformer_mt.pictures import attention, self_attention
 from transformer_mt.settings.reading import load_config
 
 PACKAGE = ROOT / "transformer_mt"
@@ -155,7 +154,7 @@ def test_every_training_of_the_attention_family_is_a_configuration_of_a_run_of_i
 
 
 def test_every_picture_of_the_attention_family_is_of_a_run_that_was_trained():
-    sentences = {"attention": attention.parser(), "self-attention": self_attention.parser()}
+    sentences = {name: plot.PICTURES[name].parser(name) for name in ("attention", "self-attention")}
     others = [arguments for arguments in commands("plot") if arguments[0] in plot.PICTURES.keys() - sentences.keys()]
     pictures = []
     for arguments in (arguments for arguments in commands("plot") if arguments not in others):

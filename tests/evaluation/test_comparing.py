@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 import sacrebleu
@@ -12,13 +13,11 @@ import sacrebleu
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.comparing import (
     Compared,
+    ComparedTest,
     MetricTable,
-    System,
-    by_seed,
-    caution,
     compare,
     conclusion,
-    most_different,
+    conclusions,
 )
 
 WORDS = "der die das Hund Katze Haus sieht schläft kommt heute nicht groß klein und in auf".split()
@@ -32,12 +31,16 @@ def damaged(share: float, seed: int) -> list[str]:
     return [" ".join(word for word in line.split() if draw.random() >= share) or "x" for line in REFERENCES]
 
 
-SYSTEMS = [System("good", damaged(0.1, 1)), System("bad", damaged(0.5, 2)), System("alike", damaged(0.1, 3))]
+SYSTEMS = [("good", damaged(0.1, 1)), ("bad", damaged(0.5, 2)), ("alike", damaged(0.1, 3))]
+
+
+def compared(*systems: tuple[str, list[str]], references: Sequence[list[str]] = (REFERENCES,)) -> ComparedTest:
+    return ComparedTest("test", references, systems)
 
 
 @pytest.fixture(scope="module")
 def tables() -> list[MetricTable]:
-    return compare(SYSTEMS, [REFERENCES], metrics=["bleu", "ter"])
+    return compare(compared(*SYSTEMS), ["bleu", "ter"])
 
 
 def in_the_table(shown: str) -> list[dict[str, dict[str, float | None]]]:
@@ -58,10 +61,10 @@ def in_the_table(shown: str) -> list[dict[str, dict[str, float | None]]]:
 
 @pytest.mark.parametrize("test", ["bs", "ar"])
 def test_scores_p_values_and_intervals_are_those_of_sacrebleus_command(tmp_path, tables, test):
-    files = {"references": REFERENCES} | {system.name: [*system.lines] for system in SYSTEMS}
+    files = {"references": REFERENCES} | dict(SYSTEMS)
     for name, lines in files.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    names = [system.name for system in SYSTEMS]
+    names = [name for name, _ in SYSTEMS]
     command = [sys.executable, "-m", "sacrebleu", "references", "-i", *names, "-m", "bleu", "ter"]
     # Its JSON of the bootstrap cannot be written with NumPy 2; its text can.
     form = ["--paired-ar", "-f", "json"] if test == "ar" else ["--paired-bs", "-f", "text", "-w", "7"]
@@ -79,64 +82,48 @@ def test_scores_p_values_and_intervals_are_those_of_sacrebleus_command(tmp_path,
 
 def test_a_worse_system_is_called_worse_and_an_equal_one_is_not(tables):
     for table in tables:
-        assert conclusion(table, 1, is_same_text=False).startswith("bad is worse than good by ")
-        assert "no difference can be concluded" in conclusion(table, 2, is_same_text=False)
+        assert conclusion(table.metric, *table.systems[:2]).startswith("bad is worse than good by ")
+        assert "no difference can be concluded" in conclusion(table.metric, *table.systems[::2])
 
 
 def test_the_baseline_may_be_the_worse_one():
-    for table in compare([SYSTEMS[1], SYSTEMS[0]], [REFERENCES], metrics=["ter"]):
-        assert conclusion(table, 1, is_same_text=False).startswith("good is better than bad by ")
+    for table in compare(compared(SYSTEMS[1], SYSTEMS[0]), ["ter"]):
+        assert conclusion(table.metric, *table.systems[:2]).startswith("good is better than bad by ")
 
 
 def test_the_same_text_is_never_called_different():
     """sacreBLEU gives it the least p-value there is, because no sample differs by more than the difference, 0."""
-    [table] = compare([SYSTEMS[0], System("again", SYSTEMS[0].lines)], [REFERENCES], metrics=["bleu"])
-    assert max(table.systems[1].p_values.values()) < 0.01
-    assert "writes the same text as good" in conclusion(table, 1, is_same_text=True)
-    assert "no difference can be concluded" in conclusion(table, 1, is_same_text=False)  # other text, the same score
+    test = compared(SYSTEMS[0], ("again", SYSTEMS[0][1]))
+    [table] = tables = compare(test, ["bleu"])
+    assert table.systems[1].p_values == {}
+    [said] = conclusions(test, tables)
+    assert said == "again writes the same text as good: there is nothing to compare."
+    assert "no difference can be concluded" in conclusion(
+        table.metric, *table.systems[:2]
+    )  # other text, the same score
 
 
 def test_tests_that_disagree_conclude_nothing():
     rows = [Compared("a", 30.0, 1.0, {}), Compared("b", 31.0, 1.0, {"bs": 0.04, "ar": 0.06})]
-    assert "The two tests disagree" in conclusion(MetricTable("BLEU", {}, rows), 1, is_same_text=False)
+    assert "The two tests disagree" in conclusion("BLEU", *rows)
 
 
 def test_chrf_plus_plus_and_several_references():
-    [table] = compare(SYSTEMS[:2], [REFERENCES, damaged(0.2, 4)], metrics=["chrf++"])
-    expected = sacrebleu.CHRF(word_order=2).corpus_score(SYSTEMS[0].lines, [REFERENCES, damaged(0.2, 4)])
+    references = [REFERENCES, damaged(0.2, 4)]
+    [table] = compare(compared(*SYSTEMS[:2], references=references), ["chrf++"])
+    expected = sacrebleu.CHRF(word_order=2).corpus_score(SYSTEMS[0][1], references)
     assert (table.metric, table.systems[0].value) == ("chrF2++", expected.score)
 
 
 def test_texts_of_other_lengths_and_pieces_are_refused():
     with pytest.raises(EvaluationError, match=r"good has 60 lines, short has 59"):
-        compare([SYSTEMS[0], System("short", REFERENCES[:-1])], [REFERENCES])
+        compare(compared(SYSTEMS[0], ("short", REFERENCES[:-1])))
     with pytest.raises(EvaluationError, match=r"pieces, line 3: holds subword pieces"):
-        compare([SYSTEMS[0], System("pieces", [*REFERENCES[:2], "\u2581ein", *REFERENCES[3:]])], [REFERENCES])
-
-
-def test_seeds_are_summed_up_by_experiment():
-    systems = [
-        System("a", damaged(0.1, 1), 1, "x"),
-        System("b", damaged(0.1, 2), 2, "x"),
-        System("c", damaged(0.5, 3), 1, "y"),
-        System("d", damaged(0.5, 3)),
-    ]
-    tables = compare(systems, [REFERENCES], metrics=["bleu"])
-    [seeds] = by_seed(systems, tables)
-    one, other = tables[0].systems[0].value, tables[0].systems[1].value
-    assert seeds.systems == ["a", "b"]
-    assert seeds.mean == pytest.approx((one + other) / 2)
-    assert seeds.spread == pytest.approx(abs(one - other) / 2**0.5)
-
-
-def test_lines_that_differ_most_come_first():
-    ours = ["a b c d", "the same", "a b c x", "nothing"]
-    theirs = ["a b c d", "the same", "a b c d", "everything is right"]
-    found = most_different(ours, theirs, [["a b c d", "z", "a b c d", "everything is right"]], 5)
-    assert [each.line for each in found] == [4, 3]
-    assert found[0].system == pytest.approx(100) and found[0].baseline < found[1].baseline
+        compare(compared(SYSTEMS[0], ("pieces", [*REFERENCES[:2], "\u2581ein", *REFERENCES[3:]])))
 
 
 def test_many_comparisons_are_warned_of():
-    assert caution(2) is None
-    assert "10 of 100" in str(caution(3)) and "p < 0.025" in str(caution(3))
+    same = ("same", SYSTEMS[0][1])
+    assert len(conclusions(compared(*[same] * 2), [])) == 1
+    *_, note = conclusions(compared(*[same] * 3), [])
+    assert "10 of 100" in note and "p < 0.025" in note

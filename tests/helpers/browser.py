@@ -85,6 +85,7 @@ def opened(directory: Path) -> Iterator[Tab]:
     assert path is not None
     (theirs_in, to_browser), (from_browser, theirs_out) = os.pipe(), os.pipe()
     flags = "--headless=new --no-sandbox --disable-gpu --disable-background-networking --remote-debugging-pipe"
+    flags += " --disable-quic --no-first-run --disable-component-update --disable-sync"
     # It reads descriptor 3 and writes descriptor 4, which a shell gives it.
     command = f'exec "$0" {flags} --user-data-dir="$1" 3<&{theirs_in} 4>&{theirs_out} >/dev/null 2>&1'
     pipes = (theirs_in, theirs_out)

@@ -2,7 +2,11 @@
 
 import pytest
 
-PACKAGES = {"plot": "matplotlib", "export": "ctranslate2"}  # the latter for the format ctranslate2
+PACKAGES = {
+    "plot": "matplotlib",
+    "report": "matplotlib",
+    "export": "ctranslate2",
+}  # the latter for the format ctranslate2
 
 
 def skip_without_package_of(stage: str) -> None:

@@ -1,10 +1,13 @@
-"""Reads a page of HTML: its elements, its text, what it would load, and the numbers for its script."""
+"""Reads a page of HTML: its elements, its text, its pictures, and what it would load or run."""
 
-import json
+import base64
+import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+
+import numpy as np
+from PIL import Image
 
 LOADING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset", "background", "formaction"}
 
@@ -14,8 +17,7 @@ class WebPage(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
-        """The text of all elements, but of scripts and styles."""
-        self.scripts: list[str] = []
+        """The text of all elements, but of styles."""
         self.styles: list[str] = []
         self._inside = ""
         self.feed(text)
@@ -27,22 +29,17 @@ class WebPage(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        self._inside = tag if tag in ("script", "style") else ""
+        self._inside = tag
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
 
     def handle_data(self, data: str) -> None:
-        {"script": self.scripts, "style": self.styles}.get(self._inside, self.texts).append(data)
+        (self.styles if self._inside == "style" else self.texts).append(data)
 
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", " ".join(self.texts))
-
-    @property
-    def numbers(self) -> Any:
-        """What is embedded for the script."""
-        return json.loads(self.scripts[0])
 
     def loaded(self) -> list[str]:
         """Everything that a browser would fetch, or that leads to another page."""
@@ -51,6 +48,18 @@ class WebPage(HTMLParser):
         found += [url for text in inline for url in re.findall(r"url\(([^)]*)\)|@import\s+(\S+)", text)]
         return [url for url in found if not str(url).startswith(("#", "data:"))]
 
-    def handlers(self) -> list[str]:
-        """Attributes that a browser would run."""
-        return [name for _, attributes in self.elements for name in attributes if name.startswith("on")]
+    def programs(self) -> list[str]:
+        """Scripts, and attributes that a browser would run."""
+        handlers = [name for _, attributes in self.elements for name in attributes if name.startswith("on")]
+        return handlers + [tag for tag, _ in self.elements if tag == "script"]
+
+
+def alphas(page: WebPage) -> dict[str, np.ndarray]:
+    """How strong the cells of each embedded picture are, from 0 to 1, by the name of the picture."""
+    found = {}
+    for tag, attributes in page.elements:
+        if tag == "image":
+            _, _, content = str(attributes["xlink:href"]).partition("base64,")
+            with Image.open(io.BytesIO(base64.b64decode(content))) as image:
+                found[str(attributes["id"])] = np.asarray(image, dtype=float)[..., 3] / 255
+    return found

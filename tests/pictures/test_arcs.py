@@ -17,7 +17,7 @@ def weights(num_heads):
 
 
 def figure(weights_HM, words=WORDS, word=3, seen=WORDS):
-    return arcs.figure_of(weights_HM, [f"head {h + 1}" for h in range(len(weights_HM))], "title", words, word, seen)
+    return arcs.arcs_of(weights_HM, [f"head {h + 1}" for h in range(len(weights_HM))], "title", words, word, seen)
 
 
 def lines(figure):

@@ -50,7 +50,7 @@ def drawn(monkeypatch, tmp_path, capsys):
     Unless the picture is `real`, it is made, but no file of it, which takes most of the time; or only its `parts` are.
     """
     got = []
-    figure_of = heat_map.figure_of
+    figure_of = heat_map.heat_maps_of
 
     def run(model_dir, *arguments, source=SOURCE, real=False, parts=False):
         output, numbers = tmp_path / "picture.png", tmp_path / "numbers.npz"
@@ -58,7 +58,7 @@ def drawn(monkeypatch, tmp_path, capsys):
         arguments = [model_dir, "--source", source, *files, "--device", "cpu", *arguments]
         with monkeypatch.context() as patch:
             draw = (lambda *_: None) if parts else figure_of
-            patch.setattr(heat_map, "figure_of", lambda *given: (got.append(given), draw(*given))[1])
+            patch.setattr(heat_map, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
                 patch.setattr(picture_file, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0
@@ -113,7 +113,8 @@ def test_without_heads_their_mean_is_drawn(drawn, model_dir, layer):
     for chosen in (["--layer", layer], [f"alignment_layer={layer}"]):
         heads = drawn(model_dir, "--heads", *chosen)
         assert (heads.rows, heads.columns, heads.layers) == (mean.rows, mean.columns, mean.layers)
-        assert (mean.titles, heads.titles) == ([""], ["head 1", "head 2"])
+        names = [f"layer {mean.layers[0]}, {head}" for head in ("mean", "head 1", "head 2")]
+        assert (mean.titles, heads.titles) == (names[:1], names[1:])
         np.testing.assert_allclose(heads.maps_MTS.mean(axis=0), mean.maps_MTS[0], rtol=1e-5)
         assert not np.allclose(heads.maps_MTS[0], heads.maps_MTS[1])
     assert np.array_equal(drawn(model_dir, "--layer", layer).maps_MTS, mean.maps_MTS)
@@ -121,7 +122,7 @@ def test_without_heads_their_mean_is_drawn(drawn, model_dir, layer):
 
 def test_several_layers_are_side_by_side(drawn, model_dir):
     found = drawn(model_dir, "--layer", "2,1")
-    assert (found.titles, found.layers, found.across) == (["layer 2", "layer 1"], [2, 1], 2)
+    assert (found.titles, found.layers, found.across) == (["layer 2, mean", "layer 1, mean"], [2, 1], 2)
     for layer, map_TS in zip((2, 1), found.maps_MTS, strict=True):
         assert np.array_equal(drawn(model_dir, "--layer", layer, parts=True).maps_MTS[0], map_TS)
     heads = drawn(model_dir, "--layer", "all", "--heads", "--attention", "encoder")
@@ -136,7 +137,7 @@ def test_several_layers_are_side_by_side(drawn, model_dir):
     ("layers", "heads", "across"), [(1, 1, 1), (3, 1, 3), (4, 1, 4), (6, 1, 3), (1, 8, 3), (6, 8, 8), (2, 4, 4)]
 )
 def test_maps_are_in_a_row_a_square_or_by_layer_and_head(layers, heads, across):
-    assert attention._across(layers, heads) == across
+    assert attention.across(layers, heads) == across
 
 
 def test_the_decoder_looks_at_what_it_has_written(drawn, model_dir):
@@ -187,7 +188,7 @@ def test_mistakes_are_named(capsys, model_dir, tmp_path):
         (["--source", SOURCE, "--target", "", *output], "the target is blank"),
         (["--source", long, *output], "the source has .* subword pieces, and the model takes at most 1,024"),
         (["--source", SOURCE, "--target", long, *output], "the target has .* subword pieces"),
-        (["--source", SOURCE, "--output", tmp_path / "x.gif"], "x.gif: the name of a picture must end in"),
+        (["--source", SOURCE, "--output", tmp_path / "x.gif"], "x.gif: the name must end in"),
         (["--source", SOURCE, "--output", tmp_path / "no" / "x.png"], "no/x.png: cannot be written"),
         (["--source", SOURCE, "--layer", 3, *output], "the cross attention has layers 1 to 2"),
         (["--source", SOURCE, "--layer", -1, *output], "layer -1: the cross attention has layers 1 to 2"),

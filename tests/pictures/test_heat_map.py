@@ -6,7 +6,7 @@ import torch
 from helpers.thorough import thorough
 
 from transformer_mt.pictures import picture_file
-from transformer_mt.pictures.heat_map import Side, figure_of
+from transformer_mt.pictures.heat_map import Side, heat_maps_of
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -20,7 +20,7 @@ def weights(num_maps=1, num_rows=3, num_columns=4):
 
 def figure(maps_MTS, rows=ROWS, columns=COLUMNS, across=2):
     titles = [f"head {head}" for head in range(1, len(maps_MTS) + 1)]
-    return figure_of(maps_MTS, titles, across, rows, columns)
+    return heat_maps_of(maps_MTS, titles, across, rows, columns)
 
 
 def draw(maps_MTS, rows, columns, path):

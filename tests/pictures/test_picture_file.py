@@ -46,13 +46,14 @@ def test_a_picture_has_no_date_and_no_version(name, tmp_path):
 
 
 def test_characters_of_no_font_are_named():
-    assert fonts.without_font(f"▁a{UNASSIGNED}ß{UNASSIGNED}") == [UNASSIGNED]
-    assert fonts.without_font("▁ab$ßäé") == []
+    assert fonts.fonts_for(f"▁a{UNASSIGNED}ß{UNASSIGNED}")[1] == {UNASSIGNED}
+    assert fonts.fonts_for("▁ab$ßäé") == (["DejaVu Sans"], set())
+    assert fonts.shown([f"a{UNASSIGNED}"]) == ["aU+0378"]
 
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.png.gz", ".png"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(PictureError, match=r"x?.*: the name of a picture must end in .png, .svg, .pdf"):
+    with pytest.raises(PictureError, match=r"x?.*: the name must end in .png, .svg, .pdf"):
         picture_file.check(Path(name))
 
 
@@ -72,7 +73,7 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(path)
     path.write_text("mine")
-    with pytest.raises(PictureError, match=rf"{path}: is there already, and is not a picture in the format {name}"):
+    with pytest.raises(PictureError, match=rf"{path}: is there already, and is no .{name} of this command"):
         draw(path)
     assert path.read_text() == "mine"
 

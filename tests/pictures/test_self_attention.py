@@ -25,8 +25,8 @@ WORD = SOURCE_WORDS[1]
 def drawn(monkeypatch, tmp_path, capsys):
     """A function that runs the stage, without a file of the picture: what it was made of, which are its numbers."""
     got = []
-    figure_of = arcs.figure_of
-    monkeypatch.setattr(arcs, "figure_of", lambda *given: (got.append(given), figure_of(*given))[1])
+    figure_of = arcs.arcs_of
+    monkeypatch.setattr(arcs, "arcs_of", lambda *given: (got.append(given), figure_of(*given))[1])
     monkeypatch.setattr(picture_file, "write", lambda _, make, __: make())
 
     def run(model_dir, *arguments, source=SOURCE, target=TARGET):
@@ -92,10 +92,10 @@ def test_a_word_of_the_translation_looks_at_those_before_it(drawn, model_dir):
 
 def test_the_same_input_is_the_same_bytes(model_dir, tmp_path):
     for name in ("one", "other"):
-        files = ["--output", tmp_path / f"{name}.svg", "--numbers", tmp_path / f"{name}.json"]
+        files = ["--output", tmp_path / f"{name}.svg", "--numbers", tmp_path / f"{name}.npz"]
         arguments = ["self-attention", model_dir, "--source", SOURCE, "--word", WORD, "--heads", *files]
         assert plot.main([str(argument) for argument in arguments]) == 0
-    for ending in ("svg", "json"):
+    for ending in ("svg", "npz"):
         assert (tmp_path / f"one.{ending}").read_bytes() == (tmp_path / f"other.{ending}").read_bytes()
 
 
@@ -146,7 +146,7 @@ def test_mistakes_end_with_status_2_and_leave_no_file(model_dir, tmp_path, joint
     for model, arguments, message in [
         (model_dir, ["--word", "xyz"], "--word xyz: is not in the sentence"),
         (model_dir, ["--word", WORD, "--layer", 9], "layer 9: the encoder attention has layers 1 to 2"),
-        (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "must end in .npz or .json"),
+        (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "the name must end in .npz"),
         (rnn_dir, ["--word", WORD], "the encoder has no self-attention in this model"),
     ]:
         files = ["--output", tmp_path / "x.png", "--device", "cpu"]

@@ -1,61 +1,99 @@
-"""Pictures are where their numbers are."""
+"""Pictures of the page are where their numbers are, and their colours are those of the page."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.web_page import WebPage, alphas
 
+from transformer_mt.pictures.heat_map import Side
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.gathered import Curve
+
+pytest.importorskip("matplotlib")
+
+SIDES = Side("target", ["▁Er", "<b>sieht", "中国"]), Side("source", ["▁He", "$x^$", "#fe0001", "</s>"])
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(0, 1), (3, 3), (0, 0), (-5, 7), (1e-9, 2e-9), (0.00002, 0.003), (1, 1_000_000), (-1e30, 1e30)]
-)
-def test_the_marks_of_an_axis_are_round_few_and_around_all_values(low, high):
-    ticks = charts.nice(low, high)
-    assert 2 <= len(ticks) <= 7
-    assert ticks[0] <= low <= high <= ticks[-1]
-    steps = np.diff(ticks)
-    np.testing.assert_allclose(steps, steps[0])
-    assert f"{steps[0]:e}"[0] in "125"
+def paths(chart, variable):
+    """The corners of the lines or bars of a colour, in the order in which they are drawn."""
+    found = re.findall(rf'<path d="([^"]*)"[^>]*style="[^"]*: var\(--{variable}\)', chart.svg)
+    return [np.array(re.findall(r"[ML] (\S+) (\S+)", path), float) for path in found]
 
 
 def test_a_line_leads_from_value_to_value_and_leaves_gaps():
-    curve = Curve([0, 10, 20, 30, 40], [0.0, 10.0, None, 5.0, None])
-    [line] = charts.lines("key", "title", {"run": (3, curve)}).lines
-    assert line.path == f"M{charts.LEFT} {charts.BOTTOM}L139 {charts.TOP}"
-    assert line.dots == [(305.0, (charts.TOP + charts.BOTTOM) / 2)]
-    assert line.number == 3
+    chart = charts.lines("key", "title", {"run": (3, ([0, 10, 20, 30, 40], [0.0, 10.0, None, 5.0, None]))})
+    [path] = re.findall(r'<path d="([^"]*)"[^>]*stroke: var\(--run-3\); stroke-width: 1.5', chart.svg)
+    assert re.sub(r"[^A-Z]", "", path) == "MLM", "a line, a gap, and a point of its own"
+    [first, second, third] = np.array(re.findall(r"[ML] (\S+) (\S+)", path), float)
+    assert first[0] < second[0] and first[1] > second[1], "up, where the numbers of SVG fall"
+    assert third == pytest.approx([first[0] + 3 * (second[0] - first[0]), (first[1] + second[1]) / 2], abs=1e-3)
+    marks = re.findall(r'<use [^>]*x="(\S+)" y="(\S+)"[^>]*run-3', chart.svg)
+    assert np.array_equal(np.array(marks, float), [first, second, third]), "few points are marked"
+    assert chart.said == [("run", 3, "0 at update 0, 5 at update 30")]
 
 
-def test_what_the_script_reads_are_the_values_themselves():
-    curve = Curve([1, 2], [0.12345678901234567, None])
-    [series] = charts.lines("key", "title", {"run": (0, curve)}).numbers["series"]
-    assert series == {"name": "run", "steps": [1, 2], "values": [0.12345678901234567, None]}
+def test_a_long_curve_is_short_in_the_page_and_keeps_its_peaks():
+    values = [5.0 + np.sin(step) for step in range(100_000)]
+    values[33_333] = 99.0
+    chart = charts.lines("key", "title", {"run": (0, (list(range(100_000)), values))})
+    assert len(chart.svg) < 200_000
+    [line] = paths(chart, "run-0")
+    [usual] = paths(charts.lines("key", "title", {"run": (0, ([0, 1], [4.0, 99.0]))}), "run-0")
+    assert line[:, 1].min() == pytest.approx(usual[:, 1].min(), abs=1.0)
+
+
+@pytest.mark.parametrize("values", [[1e100, -1e100], [0.0, 0.0], [1e-9, 2e-9], [None, None], [3.0]])
+def test_any_values_are_drawn(values):
+    """A warning of matplotlib would be an error here."""
+    chart = charts.lines("key", "title", {"run": (0, (list(range(len(values))), values))}, marks=[(2**53, 0)])
+    assert chart.svg.startswith("<svg ") and ("no finite value" in chart.svg) == (values == [None, None])
 
 
 def test_bars_are_as_long_as_their_values():
-    chart = charts.bars("title", [("a", [("x", 0, 40.0), ("y", 1, 10.0)]), ("b", [("x", 0, 0.0)])])
-    lengths = [bar.length for _, _, group in chart.groups for bar in group]
-    assert lengths[0] == pytest.approx(4 * lengths[1]) and lengths[2] == 0
-    tops = [bar.top for _, _, group in chart.groups for bar in group]
-    assert tops == sorted(set(tops)) and tops[-1] < chart.height
+    chart = charts.bars("key", "title", ["a", "b"], {"x": (0, [40.0, 0.0]), "y": (9, [10.0, 20.0])})
+    (long, none), (short, other) = ([np.ptp(bar[:, 0]) for bar in paths(chart, f"run-{run}")] for run in (0, 1))
+    assert (long, none) == (pytest.approx(4 * short), 0) and other == pytest.approx(2 * short)
+    tops = [paths(chart, run)[at][:, 1].min() for at in (0, 1) for run in ("run-0", "run-1")]
+    assert all(upper < lower for upper, lower in pairwise(tops))
 
 
-def test_the_cells_of_a_map_have_the_shades_of_their_numbers():
-    table_RC = np.random.default_rng(1).normal(size=(7, 9))
-    map_ = charts.map_of(table_RC)
-    found_RC = np.zeros((7, 9), dtype=int)
-    for level, path in map_.paths:
-        for column, row, size in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\3z", path):
-            assert (found_RC[int(row), int(column) : int(column) + int(size)] == 0).all()
-            found_RC[int(row), int(column) : int(column) + int(size)] = level
-    np.testing.assert_array_equal(found_RC, (table_RC / abs(table_RC).max() * charts.LEVELS).round())
+def test_the_cells_of_a_table_are_as_strong_as_their_numbers():
+    table_TD = np.random.default_rng(1).normal(size=(7, 9)).astype(np.float32)
+    [alpha_TD] = alphas(WebPage(charts.table("key", "title", table_TD).svg)).values()
+    np.testing.assert_allclose(alpha_TD, np.abs(table_TD) / np.abs(table_TD).max(), atol=0.02)
 
 
-@pytest.mark.parametrize(
-    ("number", "text"), {0: "0", 0.5: "0.5", 9_000: "9000", 20_000: "20k", 1_500_000: "1.5M", 2e9: "2G"}.items()
-)
-def test_numbers_of_axes_are_short(number, text):
-    assert charts.short(number) == text
+def test_all_layers_and_heads_are_in_one_picture_by_name():
+    weights_LHTS = np.random.default_rng(1).dirichlet(np.ones(4), (2, 3, 3)).astype(np.float32)
+    chart = charts.attention("key", "title", weights_LHTS, *SIDES)
+    found = alphas(WebPage(chart.svg))
+    assert (chart.num_layers, chart.num_heads, len(found)) == (2, 3, 8)
+    for layer, weights_HTS in enumerate(weights_LHTS, start=1):
+        np.testing.assert_allclose(found[f"key-{layer}-0"], weights_HTS.mean(axis=0), atol=0.02)
+        for head, weights_TS in enumerate(weights_HTS, start=1):
+            np.testing.assert_allclose(found[f"key-{layer}-{head}"], weights_TS, atol=0.02)
+
+
+def test_text_is_text_and_all_colours_are_the_page_s():
+    """Also that which looks like a colour, and that of which no font here has the characters."""
+    chart = charts.attention("key", "title", np.full((1, 1, 3, 4), 0.25, np.float32), *SIDES)
+    page = WebPage(chart.svg)
+    assert [text.strip() for text in page.texts if text.strip()] == [
+        *SIDES[1].pieces,
+        "source",
+        *SIDES[0].pieces,
+        "target",
+    ]
+    colours = set(re.findall(r"#[0-9a-f]{6}|var\([^)]*\)", " ".join(str(a.get("style")) for _, a in page.elements)))
+    assert colours == {"var(--soft)", "var(--line)"}
+    assert not [tag for tag, _ in page.elements if tag in ("style", "metadata", "b")]
+
+
+def test_no_two_pictures_have_parts_of_the_same_name():
+    names = []
+    for key in ("one", "other"):
+        curves = charts.lines(key, "title", {"run": (0, ([1, 2], [1.0, 2.0]))})
+        names += [attributes["id"] for _, attributes in WebPage(curves.svg).elements if "id" in attributes]
+    assert len(names) > 4 and len(set(names)) == len(names)
+    assert re.findall(r"url\(#([^)]*)\)", curves.svg)[0] in names

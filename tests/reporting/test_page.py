@@ -1,13 +1,18 @@
 """Parts of the page: what differs comes first, and text stays text."""
 
+import sys
+
 import pytest
+from helpers.tiny import status_and_error
 from helpers.untrained import write_untrained
-from helpers.web_page import WebPage
+from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
-from transformer_mt.reporting.page import duration, settings_table, with_code
+from transformer_mt.reporting.gathered import SECTIONS
+from transformer_mt.reporting.page import settings_table, with_code
 from transformer_mt.reporting.runs import open_runs
-from transformer_mt.reporting.sentences import MOST_BYTES
+
+pytest.importorskip("matplotlib")
 
 
 @pytest.mark.parametrize(
@@ -22,18 +27,10 @@ def test_text_between_backticks_is_code_and_all_text_is_escaped(text, html):
     assert with_code(text) == html
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    {0: "0.0 s", 12.34: "12.3 s", 307: "5 min 7 s", 3599.7: "1 h 0 min", 150_000: "41 h 40 min"}.items(),
-)
-def test_times_are_for_people(seconds, text):
-    assert duration(seconds) == text
-
-
 def test_settings_that_differ_are_told_from_the_others(tmp_path, joint_tokenizer):
     one = write_untrained(tmp_path / "one", joint_tokenizer)
     other = write_untrained(tmp_path / "other", joint_tokenizer, num_heads=4, norm="pre")
-    differ, same = settings_table(open_runs([one, other]))
+    differ, same = settings_table(open_runs([one, other], {section: [] for section in SECTIONS}))
     assert dict(differ) == {"model.num_heads": ["2", "4"], "model.norm": ["post", "pre"]}
     assert dict(same)["model.d_model"] == ["16", "16"]
     assert not dict(differ).keys() & dict(same).keys()
@@ -56,20 +53,24 @@ def test_every_architecture_has_a_report(settings, positions, has_self_attention
     assert report.main([str(model), "--sentence", "The child is sleeping.", "--output", str(output)]) == 0
     page = WebPage.read(output)
     assert positions in page.text
+    kinds = {name.split("-")[1] for name in alphas(page) if name.startswith("s0-")}
     if settings.get("attention") == "none":
-        assert page.numbers["sentences"] == [] and "has no attention" in page.text
+        assert not kinds and "has no attention" in page.text
     else:
-        [shown] = page.numbers["sentences"]
-        assert (shown["encoder"] is not None) == has_self_attention
+        assert kinds == ({"cross", "encoder", "decoder"} if has_self_attention else {"cross"})
 
 
-def test_the_page_stays_small_and_says_so(tmp_path, joint_tokenizer, monkeypatch):
+def test_the_attention_of_long_sentences_is_left_out_and_that_is_said(tmp_path, joint_tokenizer, monkeypatch):
     model = write_untrained(tmp_path / "model", joint_tokenizer)
-    monkeypatch.setattr("transformer_mt.reporting.sentences.MOST_BYTES", 2_000)
-    sentences = ["--sentence", "He sees.", "--sentence", "The child is sleeping in the house, and we see the lamp."]
+    monkeypatch.setattr("transformer_mt.reporting.sentences.MOST_PIECES", 3)
     output = tmp_path / "report.html"
-    assert report.main([str(model), *sentences, "--output", str(output)]) == 0
+    assert report.main([str(model), "--sentence", "He sees.", "--output", str(output)]) == 0
     page = WebPage.read(output)
-    assert [shown["source"] for shown in page.numbers["sentences"]] == ["He sees."]
-    assert "is left out, to keep the page small" in page.text
-    assert 4 / 3 * MOST_BYTES < 2_000_000
+    assert [name for name in alphas(page) if name.startswith("s")] == []
+    assert "“He sees.”: the attention of more than 3 pieces is not drawn." in page.text
+
+
+def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, error = status_and_error(report.main, tmp_path, "--output", tmp_path / "report.html", capsys=capsys)
+    assert status == 2 and "pip install matplotlib" in error and error.count("\n") == 1

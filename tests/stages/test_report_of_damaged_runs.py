@@ -13,7 +13,8 @@ from helpers.web_page import WebPage
 
 from transformer_mt import report
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.checksums import sha256
+
+pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,12 @@ def all_damage(own):
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(211, id="some"), pytest.param(19, id="many", marks=pytest.mark.thorough)]
+    "every",
+    [
+        pytest.param(211, id="some"),
+        pytest.param(61, id="many", marks=pytest.mark.thorough),
+        pytest.param(19, id="most", marks=pytest.mark.slow),
+    ],
 )
 def test_every_damaged_run_gives_a_page_or_an_error(every, own, reported):
     broken = []
@@ -98,7 +104,7 @@ def test_numbers_that_are_too_large_are_no_numbers_of_the_log_or_the_corpus(numb
     log = (own / "run" / "log.jsonl").read_text().splitlines()
     too_large = f'{{"step": 99, "loss": {number}}}'
     with Damage(own / "run" / "log.jsonl", "", "".join(f"{line}\n" for line in [*log, too_large]).encode()).done():
-        assert f"1 of {len(log) + 1} lines in the log" in reported()
+        assert f"1 line of the log of {own / 'run'} cannot be read: " in reported()
     prepared = (own / "data" / "prepare.json").read_text()
     with Damage(
         own / "data" / "prepare.json", "", prepared.replace('"read": 300', f'"read": {number}').encode()
@@ -118,29 +124,9 @@ def test_a_run_whose_path_is_not_utf_8_is_reported(own, reported, tmp_path):
     assert f"Report of {tmp_path / 'run'}?" in reported(run)
 
 
-def test_a_text_that_would_take_minutes_is_not_analysed(own, reported):
-    file = own / "run" / "evaluation" / "tiny.hypotheses.txt"
-
-    def without(scores):
-        """Of the translations as they are when this is called."""
-        del scores["test_sets"]["tiny"]["analysis"]
-        scores["test_sets"]["tiny"]["checksums"]["hypotheses"] = sha256(file)
-
-    with changed(file.with_name("scores.json"), without).done():
-        assert "BLEU by words of the source" in reported()
-    long = Damage(file, "", b"word " * 200_000 + file.read_bytes())
-    with long.done(), changed(file.with_name("scores.json"), without).done():
-        assert "are left out, because the text has 1,0" in reported()
-
-
 def test_token_ids_that_are_damaged_are_named(own, reported):
-    scores = own / "run" / "evaluation" / "scores.json"
     offsets = next((own / "data" / "train").rglob("source.offsets"))
     zeros = offsets.read_bytes()[:64] + bytes(64) + offsets.read_bytes()[128:]
-    with (
-        changed(scores, lambda content: content["test_sets"]["tiny"].pop("analysis")).done(),
-        Damage(offsets, "", zeros).done(),
-    ):
+    with Damage(offsets, "", zeros).done():
         text = reported()
-    assert f"rarest piece are left out: {offsets} is not as it was written" in text
     assert "The lengths of the sentences are not drawn" in text

@@ -1,13 +1,12 @@
 """Reads the translations that are compared: of runs that `evaluate` has scored, or of files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.comparing import System
-from transformer_mt.evaluation.named_sets import NamedSet
+from transformer_mt.evaluation.comparing import ComparedTest
 from transformer_mt.evaluation.score_file import TestSetScores, read_scores
 from transformer_mt.evaluation.scores import checksums_of
 from transformer_mt.evaluation.test_sets import (
@@ -20,24 +19,8 @@ from transformer_mt.evaluation.test_sets import (
     results_dir,
 )
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, fingerprint, load_config
+from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.run_directory import weights_sha256
-
-
-@dataclass(frozen=True)
-class ComparedTest:
-    """A test set, and the systems that have translated it; the first is the baseline."""
-
-    name: str
-    sources: list[str] | None
-    """None if only files of translations are known."""
-    references: list[list[str]]
-    systems: list[System]
-    target_language: str
-    notes: list[str] = field(default_factory=list)
-    """What the systems differ in besides what was trained, each as a line for the user."""
-    named: NamedSet | None = None
-    """What sacreBLEU calls the test set; None for one of a configuration."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +33,8 @@ class _Run:
 
 def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
     """Read files of translations, and their references."""
-    systems = [System(str(path), list(read_lines(path))) for path in paths]
-    return ComparedTest("files", None, [list(read_lines(path)) for path in references], systems, language)
+    systems = [(str(path), list(read_lines(path))) for path in paths]
+    return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] = ()) -> list[ComparedTest]:
@@ -88,28 +71,18 @@ def _read(path: Path) -> _Run:
 
 
 def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
-    first = runs[0]
+    first, wanted = runs[0], texts[0]
     systems, notes = [], []
     for run, text in zip(runs, texts, strict=True):
-        _check_same_references(name, first, texts[0], run, text)
-        lines = read_translations(run.name, run.model, name, text, run.scored.get(name))
-        systems.append(System(run.name, lines, run.config.training.seed, _experiment(run.config)))
+        if text.references != wanted.references:
+            raise EvaluationError(
+                f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
+                "cannot be compared: prepare both with the same test set, or compare files of translations"
+            )
+        systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
-    return ComparedTest(name, texts[0].sources, texts[0].references, systems, language, notes, texts[0].named)
-
-
-def _check_same_references(name: str, first: _Run, wanted: TestSet, run: _Run, found: TestSet) -> None:
-    if found.references == wanted.references:
-        return
-    both = zip(zip(*wanted.references, strict=True), zip(*found.references, strict=True), strict=False)
-    line = next((number for number, (one, other) in enumerate(both, start=1) if one != other), None)
-    lines = [len(text.references[0]) for text in (wanted, found)]
-    where = f"line {line} differs" if line else f"{lines[0]:,} and {lines[1]:,} lines"
-    raise EvaluationError(
-        f"{first.name} and {run.name} have different references for the test set {name} ({where}), so their scores "
-        "cannot be compared: prepare both with the same test set, or compare files of translations"
-    )
+    return ComparedTest(name, wanted.references, systems, language, notes, wanted.named)
 
 
 def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
@@ -131,45 +104,19 @@ def read_translations(run: str, model: Path, name: str, text: TestSet, scored: T
     return lines
 
 
-def _experiment(config: Config) -> str:
-    """Return the same text for all runs that differ in nothing but the seed and the directory of the run."""
-    training = config.training.model_copy(update={"seed": 0})
-    return fingerprint(config.model_copy(update={"training": training, "run_dir": "any"}))
-
-
 def _notes(name: str, first: _Run, run: _Run) -> list[str]:
     """Return what the user should know about how the translations of a run were made."""
-    notes = []
-    ours, theirs = first.scored.get(name), run.scored.get(name)
-    if theirs and (other_model := _other_model(theirs, run.model)):
+    notes, ours, theirs = [], first.scored.get(name), run.scored.get(name)
+    if theirs and theirs.model_sha256 not in (None, weights_sha256(run.model)):
         notes.append(
-            f"warning: {run.name}: the translations are of an earlier model ({theirs.made_of or 'other weights'}), and "
-            f"now there is another ({other_model}): run `python -m transformer_mt.evaluate {run.name}` again"
+            f"warning: {run.name}: the translations are of an earlier model ({theirs.made_of or 'other weights'}): run "
+            f"`python -m transformer_mt.evaluate {run.name}` again"
         )
     if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
-        config = first.config
-        changed = differences(
-            config.model_copy(update={"decoding": ours.decoding}),
-            config.model_copy(update={"decoding": theirs.decoding}),
-        )
-        said = "; ".join(text.replace(", now ", f" in {first.name}, ", 1) for text in changed.values())
-        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {said}")
+        changed = [
+            f"{key}: {value} in {first.name}, {getattr(theirs.decoding, key)}"
+            for key, value in ours.decoding
+            if value != getattr(theirs.decoding, key)
+        ]
+        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {'; '.join(changed)}")
     return notes
-
-
-def _other_model(scored: TestSetScores, model: Path) -> str | None:
-    """Return what the weights of a model are made of, if they are not those that made the translations; else None."""
-    made_of = _made_of(model)
-    if scored.model_sha256 is not None:
-        return None if scored.model_sha256 == weights_sha256(model) else made_of or "other weights"
-    return None if scored.made_of == made_of or scored.made_of is None else made_of
-
-
-def _made_of(model: Path) -> str | None:
-    """Return what the weights of a model are the mean of; None for an export, which does not say it."""
-    weights = model / "model.safetensors"
-    if not weights.is_file():
-        return None
-    from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
-
-    return read_metadata(weights).get("made_of")

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.pictures import fonts
+from transformer_mt.pictures.fonts import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # In inches.
-_LINE, _LONGEST_SIDE, _BETWEEN = 0.28, 16.0, 2.4
+_LINE, _HIGHEST, _BETWEEN = 0.28, 16.0, 2.4
 _LETTER = 0.6 / 72  # for each point of the size of letters
 _WIDEST = 7.0  # points: the line of a weight of 1
 _FAINTEST = 0.15  # how dark a line is whose weight is near 0, so that many small weights are seen
 
 
-def figure_of(
+def arcs_of(
     weights_HM: FloatArray, names: Sequence[str], title: str, words: Sequence[str], word: int, seen: Sequence[str]
 ) -> "Figure":
     """Lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
@@ -32,9 +32,9 @@ def figure_of(
     """
     from matplotlib.figure import Figure
 
-    left, right = fonts.shown(words), fonts.shown(seen)
+    left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))
-    line = min(_LINE, _LONGEST_SIDE / longest)
+    line = min(_LINE, _HIGHEST / longest)
     points = min(11.0, 0.55 * line * 72)  # an inch has 72
     letters = max(map(len, left)) + max(map(len, right))
     figure = Figure(figsize=(_BETWEEN + _LETTER * points * letters, line * longest + 0.5), layout="constrained")
@@ -66,22 +66,9 @@ def _draw_lines(axes: "Axes", weights_HM: FloatArray, word: int, names: Sequence
     for h, other in np.argwhere(weights_HM > 0).tolist():
         aside = 0.6 * ((h + 0.5) / H - 0.5)
         weight = float(weights_HM[h, other])
-        axes.plot(
-            [0.03, 0.97],
-            [word, other + aside],
-            color=colours[h],
-            alpha=min(1.0, _FAINTEST + (1.0 - _FAINTEST) * weight),
-            linewidth=_WIDEST * weight,
-            solid_capstyle="butt",
-        )
+        ends, strength = [word, other + aside], min(1.0, _FAINTEST + (1.0 - _FAINTEST) * weight)
+        width = _WIDEST * weight
+        axes.plot([0.03, 0.97], ends, color=colours[h], alpha=strength, linewidth=width, solid_capstyle="butt")
     if H > 1:
         lines = [Line2D([], [], color=colour, linewidth=3) for colour in colours]
-        axes.legend(
-            lines,
-            names,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.0),
-            ncols=min(H, 4),
-            frameon=False,
-            fontsize="small",
-        )
+        axes.legend(lines, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(H, 4), frameon=False)

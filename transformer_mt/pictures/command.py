@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.pictures import fonts, numbers, picture_file
-from transformer_mt.pictures.numbers import Numbers
+from transformer_mt.pictures import picture_file
+from transformer_mt.pictures.fonts import fonts_for
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Picture:
     """A picture that is not drawn yet."""
 
     make: Callable[[], "Figure"]
-    numbers: Numbers
+    numbers: picture_file.Numbers
     """What it shows: the arrays and labels of --numbers."""
     said: str
     """What is printed behind the name of the file."""
@@ -28,29 +28,35 @@ class Picture:
     """All text of the user's in it, so that fonts are found which have its characters."""
 
 
-def parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
-    """The parser of a picture, with the options of all pictures."""
-    made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {example}")
-    made.add_argument("--output", metavar="FILE", type=Path, required=True, help="the picture: a .png, .svg or .pdf")
-    made.add_argument(
-        "--numbers", metavar="FILE", type=Path, help="also write the numbers of the picture: a .npz or .json"
-    )
-    return made
+@dataclass(frozen=True)
+class Command:
+    """A kind of picture: what its help says, its arguments, and how a picture is made of them."""
 
+    description: str
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    picture: Callable[[argparse.Namespace], Picture]
 
-def run(
-    name: str, parser: argparse.ArgumentParser, argv: Sequence[str], picture_of: Callable[[argparse.Namespace], Picture]
-) -> int:
-    """Parse the arguments, make the picture of them, and write its files. Both names are checked before the work."""
-    arguments = parser.parse_intermixed_args(argv)
-    picture_file.check(arguments.output)
-    if arguments.numbers is not None:
-        numbers.check(arguments.numbers)
-    picture = picture_of(arguments)
-    if lacking := fonts.without_font(picture.text):
-        print(f"warning: no font here has {' '.join(lacking)}: drawn as code points; install one", file=sys.stderr)
-    picture_file.write(arguments.output, picture.make, picture.text)
-    if arguments.numbers is not None:
-        numbers.write(arguments.numbers, name, picture.numbers)
-    print(f"{cli.shown(arguments.output)}: {picture.said}")
-    return 0
+    def parser(self, name: str) -> argparse.ArgumentParser:
+        """Its parser, with the options of all pictures."""
+        description = f"{self.description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
+        made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {self.example}")
+        self.add_arguments(made)
+        made.add_argument("--output", metavar="FILE", type=Path, required=True, help="the picture: .png, .svg or .pdf")
+        made.add_argument("--numbers", metavar="FILE", type=Path, help="also write the numbers of the picture: .npz")
+        return made
+
+    def run(self, name: str, argv: Sequence[str]) -> int:
+        """Parse the arguments, make the picture of them, and write its files, whose names are checked before."""
+        arguments = self.parser(name).parse_intermixed_args(argv)
+        picture_file.check(arguments.output)
+        if arguments.numbers is not None:
+            picture_file.check(arguments.numbers, picture_file.NUMBERS)
+        picture = self.picture(arguments)
+        if lacking := sorted(fonts_for(picture.text)[1]):
+            print(f"warning: no font here has {' '.join(lacking)}: drawn as code points; install one", file=sys.stderr)
+        picture_file.write(arguments.output, picture.make, picture.text)
+        if arguments.numbers is not None:
+            picture_file.write_numbers(arguments.numbers, name, picture.numbers)
+        print(f"{cli.shown(arguments.output)}: {picture.said}")
+        return 0

@@ -5,35 +5,38 @@ T positions  D model width
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transformer_mt.models.attention_weights import FloatArray
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Line = tuple[Sequence[float], Sequence[float]]
-"""The numbers along both axes."""
+Line = tuple[Sequence[float], Sequence[float | None]]
+"""The numbers along both axes. None is a gap."""
 
 
-def of_positions(table_TD: Tensor, title: str) -> "Figure":
+def of_positions(table_TD: FloatArray, title: str) -> "Figure":
     """The encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
     from matplotlib.figure import Figure
 
     length, width = table_TD.shape
     figure = Figure(figsize=(13, 4), layout="constrained")
     image, curves, products = figure.subplots(1, 3)
-    largest = table_TD.abs().max().item()
-    shown = image.imshow(table_TD.numpy(), cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
+    largest = np.abs(table_TD).max()
+    shown = image.imshow(table_TD, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
     image.set(xlabel="dimension", ylabel="position", title=title)
     figure.colorbar(shown, ax=image)
     for dimension in sorted({min(width - 1, width * part // 16) for part in (1, 2, 4, 6)}):
-        curves.plot(range(length), table_TD[:, dimension].tolist(), label=f"dimension {dimension}")
+        curves.plot(range(length), table_TD[:, dimension], label=f"dimension {dimension}")
     curves.set(xlabel="position", title="four dimensions")
     curves.legend(fontsize="small", loc="upper right")
-    shown = products.imshow((table_TD @ table_TD.T).numpy(), cmap="viridis")
+    shown = products.imshow(table_TD @ table_TD.T, cmap="viridis")
     products.set(xlabel="position", ylabel="position", title="dot products of two positions")
     figure.colorbar(shown, ax=products)
     return figure
@@ -85,8 +88,8 @@ def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
     figure = Figure(figsize=(width, width * 9 / 16), layout="constrained")
     for number, (name, lines) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(math.ceil(len(panels) / columns), columns, number)
-        for label, (steps, values) in lines.items():
-            axes.plot(steps, values, label=label, marker="o" if len(steps) < 20 else "")
+        for label, line in lines.items():
+            draw_line(axes, line, label=label)
         axes.set(xlabel="update")
         axes.set_title(name.replace(" (", "\n("), fontsize="medium")
         axes.grid(alpha=0.3)
@@ -94,3 +97,14 @@ def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
     for text in figure.axes[0].legend(fontsize="small").get_texts():
         text.set_parse_math(False)
     return figure
+
+
+def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
+    """Draw a line with its gaps, looking as matplotlib's `plot` says.
+
+    Points are marked if they are few, and wherever a line does not show them because they have no neighbour.
+    """
+    values_N = np.array(line[1], dtype=float)
+    there_N = np.isfinite(values_N)
+    alone_N = there_N & ~np.append(there_N[1:], False) & ~np.append(False, there_N[:-1])
+    axes.plot(line[0], values_N, marker="o", markersize=4, markevery=alone_N | (len(values_N) < 20), **look)

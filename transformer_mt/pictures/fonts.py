@@ -3,51 +3,35 @@
 from collections.abc import Sequence
 from functools import cache
 
-MAIN_FONT = "DejaVu Sans"  # comes with matplotlib
 
+def fonts_for(text: str) -> tuple[list[str], set[str]]:
+    """The names of fonts that together have the characters of a text, and the characters that none has.
 
-def without_font(text: str) -> list[str]:
-    """The characters that no installed font has. They are drawn as their code points, such as U+4E2D."""
-    return [character for character in _lacking(text) if not any(_has(path, character) for path in _others().values())]
+    The first is the font that comes with matplotlib; the others are upright system fonts of normal weight.
+    """
+    from matplotlib import font_manager, get_data_path
+
+    names, lacking = ["DejaVu Sans"], set(text)
+    lacking -= _characters(font_manager.findfont(names[0]))
+    fonts = [font for font in font_manager.fontManager.ttflist if font.style == "normal" and font.weight == 400]
+    for font in sorted(fonts, key=str) if lacking else ():
+        if font.fname.startswith(get_data_path()):
+            continue  # among them is a font of last resort, which has a box for every character
+        if found := lacking & _characters(font.fname):
+            names.append(font.name)
+            lacking -= found
+    return names, lacking
 
 
 def shown(pieces: Sequence[str]) -> list[str]:
-    """The pieces, with code points in place of the characters that no font has."""
-    names = {character: f"U+{ord(character):04X}" for character in without_font("".join(pieces))}
-    return ["".join(names.get(character, character) for character in piece) for piece in pieces]
-
-
-def _lacking(text: str) -> list[str]:
-    """The characters that the main font lacks, each once, in order."""
-    from matplotlib import font_manager
-
-    path = font_manager.findfont(MAIN_FONT)
-    return [character for character in dict.fromkeys(text) if not _has(path, character)]
-
-
-def more_fonts(text: str) -> list[str]:
-    """The names of system fonts that have some characters of a text which the main font lacks."""
-    lacking = _lacking(text)
-    return [name for name, path in _others().items() if any(_has(path, character) for character in lacking)]
-
-
-def _others() -> dict[str, str]:
-    """The names and files of upright system fonts of normal weight, without those that come with matplotlib."""
-    import matplotlib
-    from matplotlib import font_manager
-
-    fonts = [font for font in font_manager.fontManager.ttflist if font.style == "normal" and font.weight == 400]
-    ours = matplotlib.get_data_path()
-    return {font.name: font.fname for font in sorted(fonts, key=str) if not font.fname.startswith(ours)}
+    """The pieces, with code points such as U+4E2D in place of the characters that no font has."""
+    names = {ord(character): f"U+{ord(character):04X}" for character in fonts_for("".join(pieces))[1]}
+    return [piece.translate(names) for piece in pieces]
 
 
 @cache
-def _characters(path: str) -> frozenset[int]:
-    """The code points that a font has."""
+def _characters(path: str) -> frozenset[str]:
+    """The characters that a font has."""
     from matplotlib import font_manager
 
-    return frozenset(font_manager.get_font(path).get_charmap())
-
-
-def _has(path: str, character: str) -> bool:
-    return ord(character) in _characters(path)
+    return frozenset(map(chr, font_manager.get_font(path).get_charmap()))

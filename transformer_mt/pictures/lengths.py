@@ -1,31 +1,22 @@
 """`plot lengths`: how long the sentences of a prepared corpus are."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.pictures import command, figures
-from transformer_mt.pictures.command import Picture
+from transformer_mt.pictures import figures
+from transformer_mt.pictures.command import Command, Picture
 from transformer_mt.settings.reading import load_config
 
 
-def lengths(argv: Sequence[str]) -> int:
-    """Draw how long the sentences of a prepared corpus are."""
-    parser = command.parser(
-        "lengths",
-        "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
-        "sentence: of each side by itself, and of both sides of a pair.",
-        "lengths configs/demo_en_de.yaml --output lengths.png",
-    )
+def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
-    return command.run("lengths", parser, argv, _picture)
 
 
-def _picture(arguments: argparse.Namespace) -> Picture:
+def _lengths(arguments: argparse.Namespace) -> Picture:
     config = load_config(arguments.config, arguments.overrides)
     corpus = EncodedCorpus.load(Path(config.data_dir) / "train")
     pairs = np.arange(len(corpus))
@@ -36,3 +27,12 @@ def _picture(arguments: argparse.Namespace) -> Picture:
         {"source_N": sides["source"], "target_N": sides["target"]},
         f"{len(corpus):,} pairs, on average {means}",
     )
+
+
+LENGTHS = Command(
+    "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
+    "sentence: of each side by itself, and of both sides of a pair.",
+    "lengths configs/demo_en_de.yaml --output lengths.png",
+    _lengths_arguments,
+    _lengths,
+)

@@ -2,8 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from transformer_mt.errors import PictureError
-from transformer_mt.pictures import command, figures
-from transformer_mt.pictures.command import Picture
+from transformer_mt.pictures import figures
+from transformer_mt.pictures.command import Command, Picture
 from transformer_mt.pictures.figures import Line
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import read_regular
@@ -25,54 +24,40 @@ DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
 """What `curves` draws of log.jsonl, a panel for each."""
 
 
-def schedule(argv: Sequence[str]) -> int:
-    """Draw the learning rate of configurations."""
-    parser = command.parser(
-        "schedule",
-        "Draws the learning rate over the updates of one configuration or more. A key=value changes all of them.",
-        "schedule configs/demo_en_de.yaml configs/wmt14_en_de_base.yaml --output schedule.png",
-    )
+def _add_configs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("configs", metavar="CONFIG", nargs="+", help="a configuration, or key=value")
-    return command.run("schedule", parser, argv, partial(_schedule, parser))
 
 
-def _schedule(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Picture:
+def _schedule(arguments: argparse.Namespace) -> Picture:
     overrides = [word for word in arguments.configs if "=" in word]
     paths = [Path(word) for word in arguments.configs if "=" not in word]
     if not paths:
-        parser.error("name at least one configuration")
+        raise PictureError("name at least one configuration")
     lines: dict[str, Line] = {}
     for path in paths:
         settings = load_config(path, overrides).training
         steps = range(1, settings.max_steps + 1, math.ceil(settings.max_steps / MOST_POINTS))
         lines[str(path)] = steps, [learning_rate(step, settings) for step in steps]
-    return _picture({"learning_rate": lines}, list(lines), ", ".join(map(cli.shown, paths)))
+    return _over_updates({"learning_rate": lines}, list(lines), ", ".join(map(cli.shown, paths)))
 
 
-def curves(argv: Sequence[str]) -> int:
-    """Draw how runs have learnt."""
-    parser = command.parser(
-        "curves",
-        "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
-        "training and on the validation set, BLEU there, and the learning rate. A run may still be going on.",
-        "curves runs/demo_en_de runs/other --output curves.png",
-    )
+def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN_DIR", type=Path, nargs="+", help="the directory of a run")
-    return command.run("curves", parser, argv, _curves)
 
 
 def _curves(arguments: argparse.Namespace) -> Picture:
-    records = {str(run): _records(run) for run in arguments.runs}
-    panels: dict[str, dict[str, Line]] = {}
-    for key in DRAWN:
-        for run, lines in records.items():
-            points = [(line.step, getattr(line, key)) for line in lines if key in line.model_fields_set]
-            if points:
-                panels.setdefault(key, {})[run] = tuple(zip(*points, strict=True))  # type: ignore[assignment]
-    return _picture(panels, list(records), "; ".join(CURVES[key] for key in panels))
+    panels: dict[str, dict[str, Line]] = {key: {} for key in DRAWN}
+    for run in arguments.runs:
+        records, faults = read_log(run, DRAWN)
+        if faults:
+            raise PictureError(f"{faults[0]}; `train` did not write this")
+        for key, line in lines_of(records, DRAWN).items():
+            panels[key][str(run)] = line
+    panels = {key: lines for key, lines in panels.items() if lines}
+    return _over_updates(panels, list(map(str, arguments.runs)), "; ".join(CURVES[key] for key in panels))
 
 
-def _picture(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
+def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
     """A panel for each field of the log, with the lines of the names that have it.
 
     The numbers of the first name's lines end in 1, those of the second name's in 2, and so on.
@@ -86,23 +71,48 @@ def _picture(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], sai
     return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
 
 
-def _records(run: Path) -> list[LogLine]:
-    """The lines of the log that have numbers. Raises PictureError without such."""
+def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
+    """The lines of a run's log, and what is wrong with each of the others. A last one that is half written is left out.
+
+    Raises PictureError if the log cannot be read, or if no line has a number in one of these fields.
+    """
     path = run / "log.jsonl"
     try:
-        whole = read_regular(path).split(b"\n")[:-1]  # the last may be half written
+        whole = read_regular(path).split(b"\n")[:-1]
     except OSError as error:
         raise PictureError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
-    records = [_record(line, f"{path}, line {number}") for number, line in enumerate(whole, start=1)]
-    if not any(record.model_fields_set.intersection(DRAWN) for record in records):
+    records, faults = list[LogLine](), list[str]()
+    for number, line in enumerate(whole, start=1):
+        try:
+            records.append(LogLine.model_validate_json(line))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            field = "".join(f"{key}: " for key in fault["loc"])
+            faults.append(f"{path}, line {number}: {field}{fault['msg']}")
+    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
         raise PictureError(f"{path}: has no update yet; wait until training.log_every updates are done")
-    return records
+    return records, faults
 
 
-def _record(line: bytes, place: str) -> LogLine:
-    try:
-        return LogLine.model_validate_json(line)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        field = "".join(f"{key}: " for key in fault["loc"])
-        raise PictureError(f"{place}: {field}{fault['msg']}; `train` did not write this") from None
+def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
+    """The line over the updates of each of these fields that the log has."""
+    found: dict[str, Line] = {}
+    for field in fields:
+        if there := [record for record in records if field in record.model_fields_set]:
+            found[field] = [record.step for record in there], [getattr(record, field) for record in there]
+    return found
+
+
+SCHEDULE = Command(
+    "Draws the learning rate over the updates of one configuration or more. A key=value changes all of them.",
+    "schedule configs/demo_en_de.yaml configs/wmt14_en_de_base.yaml --output schedule.png",
+    _add_configs,
+    _schedule,
+)
+CURVES_OF_RUNS = Command(
+    "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
+    "training and on the validation set, BLEU there, and the learning rate. A run may still be going on.",
+    "curves runs/demo_en_de runs/other --output curves.png",
+    _add_runs,
+    _curves,
+)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from transformer_mt.decoding.pair_attention import PairAttention
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.languages import has_spaces
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.reading import load_config
 
@@ -32,9 +31,3 @@ def attention_of(arguments: argparse.Namespace) -> tuple[PairAttention, Decoding
     with Translator.load(arguments.model, arguments.device, workers=1) as translator:
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         return translator.attention(arguments.source, arguments.target, decoding), decoding
-
-
-def has_spaces_between_words(model_dir: Path) -> tuple[bool, bool]:
-    """Whether the source language and the target language of a model have them."""
-    corpus = load_config(model_dir / "config.yaml").corpus
-    return has_spaces(corpus.source_language), has_spaces(corpus.target_language)

@@ -51,22 +51,18 @@ def joined(weights_HTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word
 
 def _without_signs(group: list[int], pieces: Sequence[str]) -> list[list[int]]:
     """Part the pieces of a word from the signs of punctuation that stand before and behind it."""
-    before, behind = list[list[int]](), list[list[int]]()
-    while (size := _sign_at_front(group, pieces)) and size < len(group):
-        before, group = [*before, group[:size]], group[size:]
-    while len(group) > 1 and _is_sign(pieces[group[-1]]):
-        behind, group = [group[-1:], *behind], group[:-1]
-    return [*before, group, *behind]
+    parts = [[number] for number in group]
+    if pieces[group[0]] == WORD and len(group) > 1:  # a space that is a piece belongs to the next one
+        parts[:2] = [group[:2]]
+    letters = [at for at, part in enumerate(parts) if not _is_sign("".join(pieces[number] for number in part))]
+    if letters:
+        first, last = letters[0], letters[-1] + 1
+        parts[first:last] = [[number for part in parts[first:last] for number in part]]
+    return parts
 
 
-def _sign_at_front(group: list[int], pieces: Sequence[str]) -> int:
-    """How many pieces a sign has with which the word begins; 0 if it begins with none. A space may be a piece."""
-    size = 2 if len(group) > 1 and pieces[group[0]] == WORD else 1
-    return size if _is_sign("".join(pieces[number] for number in group[:size])) else 0
-
-
-def _is_sign(piece: str) -> bool:
-    text = text_of([piece])
+def _is_sign(pieces: str) -> bool:
+    text = text_of([pieces])
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 

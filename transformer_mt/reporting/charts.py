@@ -1,205 +1,177 @@
-"""Where the lines, bars and cells of the page's pictures are, in the units of their SVG. The template writes them."""
+"""Draws the page's pictures with matplotlib, as SVG whose text is text and whose colours are those of the page.
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+H heads  L layers  N rows  M columns
+"""
 
-from numpy.typing import NDArray
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from transformer_mt.reporting.gathered import Curve
+import numpy as np
+from markupsafe import Markup
 
-# Units of the picture, of which about one is a pixel, on a telephone as on a large screen.
-LEFT, RIGHT, TOP, BOTTOM = 56, 388, 10, 196
-LEVELS = 8  # shades on each side of 0 in a map of numbers
-_BAR, _BETWEEN = 13, 26
+from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.pictures.figures import Line, draw_line
+from transformer_mt.pictures.heat_map import Side, name_cells, room_for
+from transformer_mt.pictures.picture_file import UNDATED, own_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
-@dataclass(frozen=True)
-class Tick:
-    """A mark on an axis."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
-class DrawnLine:
-    """The line of a run. Its number, from 0, chooses the colour."""
-
-    name: str
-    number: int
-    path: str
-    dots: list[tuple[float, float]]
-    """Points without a neighbour, which a line does not show."""
-    said: str
-    """First and last value, for those who do not see the picture."""
+NUM_COLOURS = 8
+_DASHES = ("-", "--", ":")  # those of style.css
+_WIDTH = 4.4  # inches: a column of the page, and a telephone, show about that without making letters small
+_CELL = 0.19  # inches
+# Colours that nothing else has are drawn, and written as variables of style.css, which differ in the dark.
+_SOFT, _FAINT = "#fe00f0", "#fe00f1"
+_VARIABLES = {"f0": "soft", "f1": "line"} | {f"{run:02x}": f"run-{run}" for run in range(NUM_COLOURS)}
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
+    f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
+}
+_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # of maps; style.css makes them lighter in the dark
 
 
-@dataclass(frozen=True)
-class LineChart:
-    """Lines in the same axes."""
+@dataclass
+class Chart:
+    """A picture of the page."""
 
     key: str
+    """Its own in the page."""
     title: str
-    across: str
-    lines: list[DrawnLine]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    marks: list[tuple[float, int]]
-    """Where a run went on after it was stopped: the place, and the number of the run."""
-    numbers: dict[str, Any]
-    """What the script needs to read values: the axis and the points."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One run in one group of a bar chart."""
-
-    name: str
-    number: int
-    top: float
-    length: float
-    text: str
-
-
-@dataclass(frozen=True)
-class BarChart:
-    """Bars from left to right, in groups."""
-
-    title: str
-    groups: list[tuple[str, float, list[Bar]]]
-    """The name of each, where it is written, and its bars."""
-    height: float
+    said: Sequence[tuple[str, int, str]] = ()
+    """For those who do not see it: for each run its name, the number of its colour, and what is drawn of it."""
+    num_layers: int = 0
+    num_heads: int = 0
+    """Of attention."""
+    svg: Markup = field(default_factory=Markup)
 
 
 def lines(
     key: str,
     title: str,
-    curves: Mapping[str, tuple[int, Curve]],
+    curves: Mapping[str, tuple[int, Line]],
     across: str = "update",
     marks: Sequence[tuple[int, int]] = (),
-) -> LineChart:
-    """Draw curves, each with its name and the number of its colour. There is at least one finite value.
+) -> Chart:
+    """Draw curves, each with its name and the number of its colour.
 
-    `marks` are pairs of a step and the number of a run.
+    `marks` are pairs of a step and the number of a run that went on from there.
     """
-    steps = [step for _, curve in curves.values() for step in curve.steps]
-    values = [value for _, curve in curves.values() for value in curve.values if value is not None]
-    x_low, x_high = min(steps), max(steps)
-    x_high += x_high == x_low
-    y_ticks = nice(min(values), max(values))
-    y_low, y_high = y_ticks[0], y_ticks[-1]
-
-    def x(step: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * (step - x_low) / (x_high - x_low), 1)
-
-    def y(value: float) -> float:
-        return round(BOTTOM - (BOTTOM - TOP) * (value - y_low) / (y_high - y_low), 1)
-
-    drawn = []
-    for name, (number, curve) in curves.items():
-        points = zip(curve.steps, curve.values, strict=True)
-        path, dots = _path([(x(step), None if value is None else y(value)) for step, value in points])
-        drawn.append(DrawnLine(name, number, path, dots, _said(curve, across)))
-    series = [{"name": name, "steps": curve.steps, "values": curve.values} for name, (_, curve) in curves.items()]
-    return LineChart(
-        key,
-        title,
-        across,
-        drawn,
-        [Tick(x(tick), short(tick)) for tick in nice(x_low, x_high) if x_low <= tick <= x_high],
-        [Tick(y(tick), short(tick)) for tick in y_ticks],
-        [(x(step), number) for step, number in marks if x_low <= step <= x_high],
-        {"across": across, "low": x_low, "high": x_high, "left": LEFT, "right": RIGHT, "series": series},
-    )
+    chart = Chart(key, title, [(name, number, _ends(line, across)) for name, (number, line) in curves.items()])
+    with _drawn(chart, _WIDTH, 2.5) as figure:
+        axes = _plain_axes(figure)
+        for number, line in curves.values():
+            draw_line(axes, line, color=_colour(number), linestyle=_DASHES[number % len(_DASHES)])
+        for step, number in marks:
+            axes.axvline(step, color=_colour(number), linewidth=1.0, linestyle=(0, (2, 4)))
+        axes.set_xlabel(across, loc="right")
+        axes.grid(axis="y", color=_FAINT)
+    return chart
 
 
-def nice(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers at equal distances, the first at most `low` and the last at least `high`."""
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
-        low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
-    size = 10.0 ** math.floor(math.log10((high - low) / most))
-    for step in (size, 2 * size, 5 * size, 10 * size, 20 * size):
-        first, last = math.floor(low / step), math.ceil(high / step)
-        if last - first <= most:
-            break
-    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+def bars(key: str, title: str, groups: Sequence[str], runs: Mapping[str, tuple[int, Sequence[float]]]) -> Chart:
+    """Draw the values of each run in each group, from 0: the name of a run, the number of its colour, the values."""
+    said = [(run, number, ", ".join(f"{value:.1f}" for value in values)) for run, (number, values) in runs.items()]
+    chart = Chart(key, title, said)
+    with _drawn(chart, _WIDTH, 0.6 + len(groups) * (0.25 + 0.2 * len(runs))) as figure:
+        axes = _plain_axes(figure)
+        places_G, thick = np.arange(len(groups)), 0.8 / len(runs)
+        for at, (number, values) in enumerate(runs.values()):
+            drawn = axes.barh(places_G + at * thick, values, thick, color=_colour(number), align="edge")
+            axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize="small", color=_SOFT)
+        axes.set_yticks(places_G + 0.4, groups)
+        axes.set(ylim=(len(groups) - 0.1, -0.1), xlim=(0, 1.15 * max(1.0, *(max(v) for _, v in runs.values()))))
+        axes.tick_params(axis="y", length=0)
+    return chart
 
 
-def short(number: float) -> str:
-    """A number as axes have it: 20,000 is 20k, and 1,500,000 is 1.5M."""
-    for size, sign in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(number) >= size:
-            return f"{number / (1e3 if sign == 'k' else size):g}{sign}"
-    return f"{number:g}"
+def table(key: str, title: str, numbers_NM: FloatArray) -> Chart:
+    """Draw numbers as shades of two colours: blue above 0, orange below."""
+    chart = Chart(key, title)
+    largest = float(np.abs(numbers_NM).max()) or 1.0
+    with _drawn(chart, _WIDTH, 2.5) as figure:
+        axes = _plain_axes(figure)
+        axes.imshow(numbers_NM, cmap=_colours(), vmin=-largest, vmax=largest, aspect="auto", interpolation="none")
+        axes.set(xlabel="dimension", ylabel="position")
+    return chart
 
 
-def shown(number: float) -> str:
-    """A number as text has it."""
-    if number and (abs(number) < 0.001 or abs(number) >= 1e9):
-        return f"{number:.3g}"
-    return f"{number:,.0f}" if number == int(number) else f"{number:,.4g}" if abs(number) < 1000 else f"{number:,.1f}"
+def attention(key: str, title: str, weights_LHNM: FloatArray, rows: Side, columns: Side) -> Chart:
+    """Draw the weights of all layers and heads, and the mean of the heads, on one another: the page shows one of them.
+
+    The name of the picture of layer l, from 1, and head h, or 0 for the mean, ends in -l-h.
+    """
+    chart = Chart(key, title, (), *weights_LHNM.shape[:2])
+    with _drawn(chart, *room_for(rows, columns, _CELL).get_size_inches()) as figure:
+        axes = _plain_axes(figure)
+        for layer, weights_HNM in enumerate(weights_LHNM, start=1):
+            for head, weights_NM in enumerate([weights_HNM.mean(axis=0), *weights_HNM]):
+                shown = axes.imshow(weights_NM, cmap=_colours(), vmin=-1.0, vmax=1.0, interpolation="none")
+                shown.set_gid(f"{key}-{layer}-{head}")
+        name_cells(axes, rows, columns, _CELL)
+        axes.xaxis.tick_top()
+        axes.xaxis.set_label_position("top")
+    return chart
 
 
-def _path(points: Sequence[tuple[float, float | None]]) -> tuple[str, list[tuple[float, float]]]:
-    """Lines through neighbouring points; a value that is missing leaves a gap."""
-    parts, dots = list[str](), list[tuple[float, float]]()
-    for is_there, group in groupby(points, key=lambda point: point[1] is not None):
-        whole = [(x, y) for x, y in group if y is not None]
-        if is_there and len(whole) == 1:
-            dots += whole
-        elif is_there:
-            parts.append("M" + "L".join(f"{x:g} {y:g}" for x, y in whole))
-    return "".join(parts), dots
+def _plain_axes(figure: "Figure") -> "Axes":
+    axes = figure.subplots()
+    for spine in axes.spines.values():
+        spine.set_color(_FAINT)
+    axes.locator_params(nbins=6)
+    return axes
 
 
-def _said(curve: Curve, across: str) -> str:
-    there = [(s, v) for s, v in zip(curve.steps, curve.values, strict=True) if v is not None]
+def _colour(number: int) -> str:
+    return f"#fe00{number % NUM_COLOURS:02x}"
+
+
+def _colours() -> "Colormap":
+    """From orange at -1 over nothing at 0, through which the page shines, to blue at 1."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    steps = [(0.0, to_rgba(_MINUS)), (0.5, to_rgba(_MINUS, 0)), (0.5, to_rgba(_PLUS, 0)), (1.0, to_rgba(_PLUS))]
+    return LinearSegmentedColormap.from_list("page", steps)
+
+
+def _ends(line: Line, across: str) -> str:
+    there = [(step, value) for step, value in zip(*line, strict=True) if value is not None]
     if not there:
         return "no finite value"
-    (first, before), (last, after) = there[0], there[-1]
-    return f"{shown(before)} at {across} {first:,}, {shown(after)} at {across} {last:,}"
+    return ", ".join(f"{_short(value)} at {across} {step:,}" for step, value in (there[0], there[-1]))
 
 
-def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, int, float]]]]) -> BarChart:
-    """Draw values from 0: for each group, its name, and for each run its name, number and value."""
-    most = nice(0, max((value for _, runs in groups for _, _, value in runs), default=0) or 1)[-1]
-    found, top = [], 0.0
-    for name, runs in groups:
-        label, top = top + 14, top + 20
-        drawn = []
-        for run, number, value in runs:
-            drawn.append(Bar(run, number, top, round(330 * max(value, 0) / most, 1), f"{value:.1f}"))
-            top += _BAR + 3
-        found.append((name, label, drawn))
-        top += _BETWEEN - 20
-    return BarChart(title, found, top)
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-@dataclass(frozen=True)
-class Map:
-    """Cells in shades: the paths of each shade, from the most negative to the most positive."""
+@contextmanager
+def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
+    """A figure, whose size is in inches, that becomes the chart's SVG."""
+    import matplotlib
+    from matplotlib.figure import Figure
 
-    columns: int
-    rows: int
-    paths: list[tuple[int, str]]
+    with own_style(salt=chart.key), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # that no font here has: browsers have their own
+        matplotlib.rcParams.update(_STYLE)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        content = io.StringIO()
+        figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
+    said = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.said)])
+    svg = content.getvalue().partition("<svg ")[2]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub("<[^>]+>", _in_page, svg)  # tags only: text has no < or >
+    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(said) + Markup(svg)
 
 
-def map_of(numbers_RC: NDArray[Any]) -> Map:
-    """Draw a table of numbers as a map, whose darkest shades are its largest numbers, positive or negative.
-
-    Neighbouring cells of the same shade are one rectangle, and all of a shade are one path, which makes it small.
-    """
-    rows, columns = numbers_RC.shape
-    largest = float(abs(numbers_RC).max()) or 1.0
-    paths: dict[int, list[str]] = {}
-    for row, levels in enumerate((numbers_RC / largest * LEVELS).round().astype(int).tolist()):
-        column = 0
-        for level, group in groupby(levels):
-            size = len(list(group))
-            if level:
-                paths.setdefault(level, []).append(f"M{column} {row}h{size}v1h-{size}z")
-            column += size
-    return Map(columns, rows, [(level, "".join(paths[level])) for level in sorted(paths)])
+def _in_page(tag: re.Match[str]) -> str:
+    """A tag with the page's colours, and without names that the next picture has, too."""
+    text = re.sub(r' id="[\w.]+_[0-9]+"', "", tag[0])
+    return re.sub("#fe00(..)", lambda found: f"var(--{_VARIABLES[found[1]]})", text)

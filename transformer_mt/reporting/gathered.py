@@ -1,22 +1,41 @@
-"""What a report says, as plain values: each part of it, or the reason why it is missing."""
+"""What a report says, as plain values, and sentences about what is left out of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.errors import UserError
+from transformer_mt.evaluation.scores import Results
+from transformer_mt.reporting.charts import Chart
 from transformer_mt.settings.experiment import Config
 from transformer_mt.storage.records import LogLine, Start, Summary
 
+SECTIONS = {
+    "training": "What was trained on what",
+    "curves": "Learning curves",
+    "scores": "Scores of the test sets",
+    "weaknesses": "By length and by the rarest piece",
+    "translations": "Translations",
+    "attention": "Attention",
+    "corpus": "Positions and corpus",
+}
+"""Of the page, with their titles."""
+Notes = dict[str, list[str]]
+"""By section: what is left out of it, and how to get it, each as a sentence for the reader."""
 
-@dataclass(frozen=True)
-class Missing:
-    """A part that cannot be shown."""
 
-    reason: str
-    """A sentence for the reader: what is missing, and how to get it."""
+@contextmanager
+def left_out(notes: list[str], what: str = "") -> Iterator[None]:
+    """Turn an error about files of the user into a note that begins with `what`: the rest of the block is left out."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        notes.append(f"{what}{error}.")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """A run, or a model without its run."""
 
@@ -25,61 +44,29 @@ class Run:
     directory: Path
     model: Path | None
     """The directory of its model; None if there is none yet."""
-    is_run: bool
-    """False if only a model was named."""
     config: Config
-    num_parameters: int | Missing
-    made_of: str
+    num_parameters: int | None = None
+    made_of: str = ""
     """Which checkpoints the model is the mean of; empty if that is not known."""
-    starts: list[Start] | Missing
+    starts: list[Start] = field(default_factory=list)
+    log: list[LogLine] = field(default_factory=list)
+    results: Results = field(default_factory=dict)
+    """By test set. All fields from `num_parameters` on are empty if they are not known."""
 
+    @property
+    def last_update(self) -> LogLine | None:
+        """The last line of training updates."""
+        return next((line for line in reversed(self.log) if line.seconds is not None), None)
 
-@dataclass(frozen=True)
-class Curve:
-    """The values of one field of log.jsonl, thinned. Each is a value that stands in the log."""
+    @property
+    def best_validation(self) -> LogLine | None:
+        """The last validation that was the best so far."""
+        return next((line for line in reversed(self.log) if line.best), None)
 
-    steps: list[int]
-    values: list[float | None]
-    """None where the log has a number that is not finite."""
-
-
-@dataclass(frozen=True)
-class Log:
-    """What log.jsonl says."""
-
-    curves: dict[str, Curve]
-    """By the name of the field."""
-    num_lines: int
-    num_unread: int
-    """Lines that are not as `train` writes them, such as a last one that is half written."""
-    last: LogLine | None
-    """The last line of training updates."""
-    best: LogLine | None
-    """The last validation that was the best so far."""
-    valid_seconds: float
-    """Seconds that all validations took together."""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What scores.json of one run says about one test set."""
-
-    run: str
-    scores: dict[str, dict[str, Any]]
-    """By metric: value, signature, and interval if it was computed."""
-    details: dict[str, Any]
-    """The object in scores.json."""
-
-
-@dataclass(frozen=True)
-class TestText:
-    """A test set, and its translations by run."""
-
-    __test__ = False  # pytest takes it for tests otherwise
-
-    sources: list[str]
-    references: list[str]
-    translations: dict[str, list[str]]
+    @property
+    def valid_seconds(self) -> float:
+        """The time that all validations took together."""
+        return sum(line.valid_seconds or 0.0 for line in self.log)
 
 
 @dataclass(frozen=True)
@@ -90,24 +77,24 @@ class Sample:
     """From 1."""
     source: str
     reference: str
-    translations: list[tuple[str, str]]
-    """Name of the run, and its translation."""
+    translations: dict[str, str]
+    """By run."""
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class TestReport:
     """All that is said about one test set."""
 
-    __test__ = False
+    __test__ = False  # pytest takes it for tests otherwise
 
     name: str
-    scored: list[Scored]
-    samples: list[Sample] | Missing
-    worst: list[Sample]
-    comparison: dict[str, Any] | Missing | None
-    """What `evaluate --compare` writes as JSON; None if there is nothing to compare."""
-    notes: list[str] = field(default_factory=list)
+    scored: dict[str, dict[str, Any]]
+    """By run, what scores.json says."""
+    samples: list[Sample] = field(default_factory=list)
+    worst: list[Sample] = field(default_factory=list)
+    comparison: dict[str, Any] | None = None
+    """What `evaluate --compare` writes as JSON."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +105,7 @@ class Shown:
     source: str
     n_best: list[tuple[str, float]]
     """Translations and their scores, best first."""
-    attention: dict[str, Any] | Missing
-    """What the page's script draws (reporting/sentences.py)."""
+    attention: list[Chart]
 
 
 @dataclass(frozen=True)
@@ -128,7 +114,7 @@ class CorpusReport:
 
     data_dir: str
     summary: Summary
-    lengths: dict[str, list[tuple[int, int]]] | Missing
-    """By side: how many training sentences have so many pieces."""
-    sampled: int = 0
+    lengths: Chart | None
+    """How many training sentences of each side have so many pieces."""
+    sampled: int
     """How many pairs were counted for the lengths, if not all; else 0."""

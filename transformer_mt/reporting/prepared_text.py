@@ -5,14 +5,19 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from pydantic import TypeAdapter
 
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import UserError
+from transformer_mt.errors import CheckpointError, UserError
 from transformer_mt.evaluation.test_sets import model_in
-from transformer_mt.reporting.gathered import CorpusReport, Missing, Run
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.pictures.figures import Line
+from transformer_mt.pictures.positions_and_masks import learned_positions
+from transformer_mt.reporting import charts
+from transformer_mt.reporting.charts import Chart
+from transformer_mt.reporting.gathered import CorpusReport, Notes, Run, left_out
+from transformer_mt.reporting.runs import read_record
 from transformer_mt.storage.records import Summary
 
 _MOST_PAIRS = 200_000  # whose lengths are counted
@@ -20,82 +25,83 @@ _MOST_PIECES = 200  # longer sentences are counted together
 POSITIONS = 64
 
 
-def gather_corpora(runs: Sequence[Run]) -> tuple[list[CorpusReport], list[str]]:
-    """What prepare.json says, once for each data_dir, and sentences about what is left out."""
-    found, notes = dict[str, CorpusReport](), list[str]()
+def gather_corpora(runs: Sequence[Run], notes: Notes) -> list[CorpusReport]:
+    """What prepare.json says, once for each data_dir."""
+    found = dict[str, CorpusReport]()
     for run in runs:
         data_dir = run.config.data_dir
         if data_dir not in found:
-            report = _corpus(run, Path(data_dir))
-            if isinstance(report, Missing):
-                notes.append(report.reason)
-            else:
-                found[data_dir] = report
-    return list(found.values()), list(dict.fromkeys(notes))
+            with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
+                found[data_dir] = _corpus(run, Path(data_dir), f"lengths-{len(found)}", notes)
+    return list(found.values())
 
 
-def _corpus(run: Run, data_dir: Path) -> CorpusReport | Missing:
-    path = data_dir / "prepare.json"
-    try:
-        summary = Summary.model_validate(read_json(path))
-    except FileNotFoundError:
-        return Missing(
-            f"The corpus of {run.name} is not described: {path} is missing. If the data are elsewhere, run this "
-            "command in the directory where `train` was run."
-        )
-    except (OSError, ValueError):
-        return Missing(f"The corpus of {run.name} is not described: {path} is not as `prepare` writes it.")
-    try:
-        if Tokenizer.load(model_in(run.directory)).digest != summary.tokenizer_digest:
-            return Missing(f"The corpus of {run.name} is not described: {data_dir} was prepared again since then.")
-    except UserError:
-        pass  # a run that has no tokenizer yet: nothing says that the data are others
-    lengths = _lengths(data_dir)
+def _corpus(run: Run, data_dir: Path, key: str, notes: Notes) -> CorpusReport:
+    summary = read_record(data_dir / "prepare.json", TypeAdapter(Summary), "prepare")
+    if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
+        raise CheckpointError(f"{data_dir} was prepared again since then")
+    chart: Chart | None = None
+    with left_out(notes["corpus"]):
+        curves = {side: (number, line) for number, (side, line) in enumerate(lengths_of(data_dir).items())}
+        chart = charts.lines(key, "training sentences of each length", curves, "pieces")
     total = summary.counts.get("train", {}).get("kept", 0)
-    sampled = _MOST_PAIRS if total > _MOST_PAIRS else 0
-    return CorpusReport(str(data_dir), summary, lengths, sampled)
+    return CorpusReport(str(data_dir), summary, chart, _MOST_PAIRS if total > _MOST_PAIRS else 0)
 
 
-def _lengths(data_dir: Path) -> dict[str, list[tuple[int, int]]] | Missing:
+def _tokenizer_digest(run: Run) -> str | None:
+    try:
+        return Tokenizer.load(model_in(run.directory)).digest
+    except UserError:
+        return None  # a run that has no tokenizer yet: nothing says that the data are others
+
+
+def lengths_of(data_dir: Path) -> dict[str, Line]:
     """Count how many sentences of each side have so many pieces; of a large corpus, of pairs spread over all of it."""
     try:
         corpus = EncodedCorpus.load(data_dir / "train")
         pairs = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _MOST_PAIRS)).astype(np.int64))
         return {"source": _counted(corpus.source.lengths(pairs)), "target": _counted(corpus.target.lengths(pairs))}
     except (OSError, IndexError, ValueError):  # offsets that are damaged may lead anywhere
-        return Missing(f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read.")
+        raise CheckpointError(
+            f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read"
+        ) from None
 
 
-def _counted(lengths: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _counted(lengths: NDArray[np.int64]) -> Line:
     """Raises ValueError if a length is negative."""
-    counts = np.bincount(np.minimum(lengths, _MOST_PIECES)).tolist()
-    return [(length, count) for length, count in enumerate(counts) if length]
+    counts = np.bincount(np.minimum(lengths, _MOST_PIECES))
+    there = np.flatnonzero(counts)
+    return there.tolist(), counts[there].tolist()
 
 
-def positions_of(run: Run) -> tuple[NDArray[np.float32], str] | Missing:
-    """The encodings TD of the first positions, and what they are."""
+def gather_positions(runs: Sequence[Run], notes: Notes) -> list[tuple[Chart, Chart]]:
+    """The encodings of positions, and the dot products of one with all; once for all runs with the same sinusoids."""
+    tables = dict[str, FloatArray]()
+    for run in runs:
+        with left_out(notes["corpus"]):
+            tables |= _positions(run)
+    found = list[tuple[Chart, Chart]]()
+    for number, (name, table_TD) in enumerate(tables.items()):
+        at = len(table_TD) // 2
+        title = f"dot product of the encoding of position {at} with that of each position"
+        products: Line = list(range(len(table_TD))), (table_TD @ table_TD[at]).tolist()
+        chart = charts.lines(f"products-{number}", title, {f"position {at}": (0, products)}, "position")
+        found.append((charts.table(f"positions-{number}", name, table_TD), chart))
+    return found
+
+
+def _positions(run: Run) -> dict[str, FloatArray]:
+    """The encodings TD of the first positions, by what they are. Raises UserError if there are none."""
     settings = run.config.model
     if settings.kind == "rnn":
-        return Missing(
-            f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions."
+        raise CheckpointError(
+            f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions"
         )
     if settings.kind == "transformer" and settings.positions == "sinusoidal":
         from transformer_mt.models.positions import sinusoidal  # here, because it imports PyTorch
 
-        return sinusoidal(POSITIONS, settings.d_model).numpy(), "sines and cosines"
+        table_TD = sinusoidal(POSITIONS, settings.d_model).numpy()
+        return {f"sines and cosines in {settings.d_model} dimensions": table_TD}
     if run.model is None:
-        return Missing(f"{run.name} has learned positions, but no model yet: run `average` first.")
-    return _learned(run, run.model)
-
-
-def _learned(run: Run, model: Path) -> tuple[NDArray[np.float32], str] | Missing:
-    """The table of positions; of the source, if source and target have their own."""
-    try:
-        with safe_open(model / "model.safetensors", "np") as file:
-            names = sorted(name for name in file.keys() if name.endswith("positions.table_TD"))  # noqa: SIM118
-            if not names:
-                return Missing(f"{run.name} has no table of positions.")
-            table_TD: NDArray[np.float32] = file.get_slice(names[0])[:POSITIONS]  # source_positions come first
-            return table_TD, "learned"
-    except (OSError, SafetensorError) as error:
-        return Missing(f"{model / 'model.safetensors'} cannot be read ({error}).")
+        raise CheckpointError(f"{run.name} has learned positions, but no model yet: run `average` first")
+    return {f"learned by {run.name}": learned_positions(run.model)[:POSITIONS]}

@@ -3,19 +3,26 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 
 from transformer_mt.errors import CheckpointError
-from transformer_mt.reporting.gathered import Missing, Run
+from transformer_mt.evaluation.score_file import read_scores
+from transformer_mt.evaluation.test_sets import model_in, results_dir
+from transformer_mt.pictures.lines import read_log
+from transformer_mt.reporting.gathered import Notes, Run, left_out
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.json_text import read_json
-from transformer_mt.storage.records import STARTS, Start
+from transformer_mt.storage.records import CURVES, STARTS
 from transformer_mt.storage.run_directory import CONFIG, MODEL, checkpoint_path, saved_steps
+from transformer_mt.wording import counted
+
+Form = TypeVar("Form")
 
 
-def open_runs(paths: Sequence[Path]) -> list[Run]:
+def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
     """Open each directory. Raises CheckpointError, which names it, if it is neither a run nor a model, or named twice;
     ConfigError if its configuration cannot be read."""
     seen: dict[Path, Path] = {}
@@ -23,14 +30,15 @@ def open_runs(paths: Sequence[Path]) -> list[Run]:
         if (real := path.resolve()) in seen:
             raise CheckpointError(f"{path}: is named twice, first as {seen[real]}; name each run once")
         seen[real] = path
-    return [_open(path) for path in paths]
+    return [_open(path, notes) for path in paths]
 
 
-def _open(path: Path) -> Run:
+def _open(path: Path, notes: Notes) -> Run:
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such directory; name the directory of a run, such as runs/<name>")
-    files = ("run.json", "log.jsonl", "checkpoints", "model")
-    is_run = not (path / MODEL).is_file() and any((path / name).exists() for name in files)
+    is_run = not (path / MODEL).is_file() and any(
+        (path / name).exists() for name in ("run.json", "log.jsonl", "checkpoints", "model")
+    )
     if not (path / CONFIG).is_file() or not (is_run or (path / MODEL).is_file()):
         raise CheckpointError(
             f"{path}: is neither the directory of a run, which `train` writes, nor that of a model, which `average` "
@@ -38,55 +46,61 @@ def _open(path: Path) -> Run:
         )
     model = path / "model" if is_run else path
     has_model = (model / MODEL).is_file() and (model / CONFIG).is_file()
-    weights = _weights_file(path, model)
-    return Run(
-        name=str(path),
-        directory=path,
-        model=model if has_model else None,
-        is_run=is_run,
-        config=load_config(path / CONFIG),
-        num_parameters=_num_parameters(weights, path),
-        made_of=_metadata(model / MODEL).get("made_of", "") if has_model else "",
-        starts=_starts(path, is_run),
-    )
+    run = Run(str(path), path, model if has_model else None, load_config(path / CONFIG))
+    with left_out(notes["training"]):
+        run.num_parameters, run.made_of = _weights(path, model)
+    if is_run:
+        with left_out(notes["training"]):
+            run.starts = read_record(path / "run.json", STARTS, "train")
+        with left_out(notes["curves"]):
+            _read_log(run, notes)
+    else:
+        notes["curves"].append(f"{path} is the directory of a model, which has no log: name the directory of its run.")
+    with left_out(notes["scores"]):
+        _read_scores(run)
+    return run
 
 
-def _weights_file(path: Path, model: Path) -> Path | None:
-    """The file of weights to count: the model's, or else that of the newest checkpoint."""
-    if (model / MODEL).is_file():
-        return model / MODEL
-    steps = saved_steps(path)
-    return checkpoint_path(path, steps[-1]) / MODEL if steps else None
+def _weights(path: Path, model: Path) -> tuple[int, str]:
+    """How many numbers the weights of the model or else of the newest checkpoint have, and of what they are made.
 
-
-def _num_parameters(weights: Path | None, path: Path) -> int | Missing:
-    """Count the numbers that the head of the file names; the weights themselves are not read."""
-    if weights is None:
-        return Missing(f"{path} has neither a model nor a checkpoint yet.")
+    Only the head of the file is read.
+    """
+    file, steps = model / MODEL, saved_steps(path)
+    if not file.is_file():
+        if not steps:
+            raise CheckpointError(f"{path} has neither a model nor a checkpoint yet")
+        file = checkpoint_path(path, steps[-1]) / MODEL
     try:
-        with safe_open(weights, "np") as file:
-            shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-            return sum(map(math.prod, shapes))
+        with safe_open(file, "np") as weights:
+            shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
+            return sum(map(math.prod, shapes)), (weights.metadata() or {}).get("made_of", "")
     except (OSError, SafetensorError) as error:
-        return Missing(f"{weights} cannot be read ({error}).")
+        raise CheckpointError(f"{file} cannot be read ({error})") from None
 
 
-def _metadata(weights: Path) -> dict[str, str]:
+def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
+    """What a JSON file of that form holds. Raises CheckpointError, which names it and the stage that writes it."""
     try:
-        with safe_open(weights, "np") as file:
-            return dict(file.metadata() or {})
-    except (OSError, SafetensorError):
-        return {}
-
-
-def _starts(path: Path, is_run: bool) -> list[Start] | Missing:
-    if not is_run:
-        return Missing(f"{path} is the directory of a model: the run, which is not there, says how it was trained.")
-    try:
-        return STARTS.validate_python(read_json(path / "run.json"))
+        return form.validate_python(read_json(path))
     except FileNotFoundError:
-        return Missing(f"{path} has no run.json, in which `train` writes what it runs on.")
-    except ValidationError:
-        return Missing(f"{path / 'run.json'} is not as `train` writes it.")
-    except (OSError, ValueError) as error:
-        return Missing(f"{path / 'run.json'} cannot be read ({error}).")
+        raise CheckpointError(f"{path} is missing, which `{writer}` writes") from None
+    except (OSError, ValueError):
+        raise CheckpointError(f"{path} is not as `{writer}` writes it") from None
+
+
+def _read_log(run: Run, notes: Notes) -> None:
+    run.log, faults = read_log(run.directory, CURVES)
+    if faults:
+        lines = counted(len(faults), "line")
+        notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
+
+
+def _read_scores(run: Run) -> None:
+    path = results_dir(model_in(run.directory)) / "scores.json"
+    if not path.is_file():
+        first = "" if run.model else f"run `python -m transformer_mt.average {run.name}`, then "
+        raise CheckpointError(
+            f"{run.name} is not evaluated yet: {first}run `python -m transformer_mt.evaluate {run.name} --analyse`"
+        )
+    run.results = read_scores(path)
