@@ -54,8 +54,6 @@ choose() {
 }
 
 # How many words wider each bucket of lengths is.
-width() { if [[ $1 == demo ]]; then echo 10; else echo 5; fi; }
-
 prepare() {
     if [[ $1 == demo ]]; then
         "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 4 --train 30000 --test 1000
@@ -85,7 +83,7 @@ one() {
     {
         "$PYTHON" -m transformer_mt.train "${settings[@]}" &&
             "$PYTHON" -m transformer_mt.average "$run" &&
-            "$PYTHON" -m transformer_mt.evaluate "$run" --confidence --by-length "$(width "$1")"
+            "$PYTHON" -m transformer_mt.evaluate "$run" --confidence --analyse
     } >> "$run.log" 2>&1 || { echo "error: $2 failed; see $run.log" >&2; exit 2; }
 }
 
@@ -99,7 +97,7 @@ speed() {
             training.log_every=20 training.warmup_steps=20 training.validate_every=1000 > "$run.log" 2>&1
     fi
     if [[ ! -f $run.json ]]; then
-        "$PYTHON" -m transformer_mt.evaluate "runs/compare_$1/$2" --confidence --by-length "$(width "$1")" \
+        "$PYTHON" -m transformer_mt.evaluate "runs/compare_$1/$2" --confidence --analyse \
             --json "$run.json" >> "$run.log" 2>&1
     fi
     tail -1 "$run/log.jsonl"

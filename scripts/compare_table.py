@@ -20,7 +20,7 @@ try:
     from safetensors import safe_open
 
     from transformer_mt.errors import EvaluationError
-    from transformer_mt.evaluation.metrics import Bucket
+    from transformer_mt.evaluation.analysis import Group
     from transformer_mt.evaluation.score_file import TestSetScores, read_scores
     from transformer_mt.pictures import picture_file
     from transformer_mt.terminal import cli
@@ -43,7 +43,7 @@ class Row:
     num_parameters: int
     bleu: float
     interval: float
-    by_length: list[Bucket]
+    by_length: list[Group]
     num_target_tokens: int
     """The number of target tokens that it was trained on."""
     tokens_per_second: float | None
@@ -77,7 +77,7 @@ def read_row(runs: Path, name: str) -> Row:
         num_parameters(run / "model" / "model.safetensors"),
         bleu.value,
         bleu.interval or 0.0,
-        scores.by_length or [],
+        [] if scores.analysis is None else scores.analysis.by_length,
         _updates(run)[-1]["tokens"],
         tokens_per_second,
         sentences_per_second,
@@ -125,10 +125,10 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
     axes = figure.subplots()
     for row in rows:
         style = "--" if row.name.startswith("transformer") else "-"
-        values = [bucket.bleu for bucket in row.by_length]
+        values = [group.bleu for group in row.by_length]
         axes.plot(range(len(values)), values, style, marker="o", markersize=3, label=row.name)
-    buckets = rows[0].by_length
-    axes.set_xticks(range(len(buckets)), [f"{b.shortest}–{b.longest}\n{b.num_sentences}" for b in buckets])
+    groups = rows[0].by_length
+    axes.set_xticks(range(len(groups)), [f"{each.least}–{each.most}\n{each.num_lines}" for each in groups])
     axes.set(xlabel="words of the source; below, the number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)

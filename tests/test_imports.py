@@ -19,7 +19,17 @@ PACKAGE = ROOT / "transformer_mt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every module may use.
-COMMON = {"errors", "host_memory", "languages", "line_progress", "machine", "torchrun", "vocabulary", "wording"}
+COMMON = {
+    "errors",
+    "host_memory",
+    "languages",
+    "line_progress",
+    "machine",
+    "torchrun",
+    "version",
+    "vocabulary",
+    "wording",
+}
 # Every room, and every module of the ground floor that is no stage: what it may import besides itself and COMMON.
 BELOW = {
     **{name: set() for name in COMMON},
@@ -79,7 +89,7 @@ def imports(source: str) -> list[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.level:
             found.append(("transformer_mt.<relative>", ""))
         elif isinstance(node, ast.ImportFrom) and node.module == "transformer_mt":
-            found += [(f"transformer_mt.{alias.name}", "") for alias in node.names if alias.name != "__version__"]
+            found += [(f"transformer_mt.{alias.name}", "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += [(node.module or "", alias.name) for alias in node.names]
     return [(module, name) for module, name in found if module.split(".")[0] == "transformer_mt"]
@@ -150,7 +160,7 @@ def test_the_law_finds_what_breaks_it(file, source):
         ("training/x.py", "from transformer_mt.evaluation.metrics import bleu\nimport torch"),
         (
             "training/x.py",
-            "from transformer_mt import __version__\nfrom transformer_mt.settings.corpus import Split",
+            "from transformer_mt.version import __version__\nfrom transformer_mt.settings.corpus import Split",
         ),
         (
             "decoding/loading.py",

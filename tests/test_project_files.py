@@ -15,12 +15,15 @@ from helpers.tiny import ROOT
 from transformer_mt import __version__
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+WORKFLOW, NIGHTLY = (
+    yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
+    for name in ("ci.yml", "nightly.yml")
+)
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 DOCKERFILES = sorted((ROOT / "docker").iterdir())
 
-ONLY_IN_A_CHECKOUT = r"\bdocs/|\bscripts/|\btests/|constraints\.txt|transformer-mt\["
+ONLY_IN_A_CHECKOUT = r"\bdocs/|\bscripts/|\btests/|transformer-mt\["
 
 each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 
@@ -37,7 +40,7 @@ def targets_in(commands: str) -> set[str]:
 
 
 def steps() -> list[dict[str, object]]:
-    return [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+    return [step for workflow in (WORKFLOW, NIGHTLY) for job in workflow["jobs"].values() for step in job["steps"]]
 
 
 def instructions(dockerfile: str) -> list[list[str]]:
@@ -48,13 +51,14 @@ def instructions(dockerfile: str) -> list[list[str]]:
 
 def test_the_workflow_makes_targets_that_exist_and_among_them_all_checks():
     asked = targets_in("\n".join(str(step.get("run", "")) for step in steps()))
-    assert {"setup", "lint", "types", "test-all"} <= asked
+    assert {"setup", "lint", "types", "test-all", "test-slow"} <= asked
     assert asked <= make_targets()
 
 
 def test_the_workflow_may_only_read_and_names_the_version_of_each_action():
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert all("permissions" not in job for job in WORKFLOW["jobs"].values())
+    for workflow in (WORKFLOW, NIGHTLY):
+        assert workflow["permissions"] == {"contents": "read"}
+        assert all("permissions" not in job for job in workflow["jobs"].values())
     used = [str(step["uses"]) for step in steps() if "uses" in step]
     assert used
     assert [action for action in used if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == []

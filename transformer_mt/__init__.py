@@ -27,7 +27,8 @@ if _started == "transformer-mt" or (sys.argv[:1] == ["-m"] and _started.split(".
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it is ignored, as behind `nohup`
         _signal.signal(_signal.SIGINT, _end_at_once)
 
-__version__ = "0.1.0"
+from transformer_mt.version import __version__ as __version__  # noqa: E402 # only when Ctrl-C is taken care of
+
 __all__ = ["Scorer", "Translator"]
 
 TYPE_CHECKING = False  # which type checkers take for True

@@ -4,8 +4,8 @@ import difflib
 import importlib
 import sys
 
-from transformer_mt import __version__
 from transformer_mt.terminal import cli
+from transformer_mt.version import __version__
 
 STAGES = {
     "prepare": "text becomes token ids on disk",

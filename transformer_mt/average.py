@@ -130,7 +130,7 @@ def _validate(
 def _device(name: str | None, training: TrainingConfig) -> Device:
     """Return the device that was named, or that of training; if this machine does not have that one, its own.
 
-    Raises ConfigError, and CompilerFilesError if what is compiled for a GPU can be kept nowhere safely.
+    Raises ConfigError, also if what is compiled for a GPU can be kept nowhere safely.
     """
     try:
         device = choose_device(name or training.device, training.precision, training.num_threads)

@@ -14,7 +14,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = cli.parser(
         "configs",
         "Copies the configurations that come with the package into a directory, with schema.json, which lets\n"
-        "editors check them. A file that exists there already is kept as it is.",
+        "editors check them, and constraints.txt, the versions of other packages that are tested: if a newer one\n"
+        "gives trouble, install the wheel again by `pip install -c DIR/constraints.txt WHEEL`.\n"
+        "A file that exists there already is kept as it is.",
         "python -m transformer_mt configs my_configs",
     )
     parser.add_argument(

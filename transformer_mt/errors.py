@@ -41,10 +41,6 @@ class TranslationError(UserError):
     """A line cannot be translated."""
 
 
-class CompilerFilesError(UserError):
-    """The place for compiled code is open to other users, or cannot be written to."""
-
-
 class NotFiniteError(TranslationError):
     """A model computes numbers for a line that are infinite or not a number."""
 

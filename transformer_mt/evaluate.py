@@ -19,7 +19,7 @@ from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
 from transformer_mt.evaluation.compared_runs import compared_files, compared_runs
 from transformer_mt.evaluation.score_file import AlsoInTraining, TestSetScores, read_scores, write_scores
-from transformer_mt.evaluation.scores import ONLY_SCORES, Details, Results, print_scores, score_files, score_lines
+from transformer_mt.evaluation.scores import Details, Results, print_scores, score_files, score_lines
 from transformer_mt.evaluation.seen_in_training import seen_in_training
 from transformer_mt.evaluation.test_sets import (
     TestSet,
@@ -32,7 +32,7 @@ from transformer_mt.evaluation.test_sets import (
     read_validation_set,
     results_dir,
 )
-from transformer_mt.evaluation.tuning import Trial, TuneMetric, choices_of, tune
+from transformer_mt.evaluation.tuning import TuneMetric, Tuning, choices_of, tune
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
@@ -41,8 +41,8 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, chosen_metrics, parser
-from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
+from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, parser
+from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.terminal.what_ran import machine, what_ran
 
@@ -59,27 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json is not None:
         read_scores(arguments.json)  # raises an error if it may not be replaced
     metrics, comet = chosen_metrics(arguments)
-    details = Details(
-        arguments.confidence,
-        arguments.by_length,
-        metrics=metrics,
-        analyse=arguments.analyse,
-        comet=None if comet is None else Comet(comet, arguments.device),
-    )
+    comet_model = None if comet is None else Comet(comet, arguments.device)
+    details = Details(arguments.confidence, metrics, arguments.analyse, comet=comet_model)
     if arguments.hypothesis is not None:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source)
         print_scores(results)
     else:
-        models = model_arguments.model_dirs(arguments)
-        results = evaluate_model(
-            models,
-            arguments.overrides,
-            arguments.test,
-            engine_options(arguments),
-            details,
-            arguments.tune,
-            arguments.test_set,
-        )
+        results = _evaluate_models(arguments, details)
     if arguments.json is not None:
         write_scores(arguments.json, results)
     return 0
@@ -106,44 +92,38 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate_model(
-    paths: Sequence[Path],
-    overrides: Sequence[str] = (),
-    test: str | None = None,
-    options: EngineOptions = DEFAULT_ENGINE,
-    details: Details = ONLY_SCORES,
-    tried: Sequence[str] = (),
-    named: Sequence[str] = (),
-) -> Results:
-    """Translate the test sets of a run or a model, or only the one named `test`, and score the translations.
+def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results:
+    """Translate the test sets of a run or a model, and score the translations.
 
-    `named` are test sets of sacreBLEU that are translated instead.
-
-    `tried` are settings of decoding with several values, such as beam_size=4,8: those that are best on the validation
-    set are taken. Several directories are an ensemble, with the test sets and settings of the first.
-    <test>.hypotheses.txt and scores.json are written to evaluation/ in the run, or in the model or export if it is not
-    in a run.
+    Several models are an ensemble, with the test sets and settings of the first. <test>.hypotheses.txt and scores.json
+    are written to evaluation/ in the run, or in the model or export if it is not in a run.
     """
-    model, *others = [model_in(path) for path in paths]
+    options = engine_options(arguments)
+    model, *others = [model_in(path) for path in model_arguments.model_dirs(arguments)]
     for each in (model, *others):
         check_files(each, options.engine)
     file, output = model / "config.yaml", results_dir(model)
-    config = load_config(file, overrides, "decoding")
-    texts = read_named_sets(named, config.corpus) if named else _own_test_sets(model, config, overrides, test)
+    config = load_config(file, arguments.overrides, "decoding")
+    texts = _test_sets(arguments, model, config)
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if it may not be replaced
-    choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
-    translator, results = _load([model, *others], options), Results()
-    config, tuning = _tuned(translator, choices) if tried else (config, {})
+    tried = choices_of(arguments.tune)
+    choices = [(each, load_config(file, [*arguments.overrides, *each], "decoding").decoding) for each in tried]
+    translator = Translator.load([model, *others], **vars(options))
+    tuning = _tuned(translator, choices, config) if arguments.tune else None
+    decoding = choices[tuning.best if tuning else 0][1]
     seen = _seen_in_training(model, config, translator, texts)
-    made_by = what_ran(model, others, options) | tuning | machine(translator.engine.hardware, options.engine)
+    made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
+    made_by |= {"decoding": decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # now, because it may fail
+    results = Results()
     for name, text in texts.items():
-        hypotheses, told = _translate(translator, text.sources, config.decoding, name)
+        hypotheses, told = _translate(translator, text.sources, decoding, name)
         with hold(output, OWNER, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
-        told |= {"decoding": config.decoding, "also_in_training": seen.get(name)} | made_by
-        results[name] = _scored(hypotheses, text, name, translator, config, model, details, told)
+        scored = _scored(hypotheses, text, name, translator, config, model, details)
+        told |= {"also_in_training": seen.get(name)} | made_by
+        results[name] = TestSetScores.model_validate(scored | told)
     print_scores(results)
     with hold(output, OWNER, patience=PATIENCE):
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
@@ -151,11 +131,13 @@ def evaluate_model(
     return results
 
 
-def _own_test_sets(model: Path, config: Config, overrides: Sequence[str], test: str | None) -> dict[str, TestSet]:
-    """Read the test sets of the configuration, or only the one named `test`."""
-    if not any(override.startswith("data_dir=") for override in overrides):
+def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
+    """Read the test sets that were asked for by name, or else those of the configuration."""
+    if arguments.test_set:
+        return read_named_sets(arguments.test_set, config.corpus)
+    if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], test))
+    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
 
 
 def _scored(
@@ -166,17 +148,13 @@ def _scored(
     config: Config,
     model: Path,
     details: Details,
-    told: Mapping[str, Any],
-) -> TestSetScores:
-    """What scores.json says about the translations of a test set; `told` are its fields about how they were made."""
+) -> dict[str, Any]:
+    """What scores.json says about the translations of a test set, besides how they were made."""
     source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
-    scored = score_lines(
-        hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named
-    )
-    return TestSetScores.model_validate({**scored, **told})
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named)
 
 
 def _seen_in_training(
@@ -203,18 +181,6 @@ def _trained_on(model: Path) -> str | None:
         return None
 
 
-def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
-    return Translator.load(
-        models,
-        options.device,
-        engine=options.engine,
-        dtype=options.dtype,
-        quantize=options.quantize,
-        workers=options.workers,
-        plain=options.plain,
-    )
-
-
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
@@ -232,10 +198,14 @@ def _translate(
         summary.add(line, best)
     for warning in summary.warnings():
         print(f"warning: {name}: {warning}", file=sys.stderr)
-    lines = {"num_split": summary.num_split, "num_short": summary.short.number, "num_at_limit": summary.at_limit.number}
-    speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
-    time_of = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
-    return [best.text for best in found], lines | speed | time_of
+    return [best.text for best in found], {
+        "num_split": summary.num_split,
+        "num_short": summary.short.number,
+        "num_at_limit": summary.at_limit.number,
+        "seconds": round(seconds, 3),
+        "sentences_per_second": round(len(sources) / seconds, 2),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str) -> list[Translation]:
@@ -246,22 +216,17 @@ def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConf
     return [best for best, *_ in found]
 
 
-def _tuned(translator: Translator, choices: Sequence[tuple[list[str], Config]]) -> tuple[Config, dict[str, Any]]:
-    """The configuration that is best on the validation set, and what scores.json says about all of them."""
-    config = choices[0][1]
+def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config) -> Tuning:
+    """Translate the validation set by each choice of settings, and say which is best."""
     text = read_validation_set(Path(config.data_dir))
-    metric: TuneMetric = "chrf" if config.training.metric == "chrf" else "bleu"
 
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
-    def tell(trial: Trial) -> None:
-        print(f"validation set  {metric} {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True)
-
-    decodings = [(settings, each.decoding) for settings, each in choices]
-    tuned = tune(decodings, translate, text.references[0], metric, config.corpus.target_language, tell)
-    print(f"best on the {tuned.num_lines:,} sentences of the validation set: {' '.join(tuned.best.settings)}\n")
-    return choices[tuned.trials.index(tuned.best)][1], {"tuning": tuned.as_json()}
+    metric: TuneMetric = "chrf" if config.training.metric == "chrf" else "bleu"
+    tuning = tune(choices, translate, text.references[0], metric, config.corpus.target_language)
+    print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
+    return tuning
 
 
 def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:

@@ -1,7 +1,6 @@
 """Knows language codes, and which languages are written without spaces between words."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _SHORT_CODES = {
@@ -9,20 +8,6 @@ _SHORT_CODES = {
     **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
 }
 _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
-NAMES = {
-    **{"zh": "Chinese", "ja": "Japanese", "ko": "Korean"},
-    **{"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese"},
-}
-"""The languages whose text BLEU does not split into words at spaces: short code to name."""
-_SCRIPTS = {
-    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
-    "ja": re.compile("[\u3040-\u30ff]"),  # hiragana and katakana
-    "ko": re.compile("[\uac00-\ud7a3]"),
-    "th": re.compile("[\u0e00-\u0e7f]"),
-    "lo": re.compile("[\u0e80-\u0eff]"),
-    "km": re.compile("[\u1780-\u17ff]"),
-    "my": re.compile("[\u1000-\u109f]"),
-}
 # What stands in the names of columns: parts of a pair, languages, and their codes of three letters.
 _COLUMN_WORDS = frozenset(
     "source src target tgt trg reference ref text sentence segment translation original input output language lang "
@@ -32,7 +17,6 @@ _COLUMN_WORDS = frozenset(
     "romanian ron rum russian rus slovak slk slovenian slv spanish spa swedish swe thai tha turkish tur ukrainian ukr "
     "vietnamese vie".split()
 )
-_KANA_SHARE = 0.1  # Japanese text is half kana, and Chinese text has none
 
 
 def short_code(code: str) -> str:
@@ -52,19 +36,6 @@ def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
     bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
     words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
     return all(each and known.issuperset(each) for each in words) and len(set(cells)) == len(cells)
-
-
-def language_of_script(lines: Iterable[str]) -> str | None:
-    """Return the short code of the language in NAMES in whose script most letters are; None if there is none."""
-    counts = Counter(dict.fromkeys(_SCRIPTS, 0))
-    num_letters = 0
-    for line in lines:
-        num_letters += sum(character.isalpha() for character in line)
-        counts.update({code: len(script.findall(line)) for code, script in _SCRIPTS.items()})
-    if counts["ja"] > _KANA_SHARE * (counts["ja"] + counts["zh"]):
-        counts["ja"] += counts.pop("zh")
-    [(code, most)] = counts.most_common(1)
-    return code if 2 * most > num_letters else None
 
 
 def split_units(text: str, spaced: bool) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from transformer_mt import __version__
+from transformer_mt.version import __version__
 
 
 def processor() -> str:

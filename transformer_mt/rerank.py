@@ -8,14 +8,13 @@ from pathlib import Path
 from transformer_mt.errors import ConfigError, CorpusError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.evaluation.reranking import Candidate, Weights
-from transformer_mt.evaluation.tuning import Tuned, choices_of, tune
+from transformer_mt.evaluation.tuning import Tuning, choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, is_number, n_best_lists
 from transformer_mt.wording import counted
 
 _WEIGHTS, _LENGTH_PENALTIES = "0,0.1,0.2,0.3,0.5,0.7,1,1.5,2", "0,0.5,0.8,1,1.2,1.5"  # what --tune tries if not told
-_MOST_TRIALS = 1000
 _DESCRIPTION = """\
 Reads n-best lists, as `translate --json n_best=N` writes them and `score --add NAME` adds the log-probabilities of
 other models to them. Writes the best translation of each line: that with the highest
@@ -64,7 +63,7 @@ def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
     lists = [each for block in _lists(blocks, arguments.lists) for each in block]
     if not lists:
         raise CorpusError(f"{arguments.lists}: has no n-best lists")
-    choices = [(keys, Weights.read(keys)) for keys in choices_of(_grid(arguments.weights, lists[0]), _MOST_TRIALS)]
+    choices = [(keys, Weights.read(keys)) for keys in choices_of(_grid(arguments.weights, lists[0]))]
     candidates = [_candidates(each, choices[0][1]) for each in lists]
     first = bleu([each[0].text for each in candidates], references, arguments.language)
     print(f"validation set  bleu {first:5.2f}  the first of each list, without reranking", flush=True)
@@ -74,15 +73,14 @@ def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
         references,
         "bleu",
         arguments.language,
-        lambda trial: print(f"validation set  bleu {trial.score:5.2f}  {' '.join(trial.settings)}", flush=True),
     )
     _say_best(tuned, [weights for _, weights in choices])
     return 0
 
 
-def _say_best(tuned: Tuned, choices: Sequence[Weights]) -> None:
-    best = choices[tuned.trials.index(tuned.best)]
-    print(f"best on the {counted(tuned.num_lines, 'line')} of the validation set: {' '.join(tuned.best.settings)}")
+def _say_best(tuned: Tuning, choices: Sequence[Weights]) -> None:
+    best = choices[tuned.best]
+    print(f"best on the {counted(tuned.num_lines, 'line')} of the validation set: {' '.join(tuned.chosen)}")
     alone = [
         trial
         for trial, weights in zip(tuned.trials, choices, strict=True)

@@ -24,7 +24,7 @@ from benchmarks.decoding_process import (
 from benchmarks.environment import PeerError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.evaluation.metrics import MetricScore, check_aligned, score_corpus
+from transformer_mt.evaluation.metrics import check_aligned, score_corpus
 from transformer_mt.settings.reading import load_config
 from transformer_mt.vocabulary import EOS
 from transformer_mt.wording import counted
@@ -220,7 +220,7 @@ def _row(lines: list[str], outcomes: Sequence[Outcome], texts: Texts) -> dict[st
     """The numbers of one pass. Output tokens are the pieces that our tokenizer cuts the translations into."""
     seconds = median(outcome.seconds for outcome in outcomes)
     tokens = sum(len(ids) - 1 for ids in texts.tokenizer.encode_target(lines))
-    bleu: MetricScore = score_corpus(lines, [texts.reference], texts.target_language)[0]
+    bleu = score_corpus(lines, [texts.reference], texts.target_language)["BLEU"]
     return {
         "seconds": [outcome.seconds for outcome in outcomes],
         "sentences_per_second": len(lines) / seconds,

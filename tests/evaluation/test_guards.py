@@ -1,8 +1,7 @@
 """Texts that should not be scored against each other are named, and others are not."""
 
-from transformer_mt.evaluation.guards import case_warning, direction_warning, tokenised_warning
+from transformer_mt.evaluation.guards import case_warning, tokenised_warning
 
-SOURCES = [f"The dog number {n} is sleeping in the old house." for n in range(40)]
 REFERENCES = [f"Der Hund Nummer {n} schläft in dem alten Haus." for n in range(40)]
 
 
@@ -19,16 +18,7 @@ def test_lower_cased_text_against_cased_text_is_named_on_either_side():
     assert case_warning(["ours", "theirs"], no_case, no_case) is None
 
 
-def test_translations_that_are_nearer_to_the_source_are_named_with_lines():
-    assert direction_warning("ours", SOURCES, REFERENCES, REFERENCES) is None
-    half = [*REFERENCES[:30], *SOURCES[30:]]
-    assert direction_warning("ours", SOURCES, half, REFERENCES) is None
-    warning = str(direction_warning("ours", REFERENCES, REFERENCES, SOURCES))  # source and reference exchanged
-    assert "40 of 40 lines of ours" in warning and "lines 1, 2, 3, …" in warning
-    assert direction_warning("ours", SOURCES, SOURCES, SOURCES) is None  # the text needs no translation
-
-
 def test_tokenised_lines_are_named():
     tokenised = [line.replace(".", " .") for line in REFERENCES]
-    assert "such as lines 1, 2, 3, …" in str(tokenised_warning("hypothesis", tokenised))
+    assert "such as line 1." in str(tokenised_warning("hypothesis", tokenised))
     assert "such as line 2." in str(tokenised_warning("hypothesis", [*REFERENCES[:1], *tokenised[:1]]))

@@ -4,22 +4,17 @@ import math
 
 import pytest
 import sacrebleu
-from sacrebleu.tokenizers import tokenizer_ja_mecab, tokenizer_spm
-from sentencepiece import SentencePieceTrainer
+from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation import metrics
 from transformer_mt.evaluation.guards import tokenised_warning
 from transformer_mt.evaluation.metrics import (
     bleu,
-    bleu_by_length,
     check_tokeniser,
     chrf,
     language_warning,
     score_corpus,
-    ter_warning,
 )
-from transformer_mt.languages import NAMES
 
 HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]
 REFERENCES = ["The dog sleeps here.", "The cat sees a big house.", "Yes.", "He did not come to us today."]
@@ -28,7 +23,7 @@ OTHERS = ["The dog is asleep here.", "A cat sees the large house.", "Indeed.", "
 
 def test_scores_are_those_computed_by_hand():
     # Of 5, 4, 3, 2 n-grams 4, 3, 2, 1 match; one word of five has to be replaced.
-    scores = {score.name: score.value for score in score_corpus(["a b c d e"], [["a b c d f"]])}
+    scores = {name: score.value for name, score in score_corpus(["a b c d e"], [["a b c d f"]]).items()}
     assert scores["BLEU"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4))
     assert scores["TER"] == pytest.approx(20)
     # Nothing is wrong but the length, 4 words of 5.
@@ -40,8 +35,8 @@ def test_scores_and_signatures_are_sacrebleus(references):
     metrics = [sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()]
     expected = [(metric.corpus_score(HYPOTHESES, references), metric.get_signature()) for metric in metrics]
     found = score_corpus(HYPOTHESES, references, "en")
-    assert [score.name for score in found] == ["BLEU", "chrF2", "TER"]
-    for score, (value, signature) in zip(found, expected, strict=True):
+    assert [*found] == ["BLEU", "chrF2", "TER"]
+    for score, (value, signature) in zip(found.values(), expected, strict=True):
         assert (score.value, score.signature) == (value.score, str(signature))
         assert f"nrefs:{len(references)}|" in score.signature
 
@@ -50,56 +45,31 @@ def test_intervals_are_those_of_sacrebleus_bootstrap():
     hypotheses, references = [*HYPOTHESES[:2], HYPOTHESES[3]] * 5, [*REFERENCES[:2], REFERENCES[3]] * 5
     plain = score_corpus(hypotheses, [references])
     found = score_corpus(hypotheses, [references], confidence=True)
-    for score, metric in zip(found, (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()), strict=True):
+    for score, metric in zip(found.values(), (sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()), strict=True):
         expected = str(metric.corpus_score(hypotheses, [references], n_bootstrap=1000))
         assert f" ± {score.interval:.2f})" in expected
         assert score.signature == str(metric.get_signature()) and "|bs:1000|seed:12345|" in score.signature
-    assert [score.value for score in found] == [score.value for score in plain]
-    assert all(score.interval is None and "bs:" not in score.signature for score in plain)
+    assert [score.value for score in found.values()] == [score.value for score in plain.values()]
+    assert all(score.interval is None and "bs:" not in score.signature for score in plain.values())
 
 
 def test_there_is_an_interval_even_where_hardly_anything_is_right():
     """sacreBLEU's own mean over samples fails on these lines, of which some samples score exactly 0."""
-    assert all(score.interval is not None for score in score_corpus(HYPOTHESES, [REFERENCES], confidence=True))
+    assert all(score.interval is not None for score in score_corpus(HYPOTHESES, [REFERENCES], confidence=True).values())
 
 
 def test_an_interval_is_nothing_where_all_lines_are_alike_and_shrinks_with_more_lines():
     right, wrong = "The dog sleeps here.", "The cat sees a big house."
 
     def interval(repeats, hypotheses):
-        return score_corpus(hypotheses * repeats, [[right, right] * repeats], confidence=True)[0].interval
+        return score_corpus(hypotheses * repeats, [[right, right] * repeats], confidence=True)["BLEU"].interval
 
     assert interval(10, [right, right]) == 0
     assert 0 < interval(400, [right, wrong]) < 0.4 * interval(25, [right, wrong])
 
 
-def test_bleu_by_length_is_the_bleu_of_each_length_alone():
-    sources = ["one", "one two", "one two three", "", "one two three four five"]
-    hypotheses, references = [*HYPOTHESES, "So it is here."], [*REFERENCES, "So it was here."]
-    found = bleu_by_length(sources, hypotheses, [references], 2, "de")
-    assert [(bucket.shortest, bucket.longest, bucket.num_sentences) for bucket in found] == [
-        (1, 2, 3),
-        (3, 4, 1),
-        (5, 6, 1),
-    ]
-    for bucket, lines in zip(found, ([0, 1, 3], [2], [4]), strict=True):
-        assert bucket.bleu == bleu([hypotheses[line] for line in lines], [references[line] for line in lines], "de")
-
-
-def test_bleu_by_length_has_one_bucket_if_that_is_wide_enough_and_none_that_is_empty():
-    sources = ["a b", "a " * 9, "a " * 40, "a " * 40]
-    [whole] = bleu_by_length(sources, HYPOTHESES, [REFERENCES, OTHERS], 40)
-    assert whole.bleu == score_corpus(HYPOTHESES, [REFERENCES, OTHERS])[0].value
-    assert [bucket.longest for bucket in bleu_by_length(sources, HYPOTHESES, [REFERENCES], 10)] == [10, 40]
-
-
-def test_bleu_by_length_wants_a_source_for_each_line():
-    with pytest.raises(EvaluationError, match="source has 3 lines, hypothesis has 4"):
-        bleu_by_length(["a", "b", "c"], HYPOTHESES, [REFERENCES], 10)
-
-
 def test_scores_of_validation_are_those_of_evaluation():
-    of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de")]
+    of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de").values()]
     assert [bleu(HYPOTHESES, REFERENCES, "de"), chrf(HYPOTHESES, REFERENCES)] == of_evaluation[:2]
 
 
@@ -117,50 +87,20 @@ def test_what_an_unready_model_says_is_scored_all_the_same():
         *[(language, "char") for language in ("th", "tha_Thai", "lo", "km", "my")],
     ],
 )
-def test_target_language_chooses_the_tokeniser(language, tokeniser, flores):
-    score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)[0]
+def test_target_language_chooses_the_tokeniser(language, tokeniser):
+    score = score_corpus(["我喜欢大的房子。"], [["我喜欢小的房子。"]], language)["BLEU"]
     assert f"|tok:{tokeniser}|" in score.signature
     # 13a sees one word a sentence.
     assert (score.value > 20) == (tokeniser != "13a")
     assert bleu(["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
 
 
-@pytest.fixture
-def flores(monkeypatch, tmp_path):
-    """Where sacreBLEU would keep the model of flores200."""
-    monkeypatch.setattr(metrics, "SACREBLEU_DIR", str(tmp_path))
-    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
-    (tmp_path / "models").mkdir()
-    return tmp_path / "models" / "flores200sacrebleuspm"
-
-
-def test_where_the_model_of_flores200_is_languages_without_a_tokeniser_use_it(flores):
-    assert "|tok:char|" in score_corpus(["ก"], [["ก"]], "th")[0].signature
-    told = language_warning("reference", [TEXTS["th"]], "th")
-    assert "BLEU, which is computed on characters here" in told and "BLEU(tokenize='flores200')\" downloads it" in told
-    lines = iter([TEXTS["th"]] * 20)
-    with flores.open("wb") as file:
-        SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, vocab_size=18, minloglevel=2)
-    for language in ("th", "lo", "khm_Khmr", "my"):
-        assert "|tok:flores200|" in score_corpus([TEXTS["th"]], [[TEXTS["th"]]], language)[0].signature
-    for language, tokeniser in (("zh", "zh"), ("de", "13a")):
-        assert f"|tok:{tokeniser}|" in score_corpus(["a"], [["a"]], language)[0].signature
-    told = language_warning("reference", [TEXTS["th"]], "th")
-    assert told.endswith("BLEU, which is computed on subword pieces here (flores200)")
-
-
-def test_a_damaged_model_of_flores200_is_named(flores):
-    flores.write_bytes(b"half a download")
-    with pytest.raises(EvaluationError, match=r"flores200sacrebleuspm: .* cannot read its model .*; delete the file"):
-        score_corpus(["a"], [["a"]], "th")
-
-
 @pytest.mark.parametrize("language", ["zh", "zho_Hant", "th"])
 def test_ter_splits_chinese_characters_where_the_language_has_no_spaces(language):
     hypothesis, reference = "我喜欢大的房子。", "我喜欢小的房子。"
-    ter = score_corpus([hypothesis], [[reference]], language)[2]
+    ter = score_corpus([hypothesis], [[reference]], language)["TER"]
     assert ter.value == pytest.approx(100 / 8) and "|norm:yes|" in ter.signature and "|asian:yes|" in ter.signature
-    plain = score_corpus([hypothesis], [[reference]], "de")[2]
+    plain = score_corpus([hypothesis], [[reference]], "de")["TER"]
     assert plain.value == 100 and "|norm:no|" in plain.signature and "|asian:no|" in plain.signature
 
 
@@ -175,34 +115,15 @@ TEXTS = {
 
 @pytest.mark.parametrize("language", TEXTS)
 @pytest.mark.parametrize("said", ["", "de"])
-def test_text_that_13a_cannot_cut_is_told(language, said):
+def test_text_that_13a_cannot_cut_is_told_unless_its_language_is_said(language, said):
     warning = language_warning("reference", ["", TEXTS[language]], said)
-    assert warning.startswith(f"reference looks like {NAMES[language]}, and ")
-    assert "13a" in warning and warning.endswith(f"--language {language}")
-    assert ("means nothing" in warning) == (language != "ko")
+    assert warning.startswith("reference looks like one of the languages zh, ja, ko, ") and "13a" in warning
+    assert language_warning("reference", [TEXTS[language]], language) is None
 
 
 @pytest.mark.parametrize("line", [*REFERENCES, "Он живёт в 東京.", "123 456", "", "日本, said the man on the street."])
 def test_other_text_is_not_told(line):
     assert language_warning("reference", [line], "") is None
-
-
-def test_a_language_is_told_only_if_ter_means_nothing_there():
-    found = {language: language_warning("reference", [text], language) for language, text in TEXTS.items()}
-    assert {language for language, warning in found.items() if warning} == {"th", "my"}
-    assert "TER" in found["th"] and "Thai has no spaces between words" in found["th"] and "chrF2" in found["th"]
-
-
-def test_bleu_by_length_counts_characters_where_the_source_has_no_spaces():
-    sources = ["我 喜欢。", "我喜欢小的房子。"]
-    hypotheses, references = HYPOTHESES[:2], REFERENCES[:2]
-    found = bleu_by_length(sources, hypotheses, [references], 4, "en", "zh-TW")
-    assert [(bucket.shortest, bucket.longest, bucket.unit) for bucket in found] == [
-        (1, 4, "character"),
-        (5, 8, "character"),
-    ]
-    [whole] = bleu_by_length(sources, hypotheses, [references], 4, "zh", "en")
-    assert (whole.num_sentences, whole.unit) == (2, "word")
 
 
 def test_missing_word_segmenter_is_named(monkeypatch):
@@ -240,7 +161,7 @@ def test_subword_pieces_are_refused_with_their_line(line):
 
 @pytest.mark.parametrize("line", ["@@ -1 +1 @@", "write to me@@home.de", "a_b", "@ @"])
 def test_other_signs_are_text(line):
-    assert score_corpus([line], [[line]])[2].value == 0
+    assert score_corpus([line], [[line]])["TER"].value == 0
 
 
 @pytest.mark.parametrize("line", ["The dog sleeps .", "Well , he said", "it &apos;s", "twenty @-@ one"])
@@ -259,15 +180,3 @@ def test_warning_is_of_a_share_of_lines():
     assert tokenised_warning("hypothesis", []) is None
     assert tokenised_warning("hypothesis", ["a ."]).startswith("1 of 1 line of the hypothesis looks tokenised")
     assert tokenised_warning("hypothesis", ["a ."] * 2 + ["a."] * 8) is not None
-
-
-@pytest.mark.parametrize(("language", "unit"), [("de", "a "), ("zh", "一")])
-def test_a_line_that_would_take_ter_hours_has_the_other_scores_alone(language, unit):
-    usual, longest, too_long = unit * 9, unit * 500, unit * 20_000
-    assert [score.name for score in score_corpus([usual, longest], [[usual, longest]], language)][2] == "TER"
-    assert ter_warning([[usual, longest]] * 2, ["hypothesis", "reference"], language) is None
-    for texts in ([[usual, too_long], [usual, usual]], [[usual, usual], [usual, too_long]]):
-        assert [score.name for score in score_corpus(texts[0], texts[1:], language)] == ["BLEU", "chrF2"]
-        name = "hypothesis" if too_long in texts[0] else "reference"
-        warning = ter_warning(texts, ["hypothesis", "reference"], language)
-        assert f"TER is left out: {name}, line 2, has 20,000 " in warning

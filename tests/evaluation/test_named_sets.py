@@ -62,9 +62,9 @@ def test_scores_are_those_of_sacrebleus_command_and_the_signature_names_the_test
     arguments = ["-t", "wmt14/full", "-l", "en-de", "-i", str(tmp_path / "hypotheses"), "-w", "9"]
     command, place = [sys.executable, "-m", "sacrebleu", *arguments], os.environ | {"SACREBLEU": str(tmp_path)}
     theirs = json.loads(subprocess.run(command, env=place, capture_output=True, text=True, check=True).stdout)
-    assert bleu["value"] == pytest.approx(theirs["score"])
-    assert bleu["signature"] == theirs["signature"].replace("nrefs:1|", "nrefs:1|test:wmt14/full|lang:en-de|")
-    assert all("|test:wmt14/full|lang:en-de|" in score["signature"] for score in found["scores"].values())
+    assert bleu.value == pytest.approx(theirs["score"])
+    assert bleu.signature == theirs["signature"].replace("nrefs:1|", "nrefs:1|test:wmt14/full|lang:en-de|")
+    assert all("|test:wmt14/full|lang:en-de|" in score.signature for score in found["scores"].values())
 
 
 def test_all_references_are_taken(cache):

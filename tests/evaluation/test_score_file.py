@@ -11,10 +11,10 @@ from helpers.tiny import ROOT
 from pydantic import BaseModel
 
 from transformer_mt.errors import EvaluationError
+from transformer_mt.evaluation.metrics import MetricScore
 from transformer_mt.evaluation.score_file import (
     SCHEMA_VERSION,
     Checksums,
-    Score,
     ScoreFile,
     TestSetScores,
     read_scores,
@@ -27,7 +27,7 @@ CHECKSUMS = {"references": ["a1"], "hypotheses": "b2"}
 SCORES = {
     "news": TestSetScores(
         num_lines=3,
-        scores={"BLEU": Score(value=12.5, signature="nrefs:1")},
+        scores={"BLEU": MetricScore(12.5, "nrefs:1")},
         checksums=Checksums.model_validate(CHECKSUMS),
         made_of=None,
     )
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
     write_scores(tmp_path / "new" / "scores.json", SCORES)
     assert read_scores(tmp_path / "new" / "scores.json") == SCORES
     content = json.loads((tmp_path / "new" / "scores.json").read_text())
-    bleu = {"value": 12.5, "signature": "nrefs:1"}
+    bleu = {"value": 12.5, "signature": "nrefs:1", "interval": None}
     given = {"num_lines": 3, "scores": {"BLEU": bleu}, "checksums": CHECKSUMS, "made_of": None}
     assert content == {"schema_version": SCHEMA_VERSION, "test_sets": {"news": given}}
 
@@ -79,8 +79,11 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"schema_version": 3, "test_sets": {}}, r"another version of this program wrote it \(schema_version 3"),
-        ({"schema_version": 1, "test_sets": {}}, r"another version of this program wrote it \(schema_version 1"),
+        (
+            {"schema_version": 4, "test_sets": {}},
+            r"of this version of `evaluate`, or is damaged \(schema_version: Input should be 3\)",
+        ),
+        ({"schema_version": 1, "test_sets": {}}, r"schema_version: Input should be 3"),
         ({"schema_version": SCHEMA_VERSION}, r"is damaged \(test_sets: Field required\)"),
         (
             {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {"BLEU": {}}}}},

@@ -8,7 +8,9 @@ from compare_table import figure_of, main, read_row, table
 from safetensors.torch import save_file
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.score_file import Checksums, Score, TestSetScores, write_scores
+from transformer_mt.evaluation.analysis import Analysis, Group
+from transformer_mt.evaluation.metrics import MetricScore
+from transformer_mt.evaluation.score_file import Checksums, TestSetScores, write_scores
 from transformer_mt.terminal import cli
 
 NONE = Checksums(references=[], hypotheses="")
@@ -20,12 +22,10 @@ def write_run(runs, name, bleu=90.0, speed=None):
     (run / "evaluation").mkdir(parents=True)
     (run / "model").mkdir()
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, run / "model" / "model.safetensors")
-    by_length = [
-        {"shortest": 1, "longest": 10, "unit": "word", "num_sentences": 7, "bleu": bleu},
-        {"shortest": 21, "longest": 30, "unit": "word", "num_sentences": 3, "bleu": bleu / 2},
-    ]
-    score = Score(value=bleu, signature="nrefs:1", interval=1.25)
-    found = TestSetScores(num_lines=10, scores={"BLEU": score}, checksums=NONE, by_length=by_length)
+    groups = [Group(1, 10, 7, bleu, bleu), Group(21, 30, 3, bleu / 2, bleu / 2)]
+    analysis = Analysis("word", groups, [], 1.0, {}, [])
+    score = MetricScore(bleu, "nrefs:1", 1.25)
+    found = TestSetScores(num_lines=10, scores={"BLEU": score}, checksums=NONE, analysis=analysis)
     write_scores(run / "evaluation" / "scores.json", {"news": found})
     write_log(run, {"tokens": 600, "tokens_per_second": 1.0}, {"tokens": 120000, "tokens_per_second": 2.0})
     if speed is not None:

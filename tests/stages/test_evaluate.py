@@ -1,4 +1,4 @@
-"""The stage `evaluate` and the script evaluate_bleu.py: files in, scores out, mistakes named."""
+"""The stage `evaluate`: files in, scores out, mistakes named."""
 
 import json
 import os
@@ -92,20 +92,22 @@ class TestFiles:
         assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
         assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
 
-    def test_script_writes_over_nothing_but_scores(self, tmp_path, files):
+    def test_script_takes_references_and_a_language(self, tmp_path, files):
+        script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
+        assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
+
+    def test_nothing_but_scores_is_written_over(self, tmp_path, files):
         target = tmp_path / "x.json"
         target.write_text("")
         results = score_files(Path(files[0]), [Path(files[1])])
         for _ in range(2):
             write_scores(target, results)
         target.write_text('["mine"]')
-        script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", target)
+        script = run(
+            "-m", "transformer_mt.evaluate", "--hypothesis", files[0], "--reference", files[1], "--json", target
+        )
         assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
         assert target.read_text() == '["mine"]'
-
-    def test_script_takes_references_and_a_language(self, tmp_path, files):
-        script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
-        assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
 
     def test_only_newline_ends_a_line(self, tmp_path):
         lines = ["one\u2028two three four", "five\x0bsix\x85seven eight", ""]
@@ -132,24 +134,14 @@ class TestFiles:
         error = capsys.readouterr().err
         assert "warning: 3 of 3 lines of the" in error and tokenised in error and files[1] not in error
 
-    def test_ter_that_would_take_hours_is_left_out_and_that_is_said(self, tmp_path, capsys):
-        write(tmp_path / "hypothesis", ["Ein Satz."])
-        write(tmp_path / "reference", ["sehr " * 600])
-        files = ["--hypothesis", str(tmp_path / "hypothesis"), "--reference", str(tmp_path / "reference")]
-        assert main([*files, "--json", str(tmp_path / "found.json")]) == 0
-        said = capsys.readouterr()
-        assert "warning: TER is left out: " in said.err
-        assert "line 1, has 600 words" in said.err
-        assert "TER" not in said.out
-        [found] = written(tmp_path / "found.json").values()
-        assert list(found["scores"]) == ["BLEU", "chrF2"]
-
     def test_chinese_without_its_language_is_warned_of(self, tmp_path, capsys):
         hypothesis = write(tmp_path / "hyp.txt", ["我喜欢大的房子。"])
         reference = write(tmp_path / "ref.txt", ["我喜欢小的房子。"])
         assert main(["--hypothesis", hypothesis, "--reference", reference]) == 0
         captured = capsys.readouterr()
-        assert f"warning: {reference} looks like Chinese" in captured.err and "|tok:13a|" in captured.out
+        assert (
+            f"warning: {reference} looks like one of the languages zh" in captured.err and "|tok:13a|" in captured.out
+        )
         assert main(["--hypothesis", hypothesis, "--reference", reference, "--language", "zh"]) == 0
         captured = capsys.readouterr()
         assert captured.err == "" and "|tok:zh|" in captured.out and "|asian:yes|" in captured.out
@@ -178,8 +170,8 @@ class TestMistakes:
             (["--hypothesis", "{pieces}", "--reference", "{ref}"], "{pieces}, line 3"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
             (
-                ["--hypothesis", "{hyp}", "--reference", "{ref}", "--by-length", "10"],
-                "--by-length, --analyse and comet= need the source sentences: give --source",
+                ["--hypothesis", "{hyp}", "--reference", "{ref}", "--analyse"],
+                "--analyse and comet= need the source sentences: give --source",
             ),
             (["{run}", "--test", "x", "--test-set", "wmt17"], "give one of them"),
             (["--test-set", "wmt17", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
@@ -193,7 +185,6 @@ class TestMistakes:
                 "comet=nowhere: nowhere is missing. Give the directory of a COMET",
             ),
             (["--compare", "{hyp}", "{ref}", "--metrics", "comet=x"], "cannot be combined"),
-            (["{run}", "--by-length", "0"], "it must be 1 word or more"),
             (["{run}"], "{run} holds no config.yaml: name the directory of a model"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--quantize", "int8"], "cannot be combined with"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--ensemble", "{run}"], "cannot be combined with"),
@@ -355,18 +346,16 @@ class TestModel:
         main([str(elsewhere)])
         assert (elsewhere / "evaluation/scores.json").is_file()
 
-    def test_intervals_and_lengths_are_told_where_asked_for(self, trained, capsys):
-        main([str(trained), "--test", "news", "--confidence", "--by-length", "2"])
+    def test_intervals_are_told_where_asked_for(self, trained, capsys):
+        main([str(trained), "--test", "news", "--confidence"])
         result = written(trained / "evaluation/scores.json")["news"]
         assert result["scores"]["BLEU"]["interval"] > 0 and "|bs:1000|" in result["scores"]["TER"]["signature"]
         value = result["scores"]["BLEU"]["value"]
-        assert result["by_length"] == [{"shortest": 1, "longest": 2, "unit": "word", "num_sentences": 3, "bleu": value}]
         printed = capsys.readouterr().out
         assert f"news  BLEU   {value:.1f} ± {result['scores']['BLEU']['interval']:.1f}  nrefs:1|bs:1000|" in printed
-        assert f"news  BLEU   {value:.1f}  3 sources of 1 to 2 words" in printed
         main([str(trained), "--test", "news"])
         result = written(trained / "evaluation/scores.json")["news"]
-        assert "by_length" not in result and result["scores"]["BLEU"].keys() == {"value", "signature"}
+        assert result["scores"]["BLEU"]["interval"] is None
 
     def test_settings_are_chosen_on_the_validation_set_and_both_are_written_down(
         self, trained, tmp_path, capsys, monkeypatch
@@ -404,10 +393,11 @@ class TestModel:
         for config in (trained / "config.yaml", trained / "model/config.yaml"):
             text = config.read_text(encoding="utf-8")
             config.write_text(text.replace("source_language: en", "source_language: zh"), encoding="utf-8")
-        main([str(trained), "--test", "news", "--by-length", "2"])
+        main([str(trained), "--test", "news", "--analyse"])
         result = written(trained / "evaluation/scores.json")["news"]
-        assert [bucket["unit"] for bucket in result["by_length"]] == ["character"] * 3
-        assert "1 source of 5 to 6 characters" in capsys.readouterr().out
+        assert result["analysis"]["unit"] == "character"
+        assert [(each["least"], each["most"]) for each in result["analysis"]["by_length"]] == [(2, 2), (3, 3), (5, 5)]
+        assert "characters of the source" in capsys.readouterr().out
 
     def test_a_test_set_of_sacrebleu_is_scored_and_compared(self, trained, tmp_path, monkeypatch, capsys):
         dataset = DATASETS["wmt14/full"]
@@ -541,7 +531,7 @@ class TestCompare:
             ([*two, "--test", "none"], "no such test set"),
             ([*two, "--reference", files[1]], "are for files"),
             ([files[0], files[0]], "needs --reference"),
-            ([*two, "--by-length", "3"], "cannot be combined"),
+            ([*two, "--analyse"], "cannot be combined"),
             ([*two, "--json", str(tmp_path / "mine.json")], "holds something else than a comparison"),
         ]:
             assert cli.run(main, ["--compare", *arguments]) == 2

@@ -83,12 +83,6 @@ def test_a_damaged_list_is_a_fault(directory, content):
     assert fault(directory, NAMES) is not None
 
 
-def test_a_list_of_more_than_a_megabyte_is_not_read(directory):
-    with (directory / SUMS).open("a") as file:
-        file.writelines(f"{DIGEST}  {number}\n" for number in range(2**14))
-    assert str(fault(directory, NAMES)) == "SHA256SUMS is damaged: it has more than 1,048,576 bytes"
-
-
 @pytest.mark.parametrize("name", ["a.txt", SUMS])
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory", "socket", "link to nowhere"])
 def test_nothing_but_a_regular_file_is_read_and_nobody_waits(directory, at_once, monkeypatch, name, kind):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.errors import CompilerFilesError
+from transformer_mt.errors import ConfigError
 from transformer_mt.storage.compiler_files import TORCH, TRITON, use_own_cache
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has other rights")
-as_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 STRANGER = 4242
 
 
@@ -68,7 +67,7 @@ def test_a_directory_that_others_may_write_to_is_refused(home, mode):
     """They may have put something there already."""
     (home / "transformer_mt").mkdir(parents=True)
     (home / "transformer_mt").chmod(mode)
-    with pytest.raises(CompilerFilesError, match=r"transformer_mt: other users may write to it"):
+    with pytest.raises(ConfigError, match=r"transformer_mt: .* others may write to it"):
         use_own_cache()
 
 
@@ -76,7 +75,7 @@ def test_a_way_that_others_may_change_is_refused(home, tmp_path):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     home.symlink_to(tmp_path / "open" / "below")
-    with pytest.raises(CompilerFilesError, match=r"open: other users may write to it"):
+    with pytest.raises(ConfigError, match=r"open: .* others may write to it"):
         use_own_cache()
     assert not (tmp_path / "open" / "below").exists()
     (tmp_path / "open").chmod(0o1777)
@@ -87,11 +86,11 @@ def test_a_way_that_others_may_change_is_refused(home, tmp_path):
 
 def test_a_place_that_cannot_be_used_is_an_error_that_says_what_to_do(home):
     home.write_text("a file", encoding="utf-8")
-    with pytest.raises(CompilerFilesError, match=r"no safe directory.*let XDG_CACHE_HOME name"):
+    with pytest.raises(ConfigError, match=r"no safe directory.*let XDG_CACHE_HOME name"):
         use_own_cache()
     home.unlink()
     home.symlink_to(home)
-    with pytest.raises(CompilerFilesError, match=r"no safe directory.*let XDG_CACHE_HOME name"):
+    with pytest.raises(ConfigError, match=r"no safe directory.*let XDG_CACHE_HOME name"):
         use_own_cache()
 
 
@@ -100,7 +99,7 @@ def test_a_place_that_cannot_be_used_is_an_error_that_says_what_to_do(home):
 def test_what_belongs_to_another_user_is_refused(name, tmp_path):
     use_own_cache()
     os.chown(tmp_path / name, STRANGER, STRANGER)
-    with pytest.raises(CompilerFilesError, match=rf"{name}: belongs to another user \(number 4242\)"):
+    with pytest.raises(ConfigError, match=rf"{name}: belongs to another user"):
         use_own_cache()
 
 

@@ -3,6 +3,7 @@
 BLEU of a single sentence says little, so lines are ranked by chrF2.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,8 @@ from transformer_mt.wording import counted, visible
 
 GROUPS = 4
 WORST = 5  # lines that are listed
-_REPEATED = 3  # times in a row that the same words stand in a translation, and more often than in the reference
-_REPEATED_LETTERS = 4  # the same for letters, as in "strestrestrestre"
-_LONGEST_REPEATED = 4  # words or letters that are repeated together
-_LEFT_SHARE = 0.5  # of the words of a translation that are words of the source and not of the reference
-_FEW_WORDS = 3
+# One to four words three times in a row, or two to four letters four times, as in "strestrestrestre".
+_REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
 SUSPICIOUS = {
     "empty": "without a translation",
     "copied": "where the translation is the source",
@@ -37,8 +35,8 @@ SUSPICIOUS = {
 class Group:
     """The scores, in percent, of about equally many lines with alike values of something."""
 
-    least: float
-    most: float
+    least: int
+    most: int
     num_lines: int
     bleu: float
     chrf: float
@@ -96,7 +94,7 @@ def analyse(
         groups_of(lengths, hypotheses, references, languages[1]),
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
         written / max(wanted, 1),
-        suspicious_lines(sources, hypotheses, references, target_spaced),
+        suspicious_lines(sources, hypotheses, references),
         [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
     )
 
@@ -160,7 +158,7 @@ def groups_of(
 
 
 def suspicious_lines(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], target_spaced: bool = True
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, list[int]]:
     """Return the numbers of lines, from 1, whose translations are odd, by what is odd about them."""
     found: dict[str, list[int]] = {kind: [] for kind in SUSPICIOUS}
@@ -171,8 +169,7 @@ def suspicious_lines(
             found["copied"].append(number)
         elif _is_left(source, said, wanted):
             found["untranslated"].append(number)
-        words, right = (split_units(text, target_spaced) for text in (said, wanted))
-        if _repeats(words, right, _REPEATED) or _repeats(said, wanted, _REPEATED_LETTERS, first=2):
+        if any(repeated[0] not in wanted for repeated in _REPEATED.finditer(said)):
             found["repeated"].append(number)
     return found
 
@@ -185,23 +182,4 @@ def _is_left(source: str, hypothesis: str, reference: str) -> bool:
     """Whether most words of a translation are words of the source that the reference does not have."""
     said = hypothesis.casefold().split()
     foreign = set(source.casefold().split()) - set(reference.casefold().split())
-    return len(said) >= _FEW_WORDS and sum(word in foreign for word in said) > _LEFT_SHARE * len(said)
-
-
-def _repeats(said: Sequence[str], wanted: Sequence[str], often: int, first: int = 1) -> bool:
-    """Whether the same few units follow one another again and again, as they do when a model runs in circles."""
-    for size in range(first, _LONGEST_REPEATED + 1):
-        if (most := _longest_run(said, size)) >= often and most > _longest_run(wanted, size):
-            return True
-    return False
-
-
-def _longest_run(units: Sequence[str], size: int) -> int:
-    """Return how many times in a row the same `size` words or letters stand."""
-    longest = run = 1
-    same = 0  # units in a row that are equal to the one `size` places before
-    for at in range(size, len(units)):
-        same = same + 1 if units[at] == units[at - size] else 0
-        run = 1 + same // size
-        longest = max(longest, run)
-    return longest
+    return len(said) >= 3 and 2 * sum(word in foreign for word in said) > len(said)

@@ -3,22 +3,21 @@
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import MetricScore
+from transformer_mt.machine import versions
 from transformer_mt.storage.checksums import sha256
 from transformer_mt.wording import counted
 
-_BATCH = 16  # as COMET's own command
 _INSTALL = (
     "`pip install --no-deps unbabel-comet`, then `pip install pytorch-lightning 'torchmetrics<0.11' entmax "
-    "'jsonargparse==3.13.1' 'transformers<5' 'huggingface-hub<1.0' 'setuptools<81' scipy requests`"
+    "'jsonargparse==3.13.1' 'transformers<5' 'huggingface-hub<1.0' 'setuptools<81' scipy requests` (without --no-deps, "
+    "pip would put an older NumPy in place of yours)"
 )
-_PAGE = "https://github.com/Unbabel/COMET"
 
 
 class Comet:
@@ -41,10 +40,7 @@ class Comet:
                     "with checkpoints/model.ckpt and hparams.yaml, or the checkpoint itself; no model is downloaded"
                 )
         if find_spec("comet") is None:
-            raise EvaluationError(
-                f"comet={path}: needs the package unbabel-comet ({_PAGE}), which is not installed here: "
-                f"{_INSTALL} (without --no-deps, pip would put an older NumPy in place of yours)"
-            )
+            raise EvaluationError(f"comet={path}: needs unbabel-comet, which is not installed here: {_INSTALL}")
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
         """Score lines: the mean of COMET's scores of the lines, times 100; in most models 100 is the best.
@@ -54,29 +50,27 @@ class Comet:
         rows = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": source, "mt": said, "ref": reference} for source, said, reference in rows]
         try:
-            model = self._model
             from torch import cuda  # here, because it takes long
 
-            print(f"COMET: scoring {counted(len(samples), 'line')}", file=sys.stderr, flush=True)
             gpus = [int(self.device.partition(":")[2] or 0)] if self.device != "cpu" and cuda.is_available() else []
+            model = self._model
+            print(f"COMET: scoring {counted(len(samples), 'line')}", file=sys.stderr, flush=True)
             found = model.predict(
-                samples, batch_size=_BATCH, gpus=len(gpus), devices=gpus or None, progress_bar=False, num_workers=0
+                samples, batch_size=16, gpus=len(gpus), devices=gpus or None, progress_bar=False, num_workers=0
             )
             value = 100 * float(found["system_score"])
-        except EvaluationError:
-            raise
-        except Exception as error:  # of another package, whose errors are not known
-            raise EvaluationError(f"comet={self.path}: COMET failed ({type(error).__name__}: {error})") from error
-        return MetricScore("COMET", value, self.signature)
+        except Exception as error:  # of other packages, whose errors are not known
+            raise EvaluationError(
+                f"comet={self.path}: COMET failed ({type(error).__name__}: {error}). The tokenizer and the "
+                "configuration of its encoder, which hparams.yaml names, must be on this machine, too. If a package is "
+                f"missing: {_INSTALL}"
+            ) from error
+        return MetricScore(value, self.signature)
 
     @cached_property
     def signature(self) -> str:
         """Which model computed the scores, and how, in the form of sacreBLEU's signatures."""
-        try:
-            package = version("unbabel-comet")
-        except PackageNotFoundError:
-            package = "unknown"
-        name = self.directory.name.replace("|", "_")
+        name, package = self.directory.name.replace("|", "_"), versions(["unbabel-comet"])["unbabel-comet"]
         return f"nrefs:1|model:{name}|sha256:{sha256(self.checkpoint)[:16]}|dtype:fp32|scale:100|version:{package}"
 
     @cached_property
@@ -86,17 +80,6 @@ class Comet:
             "only checkpoints of people whom you trust",
             file=sys.stderr,
         )
-        try:
-            from comet import load_from_checkpoint
+        from comet import load_from_checkpoint
 
-            return load_from_checkpoint(str(self.checkpoint), local_files_only=True)
-        except ImportError as error:
-            raise EvaluationError(
-                f"comet={self.path}: the package unbabel-comet cannot be imported ({error}): install what it "
-                f"misses: {_INSTALL}"
-            ) from error
-        except Exception as error:  # of other packages, whose errors are not known
-            raise EvaluationError(
-                f"comet={self.path}: cannot be loaded ({type(error).__name__}: {error}). The tokenizer and the "
-                "configuration of its encoder, which hparams.yaml names, must be on this machine, too"
-            ) from error
+        return load_from_checkpoint(str(self.checkpoint), local_files_only=True)

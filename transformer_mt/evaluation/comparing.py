@@ -96,7 +96,7 @@ def compare(
     all_names = [*names, *(f"reference {number + 1}" for number in range(len(references)))]
     check_aligned(texts, all_names)
     check_words(texts, all_names)
-    measures = metrics_of(metrics, target_language, texts, all_names)
+    measures = metrics_of(metrics, target_language)
     found = {}
     for test in TESTS:
         # sacreBLEU orders the systems after the baseline by nothing else than this order.

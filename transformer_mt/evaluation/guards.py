@@ -1,9 +1,7 @@
-"""Warns of texts that should not be scored against each other: lower-cased, tokenised, or in the wrong direction."""
+"""Warns of texts that should not be scored against each other: lower-cased or tokenised."""
 
 import re
 from collections.abc import Sequence
-
-from sacrebleu.metrics.chrf import CHRF
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import check_words
@@ -13,9 +11,6 @@ from transformer_mt.wording import counted
 _TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
 _TOKENISED_SHARE = 0.1
 _CASED_SHARE, _LOWER_SHARE = 0.5, 0.02  # of lines with a capital letter: in cased text, and in lower-cased text
-_WRONG_SHARE = 0.5  # of lines that are nearer to the source
-_LINES_LOOKED_AT = 500
-_NAMED = 3  # lines whose numbers are shown
 
 
 def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
@@ -25,9 +20,9 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
         return None
     look = "looks" if len(found) == 1 else "look"
     return (
-        f"{len(found):,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full "
-        f"stop or a comma, &apos; or @-@), such as {_numbers(found)}. Only scores of detokenised text can be compared "
-        "with those of others."
+        f"{len(found):,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full stop "
+        f"or a comma, &apos; or @-@), such as line {found[0]}. Only scores of detokenised text can be compared with "
+        "those of others."
     )
 
 
@@ -51,32 +46,3 @@ def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Se
                 f"does not ({many:,}): each capital letter counts as an error. Score text with its capitals"
             )
     return None
-
-
-def direction_warning(
-    name: str, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> str | None:
-    """A warning if most translations are nearer to the source than to the reference, by chrF2; else None.
-
-    Up to 500 lines are looked at, evenly spread.
-    """
-    metric, step = CHRF(), -(-len(sources) // _LINES_LOOKED_AT)
-    looked_at = range(0, len(sources), step)
-    wrong = []
-    for at in looked_at:
-        to_source = metric.sentence_score(hypotheses[at], [sources[at]]).score
-        to_reference = metric.sentence_score(hypotheses[at], [references[at]]).score
-        if sources[at] != references[at] and to_source > to_reference:
-            wrong.append(at + 1)
-    if len(wrong) <= _WRONG_SHARE * len(looked_at):
-        return None
-    return (
-        f"{len(wrong):,} of {counted(len(looked_at), 'line')} of {name} that were looked at are nearer to the source "
-        f"than to the reference, such as {_numbers(wrong)}: source and reference may be exchanged, or the model copies "
-        "the source"
-    )
-
-
-def _numbers(lines: Sequence[int]) -> str:
-    shown = ", ".join(str(line) for line in lines[:_NAMED])
-    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")

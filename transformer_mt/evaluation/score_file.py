@@ -3,34 +3,27 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.analysis import Analysis
-from transformer_mt.evaluation.metrics import Bucket
-from transformer_mt.evaluation.tuning import Trial, TuneMetric
+from transformer_mt.evaluation.metrics import MetricScore
+from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.wording import cut
 
-SCHEMA_VERSION = 2
-"""Of the files that are written and read. It grows with every change of the fields."""
+SCHEMA_VERSION: Literal[3] = 3
+"""Of the files that are written and read. It grows with every change of the fields, here and in `ScoreFile`."""
 
 
 class Record(BaseModel):
     """An object in the file. A field that it does not know is an error: it belongs to another version, or to others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
-
-
-class Score(Record):
-    """The score by one metric."""
-
-    value: float
-    signature: str
-    interval: float | None = None
 
 
 class Checksums(Record):
@@ -58,26 +51,16 @@ class Hardware(Record):
     gpu: str | None
 
 
-class Tuning(Record):
-    """The settings of decoding that were tried on the validation set."""
-
-    metric: TuneMetric
-    num_lines: int
-    trials: list[Trial]
-    chosen: list[str]
-
-
 class TestSetScores(Record):
     """All about one test set, or about one file of translations. What was not known is left out."""
 
     __test__ = False  # pytest takes it for tests otherwise
 
     num_lines: int
-    scores: dict[str, Score]
+    scores: dict[str, MetricScore]
     references: list[str] | None = None
     checksums: Checksums
     also_in_training: AlsoInTraining | None = None
-    by_length: list[Bucket] | None = None
     analysis: Analysis | None = None
     num_split: int | None = None
     num_short: int | None = None
@@ -103,34 +86,28 @@ class TestSetScores(Record):
 class ScoreFile(Record):
     """The whole file."""
 
-    schema_version: int
+    schema_version: Literal[3]
     test_sets: dict[str, TestSetScores]
 
 
 def read_scores(path: Path) -> dict[str, TestSetScores]:
     """Return the scores in a file, by the name of the test set; an empty dict if there is no file, or an empty one.
 
-    Raises EvaluationError, which says what is wrong and what to do, if the file is damaged, of another version, or
-    holds something else.
+    Raises EvaluationError, which says what is wrong, if the file is damaged, of another version, or something else.
     """
     if not path.is_file() or not path.stat().st_size:
         return {}
     try:
-        content = read_json(path)
-    except (OSError, ValueError) as error:
-        raise _not_scores(path, f"it cannot be read as JSON: {error}") from None
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if type(version) is int and version != SCHEMA_VERSION:
-        raise EvaluationError(
-            f"{path}: another version of this program wrote it (schema_version {version}, and this version knows "
-            f"{SCHEMA_VERSION}), so it is left as it is. Use that version; or move the file away, and evaluate again"
-        )
-    if version != SCHEMA_VERSION:
-        raise _not_scores(path, "it has not the fields of scores")
-    try:
-        return ScoreFile.model_validate(content).test_sets
+        return ScoreFile.model_validate(read_json(path)).test_sets
     except ValidationError as error:
-        raise _not_scores(path, _first_fault(error)) from None
+        fault = error.errors(include_url=False)[0]
+        why = cut(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+    except (OSError, ValueError) as error:
+        why = f"it cannot be read as JSON: {error}"
+    raise EvaluationError(
+        f"{path}: is there already, and holds something else than scores of this version of `evaluate`, or is damaged "
+        f"({why}), so it is left as it is. Move it away, or delete it, and evaluate again"
+    )
 
 
 def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
@@ -144,16 +121,3 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
     content = file.model_dump(mode="json", exclude_unset=True)
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in fault["loc"])
-    return cut(f"{place}: {fault['msg']}")
-
-
-def _not_scores(path: Path, why: str) -> EvaluationError:
-    return EvaluationError(
-        f"{path}: is there already, and holds something else than scores of `evaluate`, or is damaged ({why}), so it "
-        "is left as it is. Move it away, or delete it, and evaluate again"
-    )

@@ -10,16 +10,8 @@ from typing import Any
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import analyse, text_of_analysis
 from transformer_mt.evaluation.comet import Comet
-from transformer_mt.evaluation.guards import case_warning, direction_warning, tokenised_warning
-from transformer_mt.evaluation.metrics import (
-    METRICS,
-    MetricName,
-    MetricScore,
-    bleu_by_length,
-    language_warning,
-    score_corpus,
-    ter_warning,
-)
+from transformer_mt.evaluation.guards import case_warning, tokenised_warning
+from transformer_mt.evaluation.metrics import METRICS, MetricName, language_warning, score_corpus
 from transformer_mt.evaluation.named_sets import NamedSet
 from transformer_mt.evaluation.score_file import Checksums, TestSetScores
 from transformer_mt.machine import versions
@@ -35,13 +27,11 @@ class Details:
 
     confidence: bool = False
     """Whether to compute their 95 % confidence intervals."""
-    by_length: int | None = None
-    """Compute BLEU by source length, in steps of this many words, or characters in a language without spaces."""
-    source_language: str = ""
-    """The code of the source language, which decides whether words or characters are counted."""
     metrics: Sequence[MetricName] = METRICS
     analyse: bool = False
     """Whether to look for weaknesses, which needs the sources."""
+    source_language: str = ""
+    """Its code, which decides whether the analysis counts words or characters."""
     comet: Comet | None = None
     """Compute COMET with this model, too, which needs the sources; with several references, by the first."""
 
@@ -58,7 +48,7 @@ def score_files(
 ) -> Results:
     """Score a file of detokenised translations against files of references, line by line.
 
-    What depends on the source, such as scores by its length, needs the file `source`.
+    The analysis and COMET need the file `source`.
     """
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
@@ -80,53 +70,32 @@ def score_lines(
 ) -> dict[str, Any]:
     """Score these lines against their references; returns fields of `TestSetScores`.
 
-    Prints a warning if scores mean nothing or if TER is left out. `names` are the names of the hypotheses and of each
+    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each
     set of references in errors and warnings. `rarest` is as in `analyse`, `named` as in `score_corpus`.
     """
     scores = score_corpus(
         hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
     )
     if details.comet is not None and sources is not None:
-        scores.append(details.comet.score(sources, hypotheses, references[0]))
-    _warn(hypotheses, references, language, names, details, sources)
-    checksums = checksums_of(sources, references, hypotheses)
-    by_name = {score.name: _fields(score) for score in scores}
-    result: dict[str, Any] = {"num_lines": len(hypotheses), "scores": by_name, "checksums": checksums}
-    if sources is None:
-        return result
-    if details.by_length is not None:
-        result["by_length"] = bleu_by_length(
-            sources, hypotheses, references, details.by_length, language, details.source_language
-        )
-    if details.analyse:
+        scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
+    _warn(hypotheses, references, language, names)
+    result = {
+        "num_lines": len(hypotheses),
+        "scores": scores,
+        "checksums": checksums_of(sources, references, hypotheses),
+    }
+    if details.analyse and sources is not None:
         languages = details.source_language, language
         result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
 
 
-def _warn(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: str,
-    names: Sequence[str],
-    details: Details,
-    sources: Sequence[str] | None,
-) -> None:
+def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]) -> None:
     """Print a warning about each text that should not be scored as it is."""
-    of_each = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
-    of_all = (
-        case_warning(names, hypotheses, references[0]),
-        direction_warning(names[0], sources, hypotheses, references[0]) if sources is not None else None,
-        language_warning(names[1], references[0], language),
-        ter_warning([hypotheses, *references], names, language) if "ter" in details.metrics else None,
-    )
-    for warning in filter(None, (*of_each, *of_all)):
+    found = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
+    found += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
+    for warning in filter(None, found):
         print(f"warning: {warning}", file=sys.stderr)
-
-
-def _fields(score: MetricScore) -> dict[str, float | str]:
-    fields: dict[str, float | str] = {"value": score.value, "signature": score.signature}
-    return fields if score.interval is None else fields | {"interval": score.interval}
 
 
 def checksums_of(
@@ -149,17 +118,13 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def print_scores(results: Results) -> None:
-    """Print one line for each score (name, metric, value, signature), each source length and the speed, if known."""
+    """Print one line for each score (name, metric, value, signature), the analysis, and the speed, if known."""
     width = max(len(name) for name in results)
     longest = max(5, *(len(metric) for result in results.values() for metric in result.scores))
     for name, result in results.items():
         for metric, score in result.scores.items():
             interval = "" if score.interval is None else f" ± {score.interval:.1f}"
             print(f"{name:{width}}  {metric:{longest}} {score.value:5.1f}{interval}  {score.signature}")
-        for bucket in result.by_length or ():
-            length = f"{bucket.shortest} to {counted(bucket.longest, bucket.unit)}"
-            number = counted(bucket.num_sentences, "source")
-            print(f"{name:{width}}  {'BLEU':{longest}} {bucket.bleu:5.1f}  {number} of {length}")
         if result.analysis is not None:
             print(f"\n{name}: weaknesses\n{text_of_analysis(result.analysis)}\n")
         if result.seconds is not None:

@@ -11,7 +11,6 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from transformer_mt import __version__
 from transformer_mt.corpora.filters import REASONS
 from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
@@ -19,6 +18,7 @@ from transformer_mt.reporting.charts import BarChart, LineChart, Map
 from transformer_mt.reporting.gathered import CorpusReport, Curve, Log, Missing, Run, Shown, TestReport
 from transformer_mt.reporting.sentences import N_BEST
 from transformer_mt.storage.records import CURVES
+from transformer_mt.version import __version__
 from transformer_mt.wording import counted
 
 MARK = '<meta name="generator" content="transformer_mt report">'

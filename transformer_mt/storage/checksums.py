@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from transformer_mt.storage.files import open_regular, write_whole
+from transformer_mt.storage.files import open_regular, read_regular, write_whole
 
 SUMS = "SHA256SUMS"
-_LARGEST = 2**20  # bytes of SHA256SUMS; a file that this program writes has a few lines
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
 
@@ -50,12 +49,9 @@ def read_sums(directory: Path) -> dict[str, str]:
     Raises OSError if it cannot be read; and ValueError, which names the line, if a line is not a checksum and the name
     of a file below the directory, or if a file is named twice.
     """
-    with open_regular(directory / SUMS) as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError(f"is damaged: it has more than {_LARGEST:,} bytes")
+    content = read_regular(directory / SUMS).decode("utf-8", errors="replace")
     sums: dict[str, str] = {}
-    for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(content.splitlines(), start=1):
         found = _LINE.fullmatch(line)
         if found is None or not _is_below(found[2]) or found[2] in sums:
             raise ValueError(

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from transformer_mt.errors import CompilerFilesError
+from transformer_mt.errors import ConfigError
 
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs
 _HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # kept in the temporary directory, wherever the rest is
@@ -18,7 +18,7 @@ def use_own_cache() -> None:
     """Make PyTorch keep what it compiles in `~/.cache/transformer_mt`, unless the user's environment names a place.
 
     Call it before anything is compiled, and before torch._inductor is imported. That import makes a directory, by
-    default in the temporary directory, under a name that another user may have taken. Raises CompilerFilesError if our
+    default in the temporary directory, under a name that another user may have taken. Raises ConfigError if our
     directory cannot be made, or if other users can write to it or to a directory above it.
     """
     try:
@@ -31,7 +31,7 @@ def use_own_cache() -> None:
                 (own / name).mkdir(mode=0o700, exist_ok=True)
                 os.environ[variable] = str(own / name)
     except (OSError, RuntimeError) as error:
-        raise CompilerFilesError(f"there is no safe directory for compiled code ({error}): {_CURE}") from None
+        raise ConfigError(f"there is no safe directory for compiled code ({error}): {_CURE}") from None
     os.environ[_HEADERS] = "0"
     if "torch._inductor.config" in sys.modules:  # it has read the variable already
         setattr(sys.modules["torch._inductor.config"], "cpp_cache_precompile_headers", False)  # noqa: B010
@@ -55,28 +55,20 @@ def _private_directory() -> Path:
 
     It is made if it does not exist. Each directory above it must belong to this user or to root. Other users may write
     to one only if it is sticky, as /tmp is, because there nobody can rename what another user made.
-    Raises CompilerFilesError if that is not so, OSError and RuntimeError if there is no such directory.
+    Raises ConfigError if that is not so, OSError and RuntimeError if there is no such directory.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     directory = ((named if named.is_absolute() else Path.home() / ".cache") / "transformer_mt").resolve()
     # Those above are checked first, so that nothing is made where others can write.
     for place in [*reversed(directory.parents), directory]:
-        if not place.exists():
-            place.mkdir(mode=0o700, exist_ok=True)
-        if hasattr(os, "getuid"):  # Windows has other rights
-            _check(place, ours=place == directory)
+        place.mkdir(mode=0o700, exist_ok=True)
+        status, is_ours = place.stat(), place == directory
+        is_sticky = bool(status.st_mode & stat.S_ISVTX) and not is_ours
+        others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky
+        if others_may_write or status.st_uid not in ({os.getuid()} if is_ours else {0, os.getuid()}):
+            raise ConfigError(
+                f"{place}: belongs to another user, or others may write to it, and code from there would be run: "
+                f"take the right from them (chmod go-w), or {_CURE}"
+            )
     directory.chmod(0o700)
     return directory
-
-
-def _check(place: Path, ours: bool) -> None:
-    status = place.stat()
-    if status.st_uid not in ({os.getuid()} if ours else {0, os.getuid()}):
-        raise CompilerFilesError(
-            f"{place}: belongs to another user (number {status.st_uid}), and code from there would be run: {_CURE}"
-        )
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and (ours or not status.st_mode & stat.S_ISVTX):
-        raise CompilerFilesError(
-            f"{place}: other users may write to it, and code from there would be run: take the right from them "
-            f"(chmod go-w), or {_CURE}"
-        )

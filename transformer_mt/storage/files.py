@@ -1,16 +1,19 @@
 """Reads regular files only, and replaces a file as a whole or not at all.
 
-Until a file is complete, it is written under a name that only this program uses.
+Until a file is complete, it is written under a name that only this program uses. There it is locked, so that what a
+killed process left can be told from what another process writes now. The lock is the system's: it is free when the
+process ends, however it ends. (The package filelock locks files that stay where they are, so it would leave a second
+file beside each output.)
 """
 
 import errno
+import fcntl
 import hashlib
 import os
-import re
+import shutil
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -20,35 +23,25 @@ from transformer_mt.errors import UserError
 
 OWN_SUFFIX = ".transformer_mt-partial"
 _PATIENCE = 10.0  # seconds to wait while another process writes the same small file
-MOST_LINKS = 40  # Linux, too, follows at most this many
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-# Do not wait for a pipe, and do not change bytes. Of these and O_NOFOLLOW, Windows has only O_BINARY.
-_PLAIN = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-FLAGS = os.O_RDWR | _PLAIN | _NO_LINK
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class NotRegularError(OSError):
-    """A link that must not be followed, or a pipe, a device, a socket or a directory in the place of a file."""
+    """A pipe, a device, a socket or a directory in the place of a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def open_regular(path: Path, follow_links: bool = True) -> FileIO:
+def open_regular(path: Path) -> FileIO:
     """Open a file to read its bytes.
 
-    Raises NotRegularError, without waiting, if it is not a regular file, or if it is a link and `follow_links` is
-    False; and OSError if it cannot be opened.
+    Raises NotRegularError, without waiting, if it is not a regular file; and OSError if it cannot be opened.
     """
-    if not follow_links and path.is_symlink():  # O_NOFOLLOW refuses it, too, but not on every system
+    if path.exists() and not path.is_file():
         raise NotRegularError(path)
-    descriptor = os.open(path, os.O_RDONLY | _PLAIN | (0 if follow_links else _NO_LINK))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotRegularError(path)
-    return FileIO(descriptor)
+    return FileIO(path)
 
 
 def read_regular(path: Path) -> bytes:
@@ -59,10 +52,7 @@ def read_regular(path: Path) -> bytes:
 
 def cure(error: Exception) -> str:
     """Return what to do about an error of writing: make room on the disk, or check the directory and its rights."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):  # the form of safetensors
-        number = int(found[1])
-    if number in _NO_ROOM:
+    if any(os.strerror(number) in str(error) for number in _NO_ROOM):  # safetensors has its own class of errors
         return "make room on the disk"
     return "make sure that the directory exists and that you may write to it"
 
@@ -77,8 +67,8 @@ def own_name(name: str) -> str:
 def in_the_way(partial: Path, path: Path) -> str:
     """Return the message about something that stands under one of this program's names, but was not written by it."""
     return (
-        f"{partial}: is in the way. This name is used for {path.name} until it is complete, but this program did not "
-        "write what is there now: move it away, or name another place"
+        f"{partial} is in the way: this program did not create it, and needs this name while it writes {path.name}. "
+        "Move it away, or name another place"
     )
 
 
@@ -92,26 +82,28 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
     UserError if it cannot be written, or if another process still writes the same file after `patience` seconds.
     """
     try:
-        target = target_of(path)
-        if (stream := _stream(target)) is not None:
-            with stream as file:
+        if is_stream(path):
+            with _open_stream(path) as file:
                 yield file
             return
-        _check_replaceable(target)
+        target = target_of(path)
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         partial = target.with_name(own_name(target.name))
-        with os.fdopen(_open_own(partial, path, patience), "wb") as file:  # it is locked as long as it is open
+        with _open_own(partial, path, patience) as file:  # it is locked as long as it is open
             try:
-                _set_rights(file.fileno(), target)
+                if target.exists():
+                    shutil.copymode(target, partial)
                 yield file
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
-                _close_on_windows(file)
                 os.replace(partial, target)
                 if durable:
                     _flush_directory(target.parent)
             except BaseException:
-                _close_on_windows(file)
                 partial.unlink(missing_ok=True)
                 raise
     except OSError as error:
@@ -124,38 +116,32 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def open_and_hold(path: Path, opened: Callable[[], int | None], patience: float) -> int | None:
-    """Open a file and lock it until it is closed. Returns its descriptor, or None if another process keeps it locked.
+def open_locked(path: Path, patience: float) -> int | None:
+    """Open a file, which is made if it is missing, and lock it until it is closed or this process ends.
 
-    `opened` opens the file at `path` and returns its descriptor, or None if it has to be called again. `patience` is
-    how long to wait for another process, in seconds.
+    Returns its descriptor; None if another process still has it locked after `patience` seconds. Raises OSError, also
+    if it is a link. Where the file system has no locks, it is only opened.
     """
     until = time.monotonic() + patience
     while True:
-        descriptor = opened()
-        if descriptor is None:
-            continue
-        is_held = False
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        is_held, is_free = False, True
         try:
-            if lock(descriptor):
-                is_held = _still_names(path, descriptor)
-                if is_held:
-                    return descriptor
-            elif time.monotonic() >= until:
-                return None
-            else:
-                time.sleep(0.02)
+            is_free = lock(descriptor)
+            is_held = is_free and _still_names(path, descriptor)
+            if is_held:
+                return descriptor
         finally:
             if not is_held:
                 os.close(descriptor)
+        if not is_free:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.02)
 
 
 def lock(descriptor: int) -> bool:
     """Lock a file until it is closed, where there are locks. Returns False if another process has locked it."""
-    if sys.platform == "win32":
-        return True
-    import fcntl  # Windows does not have it
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -166,6 +152,51 @@ def lock(descriptor: int) -> bool:
     return True
 
 
+def target_of(path: Path) -> Path:
+    """Follow the links that begin at a path; the end need not exist. Raises OSError if they lead in a circle."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `replacing` would write to a pipe, a device or standard output there, which cannot be replaced.
+
+    Raises OSError if links lead in a circle.
+    """
+    target_of(path)
+    return path.exists() and (_standard(path) is not None or not (path.is_file() or path.is_dir()))
+
+
+def _standard(path: Path) -> int | None:
+    """The descriptor of standard output or error if that is the file at this path, as at /dev/stdout; or else None."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # it may be closed
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _open_stream(path: Path) -> BinaryIO:
+    # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
+    descriptor = _standard(path)
+    return path.open("ab") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
+
+
+def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:
+    """Make and lock the file `partial`, or take over and empty the one that a killed process of this user left."""
+    with suppress(FileNotFoundError):
+        status = partial.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
+            raise UserError(in_the_way(partial, path))
+    descriptor = open_locked(partial, patience)
+    if descriptor is None:
+        raise UserError(f"{path}: another process is writing this file; wait until it has ended, or name another place")
+    os.ftruncate(descriptor, 0)
+    return os.fdopen(descriptor, "wb")
+
+
 def _still_names(path: Path, descriptor: int) -> bool:
     """Whether the path still leads to the open file, which another process may have renamed or deleted."""
     try:
@@ -174,91 +205,10 @@ def _still_names(path: Path, descriptor: int) -> bool:
         return False
 
 
-def target_of(path: Path) -> Path:
-    """Follow the links that begin at a path; the end need not exist. Raises OSError if they lead in a circle."""
-    target = Path(os.path.realpath(path.parent), path.name)
-    for _ in range(MOST_LINKS):
-        if target.parts[:2] == ("/", "proc") or not target.is_symlink():  # links in /proc stand for open files
-            return target
-        named = target.parent / target.readlink()
-        target = Path(os.path.realpath(named.parent), named.name)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-def is_stream(path: Path) -> bool:
-    """Whether `replacing` would write to a pipe, a device or an open file there, which cannot be replaced.
-
-    Raises OSError if links lead in a circle.
-    """
-    target = target_of(path)
-    return target.parts[:2] == ("/", "proc") or (target.exists() and not target.is_file() and not target.is_dir())
-
-
-def _stream(target: Path) -> BinaryIO | None:
-    """Open a pipe, a device or an open file such as /dev/stdout, which cannot be replaced; None for any other place."""
-    if target.parts[:4] == ("/", "proc", str(os.getpid()), "fd") and target.name.isdecimal():
-        # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
-        return os.fdopen(os.dup(int(target.name)), "wb")
-    return target.open("ab") if is_stream(target) else None
-
-
 def _flush_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk, where the system can do that."""
-    if sys.platform == "win32":
-        return
+    """Bring the names in a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _check_replaceable(target: Path) -> None:
-    """Raises OSError if it is a directory, or a file that this user may not write to."""
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _open_own(partial: Path, path: Path, patience: float) -> int:
-    """Make and lock the file `partial`, or take over the one that a killed process left. Returns its descriptor."""
-
-    def opened() -> int | None:
-        try:
-            return os.open(partial, FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            pass
-        try:
-            _check_own(partial.lstat(), partial, path)
-            return os.open(partial, FLAGS)
-        except FileNotFoundError:  # it was just renamed or deleted
-            return None
-
-    descriptor = open_and_hold(partial, opened, patience)
-    if descriptor is None:
-        raise UserError(f"{path}: another process is writing this file; wait until it has ended, or name another place")
-    os.ftruncate(descriptor, 0)
-    return descriptor
-
-
-def _check_own(status: os.stat_result, partial: Path, path: Path) -> None:
-    """Raises UserError if this cannot be a file that a killed process of this user left."""
-    is_mine = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not is_mine:
-        raise UserError(in_the_way(partial, path))
-
-
-def _close_on_windows(file: BinaryIO) -> None:
-    if sys.platform == "win32":  # an open file cannot be renamed or deleted there
-        file.close()
-
-
-def _set_rights(descriptor: int, target: Path) -> None:
-    """Give a file the access rights of the file that it replaces. A new file keeps those that the umask gave it."""
-    if sys.platform == "win32" or not target.exists():
-        return
-    status = target.stat()
-    with suppress(PermissionError):
-        os.fchown(descriptor, status.st_uid, status.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))

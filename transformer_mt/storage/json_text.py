@@ -2,33 +2,28 @@
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from transformer_mt.storage.files import NotRegularError, open_regular
-
-_MOST_BYTES = 200_000_000  # the vocabulary file of a million pieces has about 20 MB
+from transformer_mt.storage.files import NotRegularError, read_regular
 
 
 def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
-    Raises OSError if it cannot be read; ValueError if it is not a regular file, too large, nested too deeply, or not
-    JSON. NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
+    Raises OSError if it cannot be read; ValueError if it is not a regular file, nested too deeply, or not JSON.
     """
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > _MOST_BYTES:
-                raise ValueError(f"it has {size:,} bytes, more than {_MOST_BYTES:,}")
-            return parse_json(file.readall().decode("utf-8"))
+        return parse_json(read_regular(path).decode("utf-8"))
     except NotRegularError as error:
         raise ValueError(error.strerror) from None
 
 
 def parse_json(text: str) -> Any:
-    """Return the values in a JSON text. Raises ValueError as `read_json` does."""
+    """Return the values in a JSON text. Raises ValueError as `read_json` does.
+
+    NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
+    """
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
     except RecursionError:

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import DirectoryError
-from transformer_mt.storage.files import (
-    FLAGS,
-    NotRegularError,
-    cure,
-    in_the_way,
-    open_and_hold,
-    open_regular,
-    own_name,
-)
+from transformer_mt.storage.files import cure, in_the_way, open_locked, own_name
 
 LOCK = "lock"  # the process that writes the directory locks this file; the text in it names the stage that made it
 
@@ -37,31 +29,24 @@ class Owner:
         return f"`transformer_mt {self.stage}` made this directory.\n".encode()
 
 
-def _foreign_entry(directory: Path, owner: Owner, inside: Path | None = None) -> str | None:
-    """Return the name of the first entry in a directory that the owner did not make; None if there is none.
+def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
+    """Raises DirectoryError if a directory has an entry that the owner did not make, and names the first such entry.
 
     If the directory has the owner's lock, all in it is the owner's. `inside`, a path, may lie in it in any case.
     """
     entries = sorted(os.listdir(directory)) if directory.is_dir() else []
-    if LOCK in entries:
-        mark = _mark(directory / LOCK)
-        if mark == owner.mark:
-            return None
-        # A kill may have cut the text off.
-        if mark is None or not owner.mark.startswith(mark):
-            return LOCK
-    own = {LOCK}
-    if inside is not None and (within := Path(os.path.realpath(inside))).is_relative_to(os.path.realpath(directory)):
-        own |= set(within.relative_to(os.path.realpath(directory)).parts[:1])
-    return next((name for name in entries if name not in own), None)
-
-
-def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
-    """Raises DirectoryError if a directory has an entry that the owner did not make, as `_foreign_entry` finds it."""
-    if (name := _foreign_entry(directory, owner, inside)) is not None:
+    mark = _mark(directory / LOCK) if LOCK in entries else b""
+    if mark == owner.mark:
+        return
+    own, top = {LOCK}, os.path.realpath(directory)
+    if inside is not None and (within := Path(os.path.realpath(inside))).is_relative_to(top):
+        own |= set(within.relative_to(top).parts[:1])
+    is_cut_off = mark is not None and owner.mark.startswith(mark)  # by a kill
+    foreign = [name for name in entries if name not in own] if is_cut_off else [LOCK]
+    if foreign:
         raise DirectoryError(
-            f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {name}, and nothing was changed "
-            f"there. {owner.cure[0].upper()}{owner.cure[1:]}, or move away what is there"
+            f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {foreign[0]}, and nothing was "
+            f"changed there. {owner.cure[0].upper()}{owner.cure[1:]}, or move away what is there"
         )
 
 
@@ -69,29 +54,25 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None
 def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: float = 0.0) -> Iterator[None]:
     """Make a directory, or take one that the owner made, and lock it so that no other process writes it.
 
-    `inside` is as in `_foreign_entry`. Raises DirectoryError if it holds something that the owner did not make, or if
+    `inside` is as in `check_own`. Raises DirectoryError if it holds something that the owner did not make, or if
     another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside)
     try:
-        descriptor = _open_lock(directory, patience)
-        if descriptor is None:
-            raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = open_locked(directory / LOCK, patience)
+        if descriptor is not None and os.pread(descriptor, len(owner.mark), 0) != owner.mark:
+            os.pwrite(descriptor, owner.mark, 0)
     except OSError as error:
-        raise _not_writable(directory, owner, error) from None
-    # Network file systems do not lock a file that is open only for reading. Without a buffer, closing writes nothing.
-    with os.fdopen(descriptor, "r+b", buffering=0) as file:
-        try:
-            if file.read() != owner.mark:
-                file.seek(0)
-                file.write(owner.mark)
-        except OSError as error:
-            raise _not_writable(directory, owner, error) from None
+        raise DirectoryError(
+            f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
+        ) from None
+    if descriptor is None:
+        raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
+    try:
         yield
-
-
-def _not_writable(directory: Path, owner: Owner, error: OSError) -> DirectoryError:
-    return DirectoryError(f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}")
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -143,7 +124,9 @@ def _clear(place: Path, path: Path) -> None:
     new, old = place / "new", place / "old"
     if old.exists() and new.exists():
         if path.exists():
-            raise DirectoryError(f"{old} is what {path} was before: move it to where you want it, and try again")
+            raise DirectoryError(
+                f"{old} is the previous version of {path}: move it to where you want it, and try again"
+            )
         os.rename(old, path)
     shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
@@ -151,21 +134,7 @@ def _clear(place: Path, path: Path) -> None:
 
 def _mark(path: Path) -> bytes | None:
     """Return the first bytes of a lock; None if it is not a regular file."""
-    try:
-        with open_regular(path, follow_links=False) as file:
-            return file.read(200)
-    except NotRegularError:
+    if path.is_symlink() or not path.is_file():
         return None
-
-
-def _open_lock(directory: Path, patience: float) -> int | None:
-    """Open and lock the file `lock`. Returns its descriptor, or None if another process keeps it locked."""
-
-    def opened() -> int | None:
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            return os.open(directory / LOCK, FLAGS | os.O_CREAT, 0o666)
-        except FileNotFoundError:  # the directory was just deleted
-            return None
-
-    return open_and_hold(directory / LOCK, opened, patience)
+    with path.open("rb") as file:
+        return file.read(200)

@@ -2,10 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import get_args
 
 from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.metrics import METRICS, MetricName
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
 
@@ -93,18 +92,11 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look for weaknesses: scores by source length and by rare words, odd translations, the worst lines",
     )
-    parser.add_argument(
-        "--by-length",
-        metavar="WORDS",
-        type=int,
-        help="add BLEU by source length: 10 is for 1 to 10 words, 11 to 20, …; characters if a language has no spaces",
-    )
 
 
 def _metric(text: str) -> str:
-    known = get_args(MetricName)
-    if text not in known and (not text.startswith(_COMET) or text == _COMET):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)} and comet=MODEL_DIR")
+    if text not in ALL_METRICS and (not text.startswith(_COMET) or text == _COMET):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ALL_METRICS)} and comet=MODEL_DIR")
     return text
 
 
@@ -133,13 +125,9 @@ def check(arguments: argparse.Namespace) -> None:
     cli.check_settings(arguments.overrides, "beam_size=5", advice)
     if arguments.hypothesis is not None and not arguments.reference:
         raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
-    if arguments.by_length is not None and arguments.by_length < 1:
-        raise EvaluationError(f"--by-length {arguments.by_length}: it must be 1 word or more, such as 10")
-    needs_source = arguments.by_length is not None or arguments.analyse or chosen_metrics(arguments)[1] is not None
+    needs_source = arguments.analyse or chosen_metrics(arguments)[1] is not None
     if arguments.hypothesis is not None and needs_source and arguments.source is None:
-        raise EvaluationError(
-            "--by-length, --analyse and comet= need the source sentences: give --source FILE, or evaluate a run"
-        )
+        raise EvaluationError("--analyse and comet= need the source sentences: give --source FILE, or evaluate a run")
     if arguments.hypothesis is None and arguments.source is not None:
         raise EvaluationError("--source is for --hypothesis; a run has the sources of its test sets")
     tests = arguments.test is not None, bool(arguments.test_set)
@@ -156,12 +144,12 @@ def _check_comparison(arguments: argparse.Namespace) -> None:
         raise EvaluationError(
             "--compare needs two or more runs or files; the first is what the others are compared with"
         )
-    others = [arguments.model, arguments.hypothesis, arguments.by_length, arguments.source]
+    others = [arguments.model, arguments.hypothesis, arguments.source]
     is_other = any(other is not None for other in others)
     is_other = is_other or arguments.analyse or arguments.confidence or arguments.tune
     is_other = is_other or chosen_metrics(arguments)[1] is not None
     if is_other or engine_options(arguments) != DEFAULT_ENGINE or arguments.ensemble:
         raise EvaluationError(
             "--compare reads translations that are there already, and cannot be combined with a model, --hypothesis, "
-            "--source, --by-length, --analyse, --confidence, comet=, key=value or options of an engine: leave these out"
+            "--source, --analyse, --confidence, comet=, key=value or options of an engine: leave these out"
         )

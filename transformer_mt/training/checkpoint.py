@@ -12,7 +12,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from transformer_mt import __version__
 from transformer_mt.data.loader import Position
 from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
@@ -34,6 +33,7 @@ from transformer_mt.storage.weights import (
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner
+from transformer_mt.version import __version__
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)

@@ -52,7 +52,7 @@ def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> Non
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
     """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
-    Raises ConfigError for what cannot be compiled, CompilerFilesError if it can be kept nowhere safely.
+    Raises ConfigError for what cannot be compiled, or if it can be kept nowhere safely.
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
     if settings.compile is True and (layout == "padded" or is_sharded):

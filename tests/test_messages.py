@@ -1,0 +1,31 @@
+"""The list of all messages is that of the package, and its codes find them."""
+
+import re
+
+import list_messages
+import pytest
+from helpers.messages import message
+
+
+def test_the_list_holds_every_message_as_the_package_has_it():
+    assert list_messages.renewed() == list_messages.listed(), "python scripts/list_messages.py shows the difference"
+
+
+def test_a_reworded_message_keeps_its_code(monkeypatch, tmp_path):
+    before = list_messages.listed()
+    file, codes = next((file, codes) for file, codes in before.items() if len(codes) > 1)
+    code, text = next(iter(codes.items()))
+    now = list_messages.messages()
+    now[file] = [each if each != text else f"{text} indeed" for each in now[file]]
+    monkeypatch.setattr(list_messages, "messages", lambda: now)
+    assert list_messages.renewed()[file] == codes | {code: f"{text} indeed"}
+
+
+def test_a_code_finds_its_message_with_the_facts_in_it_and_no_other():
+    code, text = next((c, t) for codes in list_messages.listed().values() for c, t in codes.items() if "{path}" in t)
+    written = re.sub(r"\{[^{}]*\}", "x.en: line 3", text)
+    assert re.search(message(code, "x.en", "line 3"), written)
+    assert not re.search(message(code, "y.en"), written)
+    assert not re.search(message(code), written + " and more" if not text.endswith("}") else "more " + written[1:])
+    with pytest.raises(KeyError):
+        message("no-such-code")
