@@ -32,8 +32,8 @@ def text_filters(source="en", target="de", held=None, **settings):
 
 def test_a_corpus_the_other_way_round_is_compared_with_its_own_scripts():
     train = [
-        {"name": "there", "prefix": "a"},
-        {"name": "back", "prefix": "a", "source": "ru", "target": "en"},
+        {"name": "there", "path": "a"},
+        {"name": "back", "path": "a", "source": "ru", "target": "en"},
     ]
     settings = FiltersConfig(min_script_share=0.5)
     filters = TextFilters.of(settings, corpus("en", "ru", train=train), HeldOut())

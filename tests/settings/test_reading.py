@@ -139,13 +139,23 @@ class TestValues:
         config = load("corpus.train={source: a.en, target: b.de}")
         assert config.corpus.train == PairedText(source="a.en", target="b.de")
 
+    @pytest.mark.parametrize(
+        ("path", "form"),
+        [("my/train", "prefix"), ("a.tsv", "tsv"), ("a/*.jsonl.gz", "jsonl"), ("a.txt.zip", "zip"), ("tsv", "prefix")],
+    )
+    def test_the_end_of_a_name_says_the_form(self, load, path, form):
+        corpus = load(f"corpus.train={path}").corpus
+        assert corpus.training_corpora[0].form == form
+        assert load(f"corpus.train={{path: {path}}}").corpus.train.form == form
+        assert load(f"corpus.train={{path: {path}, form: csv}}").corpus.train.form == "csv"
+
     def test_several_corpora_have_names(self, load):
-        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv"
-        config = load("corpus.train.b.weight=2", "corpus.train.b.tsv=c.tsv", change=("text/train", both))
+        both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv"
+        config = load("corpus.train.b.weight=2", "corpus.train.b.path=c.tsv", change=("text/train", both))
         a, b = config.corpus.training_corpora
-        assert (a, b) == (PairedText(name="a", tmx="a.tmx"), PairedText(name="b", tsv="c.tsv", weight=2.0))
+        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="c.tsv", weight=2.0))
         assert (a.form, b.form, str(b)) == ("tmx", "tsv", "c.tsv")
-        one_more = load("corpus.train=[{name: b, tsv: b.tsv}, {name: c, prefix: d/c}]").corpus.training_corpora
+        one_more = load("corpus.train=[{name: b, path: b.tsv}, {name: c, path: d/c}]").corpus.training_corpora
         assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
 
     @pytest.mark.parametrize(
@@ -153,11 +163,11 @@ class TestValues:
         [
             "a",
             "{source: a.en, target: a.de}",
-            "{tsv: a.tsv, source: 3, target: 1}",
-            "{tsv: a.tsv, source: English, target: German}",
-            "{csv: a.csv, source: '1', target: '2'}",
+            "{path: a.tsv, source: 3, target: 1}",
+            "{path: a.tsv, source: English, target: German}",
+            "{path: a.csv, source: '1', target: '2'}",
             "{hub: a/b, split: train, subset: de-en, streaming: true, source: translation.en}",
-            "[{name: a, tmx: a.tmx, tag: <2de>}, {name: b, zip: b.zip, weight: 0.5}]",
+            "[{name: a, path: a.tmx, tag: <2de>}, {name: b, path: b.zip, weight: 0.5}]",
         ],
     )
     def test_every_form_of_a_corpus_survives_being_written(self, load, train, tmp_path):
@@ -280,20 +290,23 @@ class TestMistakes:
         [
             ("[a, b]", r"corpus\.train\[1\] is 'a'; it must be a section.*\n.*corpus\.train\[2\] is 'b'"),
             ("[]", r"train is an empty list"),
-            ("[{name: a, tmx: b}, {tmx: c}]", r"train\[2\] has no name; .*\{name: europarl, tmx: FILE\}"),
-            ("[{name: a, tmx: b}, {name: a, tmx: c}]", r"two corpora of train have the name a"),
-            ("[{name: a/b, tmx: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
-            ("{name: a, tmx: b}", r"train: name and weight are only for a list"),
-            ("{tmx: a, tsv: b}", r"tsv and tmx are given, .*keep one"),
-            ("{source: a}", r"give both files, source and target; or one of the keys prefix, tsv"),
-            ("{tmx: a, split: train}", r"split: only for a data set of the hub"),
+            ("[{name: a, path: b}, {path: c}]", r"train\[2\] has no name; .*\{name: europarl, path: FILE\}"),
+            ("[{name: a, path: b}, {name: a, path: c}]", r"two corpora of train have the name a"),
+            ("[{name: a/b, path: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
+            ("{name: a, path: b}", r"train: name and weight are only for a list"),
+            ("{path: a, hub: b, split: c}", r"path and hub are given, .*keep one"),
+            ("{source: a}", r"give path, or hub, or both files: source and target"),
+            ("{path: a, split: train}", r"split: only for a data set of the hub"),
+            ("{source: a, target: b, form: tsv}", r"form=tsv: the form is that of path"),
+            ("{path: a, form: hub}", r"form=hub: the form is that of path; name a data set of the hub by the key hub"),
+            ("{tsv: a}", r"corpus\.train\.tsv: no such key. Did you mean 'path'\?"),
             ("{hub: a}", r"hub needs a split"),
-            ("{tsv: a, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
-            ("{tsv: a, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
-            ("{tsv: a, source: 2}", r"tsv: give source and target both"),
-            ("{tsv: a, source: 2, target: de}", r"tsv: give source and target both"),
-            ("{tsv: a, source: 2, target: 2}", r"source and target are both 2"),
-            ("{csv: a, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
+            ("{path: a.tsv, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
+            ("{path: a.tsv, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
+            ("{path: a.txt, form: tsv, source: 2}", r"tsv: give source and target both"),
+            ("{path: a.tsv.gz, source: 2, target: de}", r"tsv: give source and target both"),
+            ("{path: a.tsv, source: 2, target: 2}", r"source and target are both 2"),
+            ("{path: a.csv, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
             ("{source: 1, target: 2}", r"source is the number 1, but here it must be a file; .*quotes"),
         ],
     )
@@ -304,33 +317,33 @@ class TestMistakes:
 
     @pytest.mark.parametrize("text", ["-", "...", "<>", "|||", "👍", "()\u0301"])
     def test_a_tag_or_a_language_without_letter_and_digit_is_refused(self, load, text):
-        load("corpus.train={tmx: a, tag: '<bt> <2de> ->de @1 [原文]'}")
+        load("corpus.train={path: a, tag: '<bt> <2de> ->de @1 [原文]'}")
         message = "{} has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
         for tag in (text, f"<bt> {text}"):
             with pytest.raises(ConfigError, match=re.escape("corpus.train.tag: " + message.format(f"'{text}'"))):
-                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+                load(f"corpus.train={{path: a, tag: '{tag}'}}")
         for key in ("source_language", "target_language", "train.source_language"):
             with pytest.raises(ConfigError, match=re.escape(f"corpus.{key}: " + message.format(f"'{text}'"))):
-                load("corpus.train={tmx: a}", f"corpus.{key}='{text}'")
+                load("corpus.train={path: a}", f"corpus.{key}='{text}'")
 
     @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ue000 \U000e0041".split(" "))
     def test_a_tag_or_a_language_with_what_cannot_be_seen_is_refused(self, load, hidden):
         message = re.escape(f"it holds U+{ord(hidden):04X}, which cannot be seen; write it without that")
         for tag in (hidden, f"<2de{hidden}>", f"<bt> {hidden}<2de>"):
             with pytest.raises(ConfigError, match=rf"corpus\.train\.tag: {message}"):
-                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+                load(f"corpus.train={{path: a, tag: '{tag}'}}")
         with pytest.raises(ConfigError, match=rf"corpus\.source_language: {message}"):
             load(f"corpus.source_language='e{hidden}n'")
 
     def test_name_the_line_of_a_corpus_in_a_list(self, load):
-        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv\n      sorce: 1"
+        both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv\n      sorce: 1"
         with pytest.raises(ConfigError, match=r"x\.yaml:10: corpus\.train\[2\]\.sorce: no such key.*'source'"):
             load(change=("text/train", both))
         both = both.replace("sorce: 1", "source: 1")
         with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
             load(change=("text/train", both))
         with pytest.raises(ConfigError, match=r"corpus\.train has no corpus with the name c, but: a, b"):
-            load("corpus.train.c.tsv=x", change=("text/train", both))
+            load("corpus.train.c.path=x", change=("text/train", both))
         with pytest.raises(
             ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
         ):
@@ -514,12 +527,13 @@ class TestComparison:
         assert differences(old, load()) == {}
 
     def test_differences_are_of_each_corpus_by_its_name(self, load):
-        old = load("corpus.train=[{name: a, tmx: a.tmx}]")
-        new = load("corpus.train=[{name: b, tsv: b.tsv}, {name: a, tmx: b.tmx}]")
+        old = load("corpus.train=[{name: a, path: a.tmx}]")
+        new = load("corpus.train=[{name: b, path: b.tsv}, {name: a, path: b.tmx}]")
         assert differences(old, new) == {
-            "corpus.train.a.tmx": "corpus.train.a.tmx: a.tmx, now b.tmx",
+            "corpus.train.a.path": "corpus.train.a.path: a.tmx, now b.tmx",
+            "corpus.train.b.form": "corpus.train.b.form: None, now tsv",
             "corpus.train.b.name": "corpus.train.b.name: None, now b",
-            "corpus.train.b.tsv": "corpus.train.b.tsv: None, now b.tsv",
+            "corpus.train.b.path": "corpus.train.b.path: None, now b.tsv",
         }
 
     def test_a_key_that_is_a_word_of_python_survives_being_written(self, load, tmp_path):

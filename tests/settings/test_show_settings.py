@@ -84,7 +84,7 @@ def test_every_meaning_is_in_plain_words():
         ("training.metric", "= bleu", "bleu, chrf or nll"),
         ("tokenizer.character_coverage", "= 0.9999", "number > 0.9, <= 1"),
         ("corpus.test", "(required)", "{name: text, or keys such as {source: FILE, target: FILE}}"),
-        ("corpus.train.tmx", "= null", "text, or null"),
+        ("corpus.train.path", "= null", "text, or null"),
         ("corpus.train.source", "= null", "text, or integer >= 1, <= 100000, or null"),
         ("data_dir", "(required)", "text"),
     ],
@@ -122,8 +122,9 @@ def test_a_key_of_all_models_is_shown_for_each():
         ("warmup", "training.warmup_steps"),
         ("lr", "training.peak_lr"),
         ("beam", "decoding.beam_size"),
-        ("corpus.train.tnx", "tmx"),
-        ("corpus.valid.jsonl", "jsonl"),
+        ("corpus.train.tsv", "path"),
+        ("corpus.valid.jsonl", "path"),
+        ("corpus.train.streeming", "streaming"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from transformer_mt.settings.bounds import keys_of
+from transformer_mt.settings.corpus import PairedText
 from transformer_mt.settings.suggestions import MODELS, sections_of, suggestion, synonyms
 
 KEYS, ADVICE = synonyms()
@@ -44,8 +45,8 @@ def keys(kind: str) -> set[str]:
         ("training.warmup_stpes", "Did you mean 'warmup_steps'?"),
         ("corpus.train.src", "Did you mean 'source'?"),
         ("corpus.train.tgt", "Did you mean 'target'?"),
-        ("corpus.train.json", "Did you mean 'jsonl'?"),
-        ("corpus.test.news.tnx", "Did you mean 'tmx'?"),
+        ("corpus.train.jsonl", "Did you mean 'path'?"),
+        ("corpus.test.news.pth", "Did you mean 'path'?"),
         ("corpus.train.zzz", "`python -m transformer_mt settings corpus.train` lists the keys of corpus.train."),
         ("averaging.zzz", "The keys there are: checkpoints, choose."),
         ("training.zzz", "`python -m transformer_mt settings training` lists the keys of training."),
@@ -65,7 +66,7 @@ def test_no_answer_lists_many_keys():
 
 
 def test_every_synonym_stands_for_a_key_that_exists():
-    known = keys("transformer")
+    known = keys("transformer") | {f"corpus.train.{key}" for key in keys_of(PairedText)}
     assert {key for key in KEYS.values() if key not in known} == set()
     said = " ".join(ADVICE.values())
     named = re.findall(rf"\b(?:{'|'.join(name for name in sections_of('transformer') if name)})\.\w+", said)

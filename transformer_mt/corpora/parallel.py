@@ -40,8 +40,8 @@ def open_parallel(text: PairedText) -> Corpus:
 
 def files_of(text: PairedText) -> list[tuple[Path, Path]]:
     """Return the pairs of files. Raises CorpusError if one is missing, or is no regular file."""
-    if text.prefix is not None:
-        return parallel_files(text.prefix, str(text.source), str(text.target))
+    if text.path is not None:
+        return parallel_files(text.path, str(text.source), str(text.target))
     sources, targets = local_files(str(text.source)), local_files(str(text.target))
     if len(sources) != len(targets):
         raise CorpusError(

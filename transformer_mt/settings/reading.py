@@ -164,7 +164,7 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
             return "several corpora can only be in corpus.train"
         case "model_type" | "kind" if not isinstance(value, dict):
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
-            example = ", such as {name: europarl, prefix: PREFIX}" if path[:2] == ("corpus", "train") else ""
+            example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""
             return f"it must be a section: keys with values below it{colons}{example}"
     if isinstance(value, bool):
         return f"{rule}. YAML reads a bare no, on or yes as true or false: put it in quotes"

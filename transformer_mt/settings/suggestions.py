@@ -41,6 +41,8 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     if section not in sections:
         if above[:1] != ["corpus"]:
             return ""
+        if key := keys.get(f"corpus.train.{name}"):
+            return _did_you_mean([key], "corpus.train")
         return _nearest(name, keys_of(PairedText)) or _list("corpus.train", keys_of(PairedText))
     plain = name.lower().replace("-", "_")
     if key := keys.get(f"{section}.{plain}"):
