@@ -51,8 +51,8 @@ BELOW = {
     },
 }
 ROOMS = {path.parent.name for path in FILES} - {"transformer_mt"}
-# Sections of the configuration, and what is made of any section.
-SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
+# Sections of the configuration, and what compares one with that of a file.
+SETTINGS = {"Split", "SplitSentences", "other_meaning_than"} | {
     name
     for name, value in (vars(experiment) | vars(corpus)).items()
     if isinstance(value, type) and issubclass(value, Section) and value is not experiment.Config
