@@ -76,7 +76,7 @@ try:
     from transformer_mt.data.batching import collate, epoch_batches
     from transformer_mt.data.encoded import EncodedCorpus, write_encoded
     from transformer_mt.device import choose_device
-    from transformer_mt.settings.experiment import TrainingConfig
+    from transformer_mt.settings.training_settings import TrainingConfig
     from transformer_mt.storage.files import write_whole
     from transformer_mt.terminal import cli
 except ModuleNotFoundError as error:

@@ -66,14 +66,27 @@ def reading_list(root: Path) -> list[str]:
 
 
 def num_settings(root: Path) -> int:
-    """The fields of all sections of the configuration, each counted where it is defined."""
-    count = 0
-    for path in (root / PACKAGE / "settings").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and path.name not in ("bounds.py", "reading.py", "yaml_text.py"):
-                fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
-                count += sum("ClassVar" not in ast.unparse(each.annotation) for each in fields)
-    return count
+    """The settings: fields of sections, where they are defined first; a section that is a field is none itself."""
+    files = sorted((root / PACKAGE / "settings").glob("*.py"))
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+    def bases(name: str) -> set[str]:
+        """All classes that a class inherits from."""
+        own = {ast.unparse(base) for base in classes[name].bases} if name in classes else set()
+        return own.union(*map(bases, own))
+
+    sections = {name for name in classes if "BaseModel" in bases(name)}
+    no_settings = ("ClassVar", "ModelConfig", *sections)
+    fields = {
+        name: {
+            ast.unparse(node.target)
+            for node in classes[name].body
+            if isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith(no_settings)
+        }
+        for name in sections
+    }
+    return sum(len(own.difference(*(fields[base] for base in bases(name) & sections))) for name, own in fields.items())
 
 
 def main(root: Path) -> None:

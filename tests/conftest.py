@@ -21,7 +21,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.terminal import cli
 from transformer_mt.vocabulary import BOS, EOS, PAD

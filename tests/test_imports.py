@@ -12,7 +12,7 @@ from helpers.processes import python_path
 import transformer_mt
 from transformer_mt.decoding import scorer, translator
 from transformer_mt.settings import corpus, experiment
-from transformer_mt.settings.model import Section
+from transformer_mt.settings.bounds import Section
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_mt"
@@ -61,8 +61,8 @@ BELOW = {
     },
 }
 ROOMS = {path.parent.name for path in FILES} - {"transformer_mt"}
-# Sections of the configuration, and what is made of any section.
-SETTINGS = {"Split", "SplitSentences", "fingerprint"} | {
+# Sections of the configuration, and what compares one with that of a file.
+SETTINGS = {"Split", "SplitSentences", "other_meaning_than"} | {
     name
     for name, value in (vars(experiment) | vars(corpus)).items()
     if isinstance(value, type) and issubclass(value, Section) and value is not experiment.Config

@@ -20,8 +20,7 @@ from transformer_mt.data.batching import epoch_batches
 from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import PairedText, TokenizerConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.vocabulary import BOS, EOS, PAD

@@ -10,7 +10,7 @@ from transformer_mt.errors import CorpusError
 
 
 def pairs_of(path: Path, text: str, **names: str) -> list[object]:
-    corpus = opened({"jsonl": write(path / "a.jsonl", text), **names})
+    corpus = opened({"path": write(path / "a.jsonl", text), **names})
     return [pair for block in corpus.blocks() for pair in block.pairs]
 
 
@@ -62,4 +62,4 @@ def test_a_bad_line_says_what_is_wrong_and_the_others_are_read(tmp_path: Path, r
         assert isinstance(bad, BadPair) and bad.fault.startswith(fault)
         assert len(bad.fault) < 400
     with pytest.raises(CorpusError, match=r"a\.jsonl:1: "):
-        list(opened({"jsonl": str(tmp_path / "a.jsonl")}).pairs())
+        list(opened({"path": str(tmp_path / "a.jsonl")}).pairs())

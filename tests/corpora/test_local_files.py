@@ -19,7 +19,7 @@ def shards(directory: Path, **sides: dict[str, str]) -> str:
 
 def test_a_prefix_may_be_a_pattern(tmp_path: Path) -> None:
     english, german = {"10": "c\n", "1.gz": "a\n", "2": "b\n\n"}, {"2.xz": "B\nD\n", "1": "A\n", "10.zst": "C\n"}
-    corpus = opened({"prefix": shards(tmp_path, en=english, de=german)})
+    corpus = opened({"path": shards(tmp_path, en=english, de=german)})
     # In alphabetical order: 1, 10, 2.
     assert list(corpus.pairs()) == [("a", "A"), ("c", "C"), ("b", "B"), ("", "D")]
     assert [Path(block.place(0)).name for block in corpus.blocks()] == ["part-1.en.gz:1", "part-10.en:1", "part-2.en:1"]
@@ -31,19 +31,19 @@ def test_a_prefix_may_be_a_pattern(tmp_path: Path) -> None:
 def test_a_shard_without_its_translation_is_named(tmp_path: Path) -> None:
     pattern = shards(tmp_path, en={"1": "a\n", "2": "b\n"}, de={"1": "a\n", "3": "b\n"})
     with pytest.raises(CorpusError, match=r"2 files of en and 2 of de: .*part-2\.en is there, but .*part-2\.de is not"):
-        opened({"prefix": pattern})
+        opened({"path": pattern})
     Path(pattern.replace("*", "2.en")).unlink()
     with pytest.raises(CorpusError, match=r"1 file of en and 2 of de: .*part-3\.de is there, but .*part-3\.en is not"):
-        opened({"prefix": pattern})
+        opened({"path": pattern})
     shards(tmp_path, en={"3": "b\n", "1.gz": "a\n"})
     with pytest.raises(CorpusError, match=r"part-1\.en and .*part-1\.en\.gz are both there"):
-        opened({"prefix": pattern})
+        opened({"path": pattern})
 
 
 def test_the_shard_that_is_misaligned_is_named_with_both_counts(tmp_path: Path) -> None:
     pattern = shards(tmp_path, en={"1": "a\n", "2": "b\n"}, de={"1": "a\n", "2": "b\nc\nd\n"})
     with pytest.raises(CorpusError, match=r"part-2\.en has 1 line, but .*part-2\.de has 3"):
-        opened({"prefix": pattern})
+        opened({"path": pattern})
     with pytest.raises(CorpusError, match=r"part-2\.en has 1 line, but .*part-2\.de has 3"):
         opened({"source": f"{pattern}.en", "target": f"{pattern}.de"})
 
@@ -60,7 +60,7 @@ def test_two_patterns_need_as_many_files(tmp_path: Path) -> None:
 def test_a_file_with_the_name_of_a_pattern_is_that_file(tmp_path: Path) -> None:
     for name in ("a[1].en", "a[1].de", "a1.en", "a1.de"):
         write(tmp_path / name, f"{name}\n")
-    assert list(opened({"prefix": str(tmp_path / "a[1]")}).pairs()) == [("a[1].en", "a[1].de")]
+    assert list(opened({"path": str(tmp_path / "a[1]")}).pairs()) == [("a[1].en", "a[1].de")]
     both = {"source": str(tmp_path / "a[1].en"), "target": str(tmp_path / "a[1].de")}
     assert list(opened(both).pairs()) == [("a[1].en", "a[1].de")]
     (tmp_path / "a[1].en").unlink()
@@ -71,35 +71,30 @@ def test_a_file_with_the_name_of_a_pattern_is_that_file(tmp_path: Path) -> None:
 def test_files_of_one_pattern_are_read_in_alphabetical_order(tmp_path: Path) -> None:
     for number in (2, 10, 1, 3):
         write(tmp_path / f"{number}.tsv", f"{number}\tx\n")
-    assert [source for source, _ in opened({"tsv": f"{tmp_path}/*.tsv"}).pairs()] == ["1", "10", "2", "3"]
+    assert [source for source, _ in opened({"path": f"{tmp_path}/*.tsv"}).pairs()] == ["1", "10", "2", "3"]
 
 
 def test_a_pattern_without_files_is_named(tmp_path: Path) -> None:
     for keys in (
-        {"prefix": f"{tmp_path}/x-*"},
-        {"tsv": f"{tmp_path}/x-*"},
+        {"path": f"{tmp_path}/x-*"},
+        {"path": f"{tmp_path}/x-*.tsv"},
         {"source": f"{tmp_path}/x-*", "target": "y"},
     ):
         with pytest.raises(CorpusError, match=r"x-\*.*: no file has a name of this pattern"):
             opened(keys)
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("my.tsv", r"say that this file holds both sides: \{tsv: .*my\.tsv\}$"),
-        ("my.jsonl.gz", r"say that this file holds both sides: \{jsonl: .*my\.jsonl\.gz\}$"),
-        ("my.txt", r"name both files: \{source: FILE, target: FILE\}$"),
-    ],
-)
-def test_a_prefix_that_is_itself_a_file_of_pairs_is_told_how_to_name_it(tmp_path: Path, name: str, advice: str) -> None:
-    write(tmp_path / name, "a\tb\n")
-    with pytest.raises(CorpusError, match=advice):
-        opened({"prefix": str(tmp_path / name)})
+def test_a_prefix_that_is_itself_a_file_of_pairs_is_told_how_to_name_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "my.txt", "a\tb\n")
+    with pytest.raises(CorpusError, match=r"say in which form .*, such as \{path: .*my\.txt, form: tsv\}$"):
+        opened({"path": path})
+    assert list(opened({"path": path, "form": "tsv"}).pairs()) == [("a", "b")]
+    with pytest.raises(CorpusError, match=r"name both files: \{source: FILE, target: FILE\}$"):
+        opened({"path": str(tmp_path / "none")})
 
 
 def test_a_file_of_a_pattern_without_end_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.tsv", "a\tb\n")
     (tmp_path / "b.tsv").mkdir()
     with pytest.raises(CorpusError, match=r"b\.tsv: is not a regular file"):
-        opened({"tsv": f"{tmp_path}/*.tsv"})
+        opened({"path": f"{tmp_path}/*.tsv"})

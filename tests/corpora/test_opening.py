@@ -74,7 +74,7 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_an_error(tmp_pat
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["multi30k/val", "multi30k/train", "tatoeba-en-de/train"])
 def test_real_text_comes_out_of_every_form_as_it_went_in(tmp_path: Path, form: str, name: str) -> None:
-    expected = list(opened({"prefix": str(DATA / name)}).pairs())
+    expected = list(opened({"path": str(DATA / name)}).pairs())
     lines = [(DATA / f"{name}.{language}").read_text(encoding="utf-8").split("\n")[:-1] for language in ("en", "de")]
     assert expected == list(zip(*lines, strict=True))
     assert len(expected) > 1000
@@ -106,7 +106,7 @@ BAD = {
 def test_a_bad_line_is_one_bad_pair_and_the_others_are_read(tmp_path: Path, form: str, name: str, packing: str) -> None:
     content, message = BAD[name]
     keys = write_form(tmp_path, form, [("good", "gut"), ("MARK", "schlecht"), ("also good", "auch gut")])
-    path = Path(str(keys.get(form, keys["source"] if form == "files" else "")))
+    path = Path(str(keys["source" if form == "files" else "path"]))
     bad = path.read_bytes().replace(b"MARK", content)
     if packing:
         name_packed = write(path, bad, packing)

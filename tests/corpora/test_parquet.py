@@ -22,20 +22,20 @@ def test_columns_of_every_kind_of_text_are_read(tmp_path: Path) -> None:
     for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())):
         column = pyarrow.array(words).cast(kind)
         path = written(tmp_path / "a.parquet", {"id": [1, 2, 3, 4], "de": column, "en": column})
-        assert list(opened({"parquet": path}).pairs()) == expected
+        assert list(opened({"path": path}).pairs()) == expected
     nested = [{"x": {"en": word}} if word else None for word in words]
     path = written(tmp_path / "a.parquet", {"y": nested, "y.x": words})
-    assert list(opened({"parquet": path, "source": "y.x.en", "target": "y.x"}).pairs()) == expected
+    assert list(opened({"path": path, "source": "y.x.en", "target": "y.x"}).pairs()) == expected
 
 
 def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
     with pytest.raises(CorpusError, match=r"no column de, but: translation\.en, translation\.fr, id.*target_language"):
-        opened({"parquet": path})
+        opened({"path": path})
     with pytest.raises(CorpusError, match="column id holds int64, not text; set target"):
-        opened({"parquet": path, "source": "en", "target": "id"})
+        opened({"path": path, "source": "en", "target": "id"})
     with pytest.raises(CorpusError, match="column translation holds fields, not text; set target"):
-        opened({"parquet": path, "source": "en", "target": "translation"})
+        opened({"path": path, "source": "en", "target": "translation"})
 
 
 def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
@@ -45,16 +45,16 @@ def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
         table = pyarrow.Table.from_arrays([column, words, column, words, words], names=[name, "de", name, "x", "x"])
         pyarrow.parquet.write_table(table, path)
         with pytest.raises(CorpusError, match=rf"a\.parquet: several columns have the name {name}; .* set source"):
-            opened({"parquet": path, "source": name if column is words else f"{name}.en", "target": "de"})
+            opened({"path": path, "source": name if column is words else f"{name}.en", "target": "de"})
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays([words] * 4, names=["en", "de", "x", "x"]), path)
-    assert list(opened({"parquet": path}).pairs()) == [("a", "a")]
+    assert list(opened({"path": path}).pairs()) == [("a", "a")]
 
 
 def test_text_that_is_not_utf8_is_one_bad_pair(tmp_path: Path) -> None:
     raw = pyarrow.array([b"a", b"M\xfcll", b"c\0"])
     text = pyarrow.Array.from_buffers(pyarrow.string(), 3, raw.buffers())
     path = written(tmp_path / "a.parquet", {"en": text, "de": ["A", "B", "C"]})
-    [block] = opened({"parquet": path}).blocks()
+    [block] = opened({"path": path}).blocks()
     assert block.pairs[0] == ("a", "A")
     assert [pair.fault[:12] for pair in block.pairs[1:] if isinstance(pair, BadPair)] == [
         "is not UTF-8",
@@ -68,10 +68,10 @@ def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path, packing: str)
     for content in (whole[:-100], b"no Parquet\n", b"PAR1"):
         path = write(tmp_path / "a.parquet", content, packing)
         with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
-            opened({"parquet": path})
+            opened({"path": path})
     middle = whole[:200] + b"\xff" * 100 + whole[300:]
     with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
-        list(opened({"parquet": write(tmp_path / "a.parquet", middle, packing)}).pairs())
+        list(opened({"path": write(tmp_path / "a.parquet", middle, packing)}).pairs())
 
 
 def test_wherever_a_byte_is_wrong_no_row_is_left_out(tmp_path: Path) -> None:
@@ -82,6 +82,6 @@ def test_wherever_a_byte_is_wrong_no_row_is_left_out(tmp_path: Path) -> None:
         for mask in (0x40, 0xFF):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
             try:
-                assert len(list(opened({"parquet": str(path)}).pairs())) == 20, place
+                assert len(list(opened({"path": str(path)}).pairs())) == 20, place
             except CorpusError as error:
                 assert str(path) in str(error)

@@ -17,9 +17,9 @@ def pairs_of(keys: dict[str, object]) -> list[object]:
 
 def test_columns_of_a_tsv_have_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\tc\nd\te\tf\n")
-    assert pairs_of({"tsv": path, "source": 1, "target": 2}) == [("a", "b"), ("d", "e")]
-    assert pairs_of({"tsv": path, "source": 3, "target": 1}) == [("c", "a"), ("f", "d")]
-    assert pairs_of({"tsv": path, "source": "c", "target": "a"}) == [("f", "d")]
+    assert pairs_of({"path": path, "source": 1, "target": 2}) == [("a", "b"), ("d", "e")]
+    assert pairs_of({"path": path, "source": 3, "target": 1}) == [("c", "a"), ("f", "d")]
+    assert pairs_of({"path": path, "source": "c", "target": "a"}) == [("f", "d")]
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def test_columns_of_a_tsv_have_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_of_a_tsv_that_is_out_of_step_is_named(tmp_path: Path, row: str, message: str) -> None:
-    keys = {"tsv": write(tmp_path / "a.tsv", f"a\tb\tc\n{row}\nd\te\tf\n"), "source": 1, "target": 2}
+    keys = {"path": write(tmp_path / "a.tsv", f"a\tb\tc\n{row}\nd\te\tf\n"), "source": 1, "target": 2}
     assert [isinstance(pair, BadPair) for pair in pairs_of(keys)] == [False, True, False]
     with pytest.raises(CorpusError, match=message):
         list(opened(keys).pairs())
 
 
 def test_only_two_columns_of_a_tsv_need_no_numbers(tmp_path: Path) -> None:
-    assert pairs_of({"tsv": write(tmp_path / "a.tsv", "a\tb\nd\te\n")}) == [("a", "b"), ("d", "e")]
+    assert pairs_of({"path": write(tmp_path / "a.tsv", "a\tb\nd\te\n")}) == [("a", "b"), ("d", "e")]
     path = write(tmp_path / "b.tsv", "1\tHi.\t2\tHallo.\n")
     with pytest.raises(CorpusError, match=r"b\.tsv:1: has 4 columns; say which are the source .* Found: 1\\tHi\."):
-        opened({"tsv": path})
+        opened({"path": path})
 
 
 def warnings_of(keys: dict[str, object], *, codes: tuple[str, str] = ("en", "de")) -> list[str]:
@@ -64,11 +64,11 @@ def test_a_first_line_of_a_tsv_that_seems_to_name_the_columns_is_told(
 ) -> None:
     names = header.split("\t")
     path = write(tmp_path / "a.tsv", f"{header}\na\tb\n")
-    [warning] = warnings_of({"tsv": path}, codes=codes)
+    [warning] = warnings_of({"path": path}, codes=codes)
     assert warning.startswith(f"{path}:1: is read as a pair, but seems to name the columns ({names[0]}, {names[1]})")
-    assert warning.endswith(f"{{tsv: {path}, source: NAME, target: NAME}}")
-    assert warnings_of({"tsv": path, "source": 2, "target": 1}, codes=codes)
-    named = {"tsv": path, "source": names[0], "target": names[1]}
+    assert warning.endswith(f"{{path: {path}, source: NAME, target: NAME}}")
+    assert warnings_of({"path": path, "source": 2, "target": 1}, codes=codes)
+    named = {"path": path, "source": names[0], "target": names[1]}
     assert warnings_of(named, codes=codes) == [] and pairs_of(named) == [("a", "b")]
 
 
@@ -76,14 +76,14 @@ def test_a_first_line_of_a_tsv_that_seems_to_name_the_columns_is_told(
     "first", ["Go.\tGeh.", "text\ttext", "fr\tes", "The source\tDie Quelle", "source\t", "1\t2", "\t", "one column"]
 )
 def test_a_first_line_of_a_tsv_that_is_a_pair_is_not_warned_of(tmp_path: Path, first: str) -> None:
-    assert warnings_of({"tsv": write(tmp_path / "a.tsv", f"{first}\na\tb\n")}) == []
+    assert warnings_of({"path": write(tmp_path / "a.tsv", f"{first}\na\tb\n")}) == []
 
 
 @pytest.mark.parametrize("first", ["only one", "", "no\xffutf8\tb\tc"])
 def test_a_first_row_that_is_out_of_step_spoils_only_itself(tmp_path: Path, first: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(f"{first}\na\tb\tc\nd\te\n".encode("latin-1"))
-    bad, good, short = pairs_of({"tsv": str(path), "source": 1, "target": 2})
+    bad, good, short = pairs_of({"path": str(path), "source": 1, "target": 2})
     assert isinstance(bad, BadPair) and good == ("a", "b")
     assert isinstance(short, BadPair) and short.fault.startswith("has 2 columns, but the first line has 3")
 
@@ -91,41 +91,41 @@ def test_a_first_row_that_is_out_of_step_spoils_only_itself(tmp_path: Path, firs
 def test_a_table_of_an_old_macintosh_is_not_called_empty(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "en,de\r" + "a,b\r" * 20)
     with pytest.raises(CorpusError, match="carriage returns alone"):
-        opened({"csv": path})
+        opened({"path": path})
 
 
 def test_an_empty_table_beside_others_has_no_rows(tmp_path: Path) -> None:
     write(tmp_path / "1.csv", "")
     write(tmp_path / "2.csv", "en,de\na,b\n")
-    assert pairs_of({"csv": str(tmp_path / "*.csv")}) == [("a", "b")]
+    assert pairs_of({"path": str(tmp_path / "*.csv")}) == [("a", "b")]
 
 
 def test_a_column_that_no_row_has_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\n")
     with pytest.raises(CorpusError, match=r"a\.tsv:1: has 2 columns, but the target is column 3; found: a\\tb"):
-        list(opened({"tsv": path, "source": 1, "target": 3}).pairs())
+        list(opened({"path": path, "source": 1, "target": 3}).pairs())
     path = write(tmp_path / "a.tsv", "a\tb\nc\td\n")
     with pytest.raises(CorpusError, match=r"a\.tsv:1: no column has the name en; the first line has: a, b\."):
-        opened({"tsv": path, "source": "en", "target": "de"})
+        opened({"path": path, "source": "en", "target": "de"})
     path = write(tmp_path / "a.csv", "English,German\na,b\n")
     with pytest.raises(CorpusError, match=r"a\.csv:1: no column has the name en; the first line has: English, German"):
-        opened({"csv": path})
-    assert pairs_of({"csv": path, "source": "English", "target": "German"}) == [("a", "b")]
+        opened({"path": path})
+    assert pairs_of({"path": path, "source": "English", "target": "German"}) == [("a", "b")]
     path = write(tmp_path / "a.csv", "en,de,en\na,b,c\n")
     with pytest.raises(CorpusError, match=r"a\.csv:1: two columns have the name en"):
-        opened({"csv": path})
+        opened({"path": path})
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_a_csv_of_a_spreadsheet_is_read(tmp_path: Path, separator: str) -> None:
     rows = ['\ufeffid,en,"de"', '1,"a, b","c ""d""\ne"', '2,5" disk,f', "3,,"]
     text = "\r\n".join(row.replace(",", separator).replace(f"a{separator} b", "a, b") for row in rows) + "\r\n"
-    assert pairs_of({"csv": write(tmp_path / "a.csv", text)}) == [("a, b", 'c "d" e'), ('5" disk', "f"), ("", "")]
+    assert pairs_of({"path": write(tmp_path / "a.csv", text)}) == [("a, b", 'c "d" e'), ('5" disk', "f"), ("", "")]
 
 
 def test_a_row_of_a_csv_that_is_out_of_step_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'en,de\na,"b\nc"\nd,e,f\n"g"h,i\n\nj,k\n')
-    found = pairs_of({"csv": path})
+    found = pairs_of({"path": path})
     assert [pair if isinstance(pair, tuple) else pair.fault[:20] for pair in found] == [
         ("a", "b c"),
         "has 3 columns, but t",
@@ -134,26 +134,26 @@ def test_a_row_of_a_csv_that_is_out_of_step_is_named(tmp_path: Path) -> None:
         ("j", "k"),
     ]
     with pytest.raises(CorpusError, match=r"a\.csv \(row 3\): has 3 columns, .* Found: d,e,f"):
-        list(opened({"csv": path}).pairs())
+        list(opened({"path": path}).pairs())
 
 
 @pytest.mark.parametrize("rows", [10, 100_000])
 def test_a_quotation_mark_that_is_never_closed_swallows_nothing_in_silence(tmp_path: Path, rows: int) -> None:
     path = write(tmp_path / "a.csv", 'en,de\na,b\n"c,d\n' + "e,f\n" * rows)
     with pytest.raises(CorpusError, match=r"a\.csv:3: a quotation mark that opens in this row is not closed"):
-        list(opened({"csv": path}).blocks())
+        list(opened({"path": path}).blocks())
 
 
 def test_tables_without_rows_are_empty(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="empty"):
-        opened({"tsv": write(tmp_path / "a.tsv", "")})
+        opened({"path": write(tmp_path / "a.tsv", "")})
     with pytest.raises(CorpusError, match="empty"):
-        opened({"tsv": write(tmp_path / "a.tsv", "en\tde\n"), "source": "en", "target": "de"})
+        opened({"path": write(tmp_path / "a.tsv", "en\tde\n"), "source": "en", "target": "de"})
     with pytest.raises(CorpusError, match="empty"):
-        opened({"csv": write(tmp_path / "a.csv", "")})
+        opened({"path": write(tmp_path / "a.csv", "")})
     with pytest.raises(CorpusError, match="empty"):
-        opened({"csv": write(tmp_path / "a.csv", "en,de\n")})
+        opened({"path": write(tmp_path / "a.csv", "en,de\n")})
     # One of several may be empty.
     write(tmp_path / "b-1.tsv", "a\tb\n")
     write(tmp_path / "b-2.tsv", "")
-    assert pairs_of({"tsv": str(tmp_path / "b-*.tsv")}) == [("a", "b")]
+    assert pairs_of({"path": str(tmp_path / "b-*.tsv")}) == [("a", "b")]

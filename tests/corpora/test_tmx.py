@@ -15,7 +15,7 @@ HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 def memory(directory: Path, units: str, head: str = HEAD, **languages: str) -> Corpus:
     text = f'{head}<tmx version="1.4"><header segtype="sentence"/><body>{units}</body></tmx>\n'
-    return opened({"tmx": write(directory / "a.tmx", text), **languages})
+    return opened({"path": write(directory / "a.tmx", text), **languages})
 
 
 def unit(source: str, target: str, source_language: str = "en", target_language: str = "de") -> str:
@@ -110,14 +110,14 @@ def test_the_encoding_is_what_the_memory_says(tmp_path: Path, encoding: str) -> 
     name = {"utf-16-le": "utf-16", "utf-8-sig": "utf-8"}.get(encoding, encoding)
     text = f'<?xml version="1.0" encoding="{name}"?><tmx><body>{unit("é", "ü")}</body></tmx>'
     content = ("\ufeff" if encoding == "utf-16-le" else "") + text
-    corpus = opened({"tmx": write(tmp_path / "a.tmx", content.encode(encoding))})
+    corpus = opened({"path": write(tmp_path / "a.tmx", content.encode(encoding))})
     assert list(corpus.pairs()) == [("é", "ü")]
 
 
 def test_a_namespace_and_a_document_type_change_nothing(tmp_path: Path) -> None:
     head = HEAD + '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
     text = f'{head}<tmx version="1.4" xmlns="http://www.lisa.org/tmx14"><body>{unit("a", "b")}</body></tmx>'
-    assert list(opened({"tmx": write(tmp_path / "a.tmx", text)}).pairs()) == [("a", "b")]
+    assert list(opened({"path": write(tmp_path / "a.tmx", text)}).pairs()) == [("a", "b")]
 
 
 def test_malformed_xml_names_the_line(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_malformed_xml_names_the_line(tmp_path: Path) -> None:
         list(memory(tmp_path, unit("a", "b") + "\n" + unit("a < b", "c")).pairs())
     path = Path(write(tmp_path / "b.tmx", HEAD + f"<tmx><body>{unit('a', 'b')}\n{unit('c', 'd')}"))
     with pytest.raises(CorpusError, match=r"b\.tmx:3: is not well-formed XML"):
-        list(opened({"tmx": str(path)}).pairs())
+        list(opened({"path": str(path)}).pairs())
     path.write_bytes((HEAD + f"<tmx><body>\n{unit('M', 'b')}</body></tmx>").encode().replace(b"M", b"M\xfcll"))
     with pytest.raises(CorpusError, match=r"b\.tmx:3: is not well-formed XML"):
-        list(opened({"tmx": str(path)}).pairs())
+        list(opened({"path": str(path)}).pairs())
 
 
 @pytest.mark.parametrize("text", ["a&nbsp;b", 'a<ph x="&nbsp;"/>b'])
@@ -143,7 +143,7 @@ def test_an_entity_that_is_not_declared_is_named_with_its_line(tmp_path: Path, t
 
 def test_another_xml_is_no_memory(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"its root is <html>, not <tmx>"):
-        list(opened({"tmx": write(tmp_path / "a.tmx", "<html><p>a</p></html>")}).pairs())
+        list(opened({"path": write(tmp_path / "a.tmx", "<html><p>a</p></html>")}).pairs())
 
 
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
@@ -189,7 +189,7 @@ def test_a_memory_of_any_size_is_read_in_little_memory(tmp_path: Path) -> None:
             file.write(f"<!-- note -->{unit('a sentence of some words ' * 8, 'ein Satz aus Wörtern ' * 8)}\n")
         file.write("</body></tmx>\n")
     assert path.stat().st_size > 130_000_000
-    corpus = opened({"tmx": str(path)})
+    corpus = opened({"path": str(path)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert corpus.count() == 300_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB

@@ -25,11 +25,11 @@ def archive(directory: Path, members: dict[str, str], method: int = zipfile.ZIP_
 
 def test_members_are_found_by_the_ends_of_their_names_or_by_their_names(tmp_path: Path) -> None:
     path = archive(tmp_path, {**OPUS, "de/": "", "__MACOSX/._Tatoeba.de-en.en": "of macOS"})
-    corpus = opened({"zip": path})
+    corpus = opened({"path": path})
     assert (list(corpus.pairs()), corpus.num_pairs) == ([("a", "A"), ("b", "B")], 2)
     assert [block.place(1) for block in corpus.blocks()] == [f"{path}/Tatoeba.de-en.en:2"]
     whole = {"source": "Tatoeba.de-en.de", "target": "de-en.en"}
-    assert list(opened({"zip": path, **whole}).pairs()) == [("A", "a"), ("B", "b")]
+    assert list(opened({"path": path, **whole}).pairs()) == [("A", "a"), ("B", "b")]
 
 
 def test_a_missing_or_ambiguous_member_is_named(tmp_path: Path) -> None:
@@ -37,10 +37,10 @@ def test_a_missing_or_ambiguous_member_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         CorpusError, match=r"2 files whose names end in \.en: Tatoeba\.de-en\.en, b\.en\. .*source: NAME"
     ):
-        opened({"zip": path})
-    assert list(opened({"zip": path, "source": "b.en"}).pairs()) == [("x", "A"), ("y", "B")]
+        opened({"path": path})
+    assert list(opened({"path": path, "source": "b.en"}).pairs()) == [("x", "A"), ("y", "B")]
     with pytest.raises(CorpusError, match=r"no file that ends in \.fr: README, LICENSE, "):
-        opened({"zip": path, "source": "fr", "target": "de"})
+        opened({"path": path, "source": "fr", "target": "de"})
 
 
 @pytest.mark.parametrize("keys", [{}, {"source": "x.en", "target": "x.de"}])
@@ -48,25 +48,25 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path, keys: dict[str, str
     path = Path(archive(tmp_path, {"x.en": "a\n", "y.en": "b\n", "x.de": "A\n"}))
     path.write_bytes(path.read_bytes().replace(b"y.en", b"x.en"))
     with pytest.raises(CorpusError, match=r"a\.zip: has 2 files with the name x\.en; make it again with the right one"):
-        opened({"zip": str(path), **keys})
+        opened({"path": str(path), **keys})
 
 
 def test_lengths_that_differ_are_both_named(tmp_path: Path) -> None:
     path = archive(tmp_path, {"a.en": "a\nb\nc", "a.de": "A\n"})
     with pytest.raises(CorpusError, match=r"a\.zip/a\.en has 3 lines, but .*a\.zip/a\.de has 1"):
-        opened({"zip": path})
+        opened({"path": path})
     with pytest.raises(CorpusError, match="empty"):
-        opened({"zip": archive(tmp_path, {"a.en": "", "a.de": ""})})
+        opened({"path": archive(tmp_path, {"a.en": "", "a.de": ""})})
 
 
 def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
     keys = {"source": "en", "target": "de"}
     digests = {
-        corpus_digest(PairedText(zip=archive(tmp_path, OPUS, method), **keys))
+        corpus_digest(PairedText(path=archive(tmp_path, OPUS, method), **keys))
         for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)
     }
     assert len(digests) == 1
-    assert corpus_digest(PairedText(zip=archive(tmp_path, OPUS), source="de", target="en")) not in digests
+    assert corpus_digest(PairedText(path=archive(tmp_path, OPUS), source="de", target="en")) not in digests
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
@@ -76,7 +76,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, method: int) -> None:
     for content in (whole[:-30], b"no archive", b"", whole[:60] + b"\xff\xff" + whole[62:]):
         path.write_bytes(content)
         with pytest.raises(CorpusError, match=r"a\.zip: cannot be read"):
-            opened({"zip": str(path)})
+            opened({"path": str(path)})
 
 
 def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
             start += 4
     path.write_bytes(bytes(content))
     with pytest.raises(CorpusError, match=r"a\.zip: a\.en is encrypted; unpack the archive with its password"):
-        opened({"zip": str(path)})
+        opened({"path": str(path)})
 
 
 def test_a_packed_archive_is_refused(tmp_path: Path) -> None:
     packed = write(tmp_path / "b.zip", Path(archive(tmp_path, OPUS)).read_bytes(), ".gz")
     with pytest.raises(CorpusError, match=r"b\.zip\.gz: an archive is packed already"):
-        opened({"zip": packed})
+        opened({"path": packed})
 
 
 def test_no_member_is_written_to_disk_and_a_bomb_fills_no_memory(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_no_member_is_written_to_disk_and_a_bomb_fills_no_memory(tmp_path: Path)
             file.write(b"x\nzuletzt\n")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with time_limit(60):
-        [block] = opened({"zip": path}).blocks()
+        [block] = opened({"path": path}).blocks()
     assert block.pairs[1] == ("last", "zuletzt")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
     assert [found.name for found in tmp_path.rglob("*")] == ["a.zip"]

@@ -18,7 +18,7 @@ from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.errors import TokenizerError
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.distributed import Ranks
@@ -255,7 +255,7 @@ def test_subword_sampling_leaves_pieces_alone_that_no_merge_makes(tmp_path):
         assert tokenizer.decode_target(found.source.ids.tolist()) == "<2\u00f8> the old dog"
 
 
-TAGGED = "corpus.train=[{name: a, prefix: no/such/text, tag: <bt> <2de>}]"
+TAGGED = "corpus.train=[{name: a, path: no/such/text, tag: <bt> <2de>}]"
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_prepare_refuses_tags_that_are_no_pieces_before_it_makes_anything(other,
     file = sentencepiece_file(tmp_path / "ours.model", model_type="bpe")
     prefix = other.parent / "train"
     arguments = [f"data_dir={tmp_path / 'data'}", f"tokenizer.from={file}"]
-    train_on = f"corpus.train={{prefix: {prefix}, tag: <2de>}}"
+    train_on = f"corpus.train={{path: {prefix}, tag: <2de>}}"
     status, error = status_and_error(prepare.main, other, *arguments, train_on, capsys=capsys)
     assert status == 2 and error.splitlines()[-1].startswith("error: <2de> (a tag of the corpora) is not a piece")
     assert not (tmp_path / "data").exists()

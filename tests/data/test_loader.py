@@ -19,7 +19,7 @@ from transformer_mt.data.loader import BatchLayout, Loader, Position, split_even
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 
 TOKENS_PER_BATCH = 300
 

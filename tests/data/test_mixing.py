@@ -30,7 +30,7 @@ def corpus_of(pair: int) -> int:
 
 
 def config(*weights: float | None, temperature: float | None = None) -> CorpusConfig:
-    train = [{"name": f"c{number}", "prefix": "p", "weight": weight} for number, weight in enumerate(weights)]
+    train = [{"name": f"c{number}", "path": "p", "weight": weight} for number, weight in enumerate(weights)]
     languages = {"source_language": "en", "target_language": "de"}
     content = {**languages, "train": train, "valid": "v", "test": {}, "temperature": temperature}
     return CorpusConfig.model_validate(content)

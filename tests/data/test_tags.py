@@ -6,7 +6,7 @@ from transformer_mt.data.tags import tag_warnings, tagged
 from transformer_mt.settings.corpus import CorpusConfig
 
 TAGS = {"to_de": "<2de>", "to_en": "<2en>", "plain": None}
-TO_DE, TO_EN, PLAIN = ({"name": name, "prefix": "x", "tag": tag} for name, tag in TAGS.items())
+TO_DE, TO_EN, PLAIN = ({"name": name, "path": "x", "tag": tag} for name, tag in TAGS.items())
 
 
 def corpus(*train: dict[str, str | None], valid: object = "v", test: object = "t") -> CorpusConfig:
@@ -24,16 +24,16 @@ def test_a_tag_comes_before_a_source_that_is_not_blank() -> None:
     ("train", "valid", "test", "told"),
     [
         ([PLAIN], "v", "t", []),
-        ([TO_DE, TO_EN], {"prefix": "v", "tag": "<2de>"}, {"prefix": "t", "tag": "<2en>"}, []),
-        ([TO_DE, TO_EN], "v", {"prefix": "t", "tag": "<2en>"}, ["corpus.valid has no tag, and every"]),
+        ([TO_DE, TO_EN], {"path": "v", "tag": "<2de>"}, {"path": "t", "tag": "<2en>"}, []),
+        ([TO_DE, TO_EN], "v", {"path": "t", "tag": "<2en>"}, ["corpus.valid has no tag, and every"]),
         ([TO_DE, PLAIN], "v", "t", []),
         (
             [TO_DE],
-            {"prefix": "v", "tag": "<2de>"},
-            {"prefix": "t", "tag": "<2fr>"},
+            {"path": "v", "tag": "<2de>"},
+            {"path": "t", "tag": "<2fr>"},
             ["corpus.test.news has the tag"],
         ),
-        ([PLAIN], {"prefix": "v", "tag": "<2de>"}, "t", ["corpus.valid has the tag <2de>, which is not one"]),
+        ([PLAIN], {"path": "v", "tag": "<2de>"}, "t", ["corpus.valid has the tag <2de>, which is not one"]),
     ],
 )
 def test_sets_that_begin_otherwise_than_training_are_told(
@@ -46,7 +46,7 @@ def test_sets_that_begin_otherwise_than_training_are_told(
 
 
 def test_all_tokens_of_all_sets_are_pieces() -> None:
-    config = corpus({**TO_DE, "name": "back", "tag": "<bt> <2de>"}, TO_DE, PLAIN, valid={"prefix": "v", "tag": "<2fr>"})
+    config = corpus({**TO_DE, "name": "back", "tag": "<bt> <2de>"}, TO_DE, PLAIN, valid={"path": "v", "tag": "<2fr>"})
     assert config.tags == ("<bt>", "<2de>", "<2fr>")
     assert corpus(PLAIN).tags == ()
 

@@ -12,15 +12,14 @@ from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.tags import Tags
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
-from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import TokenizerConfig
 
 ONE = TrainingLines(pairs=9, usual_sentences=1, most_sentences=2, usual_pieces=30, most_pieces=60, least_ratio=0.5)
-EN_DE = {"name": "en_de", "prefix": "x", "source": "en", "target": "de", "tag": "<2de>"}
-DE_EN = {"name": "de_en", "prefix": "x", "source": "de", "target": "en", "tag": "<2en>"}
-TO_ZH = {"name": "en_zh", "prefix": "x", "source": "en", "target": "zh", "target_language": "zh", "tag": "<bt> <2zh>"}
-FROM_ZH = {"name": "zh_en", "prefix": "x", "source_language": "zh", "source": "zh", "target": "en", "tag": "<2en>"}
+EN_DE = {"name": "en_de", "path": "x", "source": "en", "target": "de", "tag": "<2de>"}
+DE_EN = {"name": "de_en", "path": "x", "source": "de", "target": "en", "tag": "<2en>"}
+TO_ZH = {"name": "en_zh", "path": "x", "source": "en", "target": "zh", "target_language": "zh", "tag": "<bt> <2zh>"}
+FROM_ZH = {"name": "zh_en", "path": "x", "source_language": "zh", "source": "zh", "target": "en", "tag": "<2en>"}
 
 
 def corpus(*train: dict[str, str], **others: object) -> CorpusConfig:
@@ -111,7 +110,7 @@ class TestParts:
         assert sources_of(translator) == ["<2de> <name> is here.", "<2de> He runs."]
 
     def test_lines_of_a_model_without_tags_stay_as_they_are(self, echo):
-        translator = echo({"name": "a", "prefix": "x"})
+        translator = echo({"name": "a", "path": "x"})
         translator.translate(["<2de>A dog. He runs."])
         assert sources_of(translator) == ["<2de>A dog.", "He runs."]
 
@@ -151,11 +150,14 @@ class TestLanguages:
         [
             ("prefix", ("en", "de")),
             ({"source": "a/b.de.gz", "target": "a/b.en.gz"}, ("de", "en")),
-            ({"jsonl": "f", "source": "translation.de", "target": "translation.en"}, ("de", "en")),
-            ({"prefix": "f", "source": "src", "target": "tgt"}, ("en", "de")),
-            ({"tsv": "f", "source": 2, "target": 1}, ("en", "de")),
-            ({"tsv": "f", "source": 2, "target": 1, "source_language": "de", "target_language": "en"}, ("de", "en")),
-            ({"tmx": "f", "target": "fr", "target_language": "fr"}, ("en", "fr")),
+            ({"path": "f.jsonl", "source": "translation.de", "target": "translation.en"}, ("de", "en")),
+            ({"path": "f", "source": "src", "target": "tgt"}, ("en", "de")),
+            ({"path": ".tsv", "source": 2, "target": 1}, ("en", "de")),
+            (
+                {"path": ".tsv", "source": 2, "target": 1, "source_language": "de", "target_language": "en"},
+                ("de", "en"),
+            ),
+            ({"path": "f.tmx", "target": "fr", "target_language": "fr"}, ("en", "fr")),
         ],
     )
     def test_a_split_says_its_languages_by_what_its_parts_end_in(self, split, expected):
@@ -163,7 +165,7 @@ class TestLanguages:
         assert config.languages_of(config.test["x"]) == expected
 
     def test_languages_are_the_suffixes_of_a_prefix(self):
-        config = corpus(EN_DE, test={"x": {"prefix": "f", "source_language": "de", "target_language": "en"}})
+        config = corpus(EN_DE, test={"x": {"path": "f", "source_language": "de", "target_language": "en"}})
         text = config.text_of(config.test["x"])
         assert (text.source, text.target) == ("de", "en")
 
@@ -193,7 +195,7 @@ class TestWarnings:
         assert "such" not in message
 
     def test_where_some_corpora_had_no_tag_lines_need_none(self, echo, caplog):
-        plain = {"name": "plain", "prefix": "x"}
+        plain = {"name": "plain", "path": "x"}
         assert self.warned(echo(plain, {**EN_DE, "tag": "<bt>"}), caplog, "A dog.", "<bt> A dog.") == []
         assert self.warned(echo(plain), caplog, "A dog.", "<b>A</b> dog.") == []
 

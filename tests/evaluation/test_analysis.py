@@ -12,7 +12,7 @@ from transformer_mt.evaluation.analysis import (
     text_of_analysis,
 )
 from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.storage.checksums import sums_of, write_sums
 
 SOURCES = [" ".join(["word"] * length) for length in (1, 2, 2, 3, 5, 8, 9, 9)]

@@ -76,9 +76,9 @@ def test_all_references_are_taken(cache):
 @pytest.mark.parametrize(
     ("train", "begin"),
     [
-        ([{"name": "a", "tag": "<2de>", "prefix": "a"}, {"name": "b", "tag": "<2en>", "prefix": "b"}], ""),
-        ([{"name": "a", "tag": "<2de>", "prefix": "a"}], "<2de> "),
-        ([{"name": "a", "tag": "<2de>", "prefix": "a"}, {"name": "b", "prefix": "b"}], ""),
+        ([{"name": "a", "tag": "<2de>", "path": "a"}, {"name": "b", "tag": "<2en>", "path": "b"}], ""),
+        ([{"name": "a", "tag": "<2de>", "path": "a"}], "<2de> "),
+        ([{"name": "a", "tag": "<2de>", "path": "a"}, {"name": "b", "path": "b"}], ""),
     ],
 )
 def test_sources_begin_with_the_tag_of_their_languages_if_there_is_only_one(cache, train, begin):

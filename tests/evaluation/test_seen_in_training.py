@@ -21,7 +21,7 @@ TEST = [*OTHERS, (f" {TRAINING[7][0]}  ", TRAINING[7][1]), (TRAINING[9][0], "Etw
 def prepared(request, tmp_path_factory):
     """The configuration of a corpus, its data_dir and its tokenizer."""
     directory = tmp_path_factory.mktemp("seen")
-    overrides = [f"corpus.train={{prefix: {directory / 'train'}, tag: {request.param}}}"] if request.param else []
+    overrides = [f"corpus.train={{path: {directory / 'train'}, tag: {request.param}}}"] if request.param else []
     config = load_config(write_experiment(directory), [*overrides, "filters.held_out=false"])
     prepare.prepare(config)
     return config.corpus, directory / "data", Tokenizer.load(directory / "data")

@@ -64,36 +64,36 @@ def write_form(directory: Path, form: str, pairs: Pairs, packing: str = "") -> d
                 for side, language in enumerate(("en", "de")):
                     text = "".join(f"{pair[side]}\n" for pair in part)
                     write(directory / f"part-{number}.{language}", text, packing)
-            return {"prefix": str(directory / ("part-*" if form == "shards" else "part-0"))}
+            return {"path": str(directory / ("part-*" if form == "shards" else "part-0"))}
         case "tsv":
             text = "".join(f"{number}\t{target}\t{source}\n" for number, (source, target) in enumerate(pairs))
-            return {"tsv": write(directory / "a.tsv", text, packing), "source": 3, "target": 2}
+            return {"path": write(directory / "a.tsv", text, packing), "source": 3, "target": 2}
         case "named_tsv":
             text = "de\tid\ten\n" + "".join(f"{target}\t\t{source}\n" for source, target in pairs)
-            return {"tsv": write(directory / "a.tsv", text, packing), "source": "en", "target": "de"}
+            return {"path": write(directory / "a.tsv", text, packing), "source": "en", "target": "de"}
         case "csv":
             out = io.StringIO()
             csv.writer(out).writerows([("en", "de"), *pairs])
-            return {"csv": write(directory / "a.csv", out.getvalue(), packing)}
+            return {"path": write(directory / "a.csv", out.getvalue(), packing)}
         case "jsonl":
             text = "".join(json.dumps({"en": source, "de": target}) + "\n" for source, target in pairs)
-            return {"jsonl": write(directory / "a.jsonl", text, packing)}
+            return {"path": write(directory / "a.jsonl", text, packing)}
         case "nested_jsonl":
             rows = [{"id": 1, "translation": {"de": target, "en": source}} for source, target in pairs]
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             names = {"source": "translation.en", "target": "translation.de"}
-            return {"jsonl": write(directory / "a.jsonl", text, packing), **names}
+            return {"path": write(directory / "a.jsonl", text, packing), **names}
         case "parquet":
-            return {"parquet": write(directory / "a.parquet", parquet(pairs), packing)}
+            return {"path": write(directory / "a.parquet", parquet(pairs), packing)}
         case "tmx":
-            return {"tmx": write(directory / "a.tmx", tmx(pairs), packing)}
+            return {"path": write(directory / "a.tmx", tmx(pairs), packing)}
         case "zip":
             name = directory / "a.zip"
             with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.writestr("README", "none")
                 archive.writestr("x.de-en.en", sources)
                 archive.writestr("x.de-en.de", targets)
-            return {"zip": str(name)}
+            return {"path": str(name)}
     raise AssertionError(form)
 
 

@@ -33,8 +33,8 @@ from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.packed import unpadded
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import choose_layout

@@ -14,7 +14,7 @@ from transformer_mt import plot
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.pictures import attention, heat_map, picture_file
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS
 
 pytest.importorskip("matplotlib")

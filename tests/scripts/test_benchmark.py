@@ -24,8 +24,8 @@ from transformer_mt.decoding.search import greedy, max_lengths
 from transformer_mt.device import Device, choose_device
 from transformer_mt.kernels import dropout
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
 from transformer_mt.training.update import one_update

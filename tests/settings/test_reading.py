@@ -3,18 +3,18 @@
 import json
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers.hostile import time_limit
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.experiment import Config, TrainingConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import RnnConfig, TransformerConfig
-from transformer_mt.settings.reading import differences, dump_config, fingerprint, json_schema, load_config
+from transformer_mt.settings.reading import differences, dump_config, json_schema, load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import learning_rate
 
 ROOT = Path(__file__).parent.parent.parent
@@ -139,13 +139,23 @@ class TestValues:
         config = load("corpus.train={source: a.en, target: b.de}")
         assert config.corpus.train == PairedText(source="a.en", target="b.de")
 
+    @pytest.mark.parametrize(
+        ("path", "form"),
+        [("my/train", "prefix"), ("a.tsv", "tsv"), ("a/*.jsonl.gz", "jsonl"), ("a.txt.zip", "zip"), ("tsv", "prefix")],
+    )
+    def test_the_end_of_a_name_says_the_form(self, load, path, form):
+        corpus = load(f"corpus.train={path}").corpus
+        assert corpus.training_corpora[0].form == form
+        assert load(f"corpus.train={{path: {path}}}").corpus.train.form == form
+        assert load(f"corpus.train={{path: {path}, form: csv}}").corpus.train.form == "csv"
+
     def test_several_corpora_have_names(self, load):
-        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv"
-        config = load("corpus.train.b.weight=2", "corpus.train.b.tsv=c.tsv", change=("text/train", both))
+        both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv"
+        config = load("corpus.train.b.weight=2", "corpus.train.b.path=c.tsv", change=("text/train", both))
         a, b = config.corpus.training_corpora
-        assert (a, b) == (PairedText(name="a", tmx="a.tmx"), PairedText(name="b", tsv="c.tsv", weight=2.0))
+        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="c.tsv", weight=2.0))
         assert (a.form, b.form, str(b)) == ("tmx", "tsv", "c.tsv")
-        one_more = load("corpus.train=[{name: b, tsv: b.tsv}, {name: c, prefix: d/c}]").corpus.training_corpora
+        one_more = load("corpus.train=[{name: b, path: b.tsv}, {name: c, path: d/c}]").corpus.training_corpora
         assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
 
     @pytest.mark.parametrize(
@@ -153,11 +163,11 @@ class TestValues:
         [
             "a",
             "{source: a.en, target: a.de}",
-            "{tsv: a.tsv, source: 3, target: 1}",
-            "{tsv: a.tsv, source: English, target: German}",
-            "{csv: a.csv, source: '1', target: '2'}",
+            "{path: a.tsv, source: 3, target: 1}",
+            "{path: a.tsv, source: English, target: German}",
+            "{path: a.csv, source: '1', target: '2'}",
             "{hub: a/b, split: train, subset: de-en, streaming: true, source: translation.en}",
-            "[{name: a, tmx: a.tmx, tag: <2de>}, {name: b, zip: b.zip, weight: 0.5}]",
+            "[{name: a, path: a.tmx, tag: <2de>}, {name: b, path: b.zip, weight: 0.5}]",
         ],
     )
     def test_every_form_of_a_corpus_survives_being_written(self, load, train, tmp_path):
@@ -237,7 +247,8 @@ class TestMistakes:
             ("tokenizer.from=3", r"^override tokenizer\.from=3: tokenizer\.from is 3; .*valid string"),
             ("tokenizer.from_=x", r"tokenizer\.from_: no such key\. Did you mean 'from'\?"),
             ("training.from=x", r"training\.from: no such key\. Did you mean 'tokenizer\.from'\?"),
-            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. .*settings tokenizer` lists the keys"),
+            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. The keys there are: from, algorithm, .*sentences\.$"),
+            ("training.zzz=x", r"training\.zzz: no such key\. .*settings training` lists the keys"),
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
             (
@@ -248,7 +259,7 @@ class TestMistakes:
             ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),
             ("corpus.test={zh:x}", r"^override corpus\.test=\{zh:x\}: YAML reads zh:x as one word; .*: \{zh: x\}$"),
             ("averaging={a: 1, a: 2}", r"^override averaging=\{a: 1, a: 2\}: a is given twice"),
-            ("corpus.revision=1234567", r"corpus\.revision is 1234567; .*reads it as a number: put it in quotes"),
+            ("run_dir=1234567", r"run_dir is 1234567; .*reads it as a number: put it in quotes"),
             (
                 "corpus.train={source: a, targt: b}",
                 r"corpus\.train\.targt: no such key.*'target'",
@@ -256,15 +267,14 @@ class TestMistakes:
             ("training.peak_lr=.inf", r"training\.peak_lr is inf; .*finite"),
             ("tokenizer.vocab_size=5", r"tokenizer\.vocab_size is 5; .*greater than 260"),
             ("training.tokens_per_batch=10", r"tokens_per_batch=10 has no room for a sentence"),
-            ("training={? [a] : b}", r"a key must be a word"),
-            ("training=&a {x: *a}", r"contains itself|is not YAML|no such key"),
+            ("training={? [a] : b}", r"is not YAML"),
+            ("training=&a {x: *a}", r"is not YAML"),
+            ("run_dir=!!python/object:os.system x", r"is not YAML: could not determine a constructor for the tag"),
             ("training=\x07", r"is not YAML"),
             ("run_dir=''", r"run_dir is ''; .*at least 1 character"),
-            ("training.max_bad_updates=0", r"training\.max_bad_updates is 0; .*greater than 0"),
             ("training.average_decay=1", r"training\.average_decay is 1; .*less than 1"),
             ("training.keep_best=0", r"training\.keep_best is 0; .*greater than 0"),
             ("training.metric=ter", r"training\.metric is 'ter'; .*'bleu', 'chrf' or 'nll'"),
-            ("training.on_failed_save=retry", r"training\.on_failed_save is 'retry'; .*'stop' or 'go_on'"),
             ("training.sharding=half", r"training\.sharding is 'half'; .*'none' or 'full'"),
             ("training.tensorboard=1", r"training\.tensorboard is 1; .*boolean"),
             ("averaging.choose=first", r"averaging\.choose is 'first'; .*'auto', 'last', 'best' or 'moving_average'"),
@@ -280,20 +290,23 @@ class TestMistakes:
         [
             ("[a, b]", r"corpus\.train\[1\] is 'a'; it must be a section.*\n.*corpus\.train\[2\] is 'b'"),
             ("[]", r"train is an empty list"),
-            ("[{name: a, tmx: b}, {tmx: c}]", r"train\[2\] has no name; .*\{name: europarl, tmx: FILE\}"),
-            ("[{name: a, tmx: b}, {name: a, tmx: c}]", r"two corpora of train have the name a"),
-            ("[{name: a/b, tmx: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
-            ("{name: a, tmx: b}", r"train: name and weight are only for a list"),
-            ("{tmx: a, tsv: b}", r"tsv and tmx are given, .*keep one"),
-            ("{source: a}", r"give both files, source and target; or one of the keys prefix, tsv"),
-            ("{tmx: a, split: train}", r"split: only for a data set of the hub"),
+            ("[{name: a, path: b}, {path: c}]", r"train\[2\] has no name; .*\{name: europarl, path: FILE\}"),
+            ("[{name: a, path: b}, {name: a, path: c}]", r"two corpora of train have the name a"),
+            ("[{name: a/b, path: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
+            ("{name: a, path: b}", r"train: name and weight are only for a list"),
+            ("{path: a, hub: b, split: c}", r"path and hub are given, .*keep one"),
+            ("{source: a}", r"give path, or hub, or both files: source and target"),
+            ("{path: a, split: train}", r"split: only for a data set of the hub"),
+            ("{source: a, target: b, form: tsv}", r"form=tsv: the form is that of path"),
+            ("{path: a, form: hub}", r"form=hub: the form is that of path; name a data set of the hub by the key hub"),
+            ("{tsv: a}", r"corpus\.train\.tsv: no such key. Did you mean 'path'\?"),
             ("{hub: a}", r"hub needs a split"),
-            ("{tsv: a, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
-            ("{tsv: a, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
-            ("{tsv: a, source: 2}", r"tsv: give source and target both"),
-            ("{tsv: a, source: 2, target: de}", r"tsv: give source and target both"),
-            ("{tsv: a, source: 2, target: 2}", r"source and target are both 2"),
-            ("{csv: a, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
+            ("{path: a.tsv, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
+            ("{path: a.tsv, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
+            ("{path: a.txt, form: tsv, source: 2}", r"tsv: give source and target both"),
+            ("{path: a.tsv.gz, source: 2, target: de}", r"tsv: give source and target both"),
+            ("{path: a.tsv, source: 2, target: 2}", r"source and target are both 2"),
+            ("{path: a.csv, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
             ("{source: 1, target: 2}", r"source is the number 1, but here it must be a file; .*quotes"),
         ],
     )
@@ -304,33 +317,33 @@ class TestMistakes:
 
     @pytest.mark.parametrize("text", ["-", "...", "<>", "|||", "👍", "()\u0301"])
     def test_a_tag_or_a_language_without_letter_and_digit_is_refused(self, load, text):
-        load("corpus.train={tmx: a, tag: '<bt> <2de> ->de @1 [原文]'}")
+        load("corpus.train={path: a, tag: '<bt> <2de> ->de @1 [原文]'}")
         message = "{} has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
         for tag in (text, f"<bt> {text}"):
             with pytest.raises(ConfigError, match=re.escape("corpus.train.tag: " + message.format(f"'{text}'"))):
-                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+                load(f"corpus.train={{path: a, tag: '{tag}'}}")
         for key in ("source_language", "target_language", "train.source_language"):
             with pytest.raises(ConfigError, match=re.escape(f"corpus.{key}: " + message.format(f"'{text}'"))):
-                load("corpus.train={tmx: a}", f"corpus.{key}='{text}'")
+                load("corpus.train={path: a}", f"corpus.{key}='{text}'")
 
-    @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ufe0f \u3164 \ue000 \U000e0041".split(" "))
+    @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ue000 \U000e0041".split(" "))
     def test_a_tag_or_a_language_with_what_cannot_be_seen_is_refused(self, load, hidden):
         message = re.escape(f"it holds U+{ord(hidden):04X}, which cannot be seen; write it without that")
         for tag in (hidden, f"<2de{hidden}>", f"<bt> {hidden}<2de>"):
             with pytest.raises(ConfigError, match=rf"corpus\.train\.tag: {message}"):
-                load(f"corpus.train={{tmx: a, tag: '{tag}'}}")
+                load(f"corpus.train={{path: a, tag: '{tag}'}}")
         with pytest.raises(ConfigError, match=rf"corpus\.source_language: {message}"):
             load(f"corpus.source_language='e{hidden}n'")
 
     def test_name_the_line_of_a_corpus_in_a_list(self, load):
-        both = "\n    - {name: a, tmx: a.tmx}\n    - name: b\n      tsv: b.tsv\n      sorce: 1"
+        both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv\n      sorce: 1"
         with pytest.raises(ConfigError, match=r"x\.yaml:10: corpus\.train\[2\]\.sorce: no such key.*'source'"):
             load(change=("text/train", both))
         both = both.replace("sorce: 1", "source: 1")
         with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
             load(change=("text/train", both))
         with pytest.raises(ConfigError, match=r"corpus\.train has no corpus with the name c, but: a, b"):
-            load("corpus.train.c.tsv=x", change=("text/train", both))
+            load("corpus.train.c.path=x", change=("text/train", both))
         with pytest.raises(
             ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
         ):
@@ -422,42 +435,30 @@ class TestMistakes:
         assert load(*overrides)
 
 
-class TestHostileFiles:
+class TestBounds:
     @pytest.mark.parametrize(
         ("override", "message"),
         [
-            ("run_dir=!!timestamp x", r"is not YAML: a value does not fit its tag \(!!\)"),
-            ("training=!!bool x", r"is not YAML: a value does not fit its tag \(!!\)"),
-            ("run_dir=!!python/object:os.system x", r"the tag !!python/object:os\.system has no meaning here"),
             ('run_dir="a\\0b"', r"run_dir: it holds the control character U\+0000 at position 2"),
             ('corpus.train={source: "a\\n", target: b}', r"corpus\.train\.source: it holds .* U\+000A at position 2"),
             ('run_dir="\\ud800"', r"run_dir is '\\ud800'; .*unicode"),
-            ("corpus.dataset=''", r"corpus\.dataset is ''; .*at least 1 character"),
+            ("corpus.train={hub: '', split: a}", r"corpus\.train\.hub is ''; .*at least 1 character"),
             (f"run_dir={'x' * 5000}", r"run_dir is 'x+… \(5,002 characters\); .*at most 4096 characters"),
-            (
-                "training.seed=9223372036854775808",
-                r"training\.seed is 9223372036854775808; .*less than",
-            ),
-            (f"training.seed=0x{'f' * 4000}", r"0xf+… \(4,002 characters\) is a number of 4,002 characters"),
-            (f"training.seed=1{':59' * 30_000}", r"is a number of 90,001 characters"),
+            ("training.seed=9223372036854775808", r"training\.seed is 9223372036854775808; .*less than"),
             ("training.max_steps=1000000000001", r"max_steps is 1000000000001; .*less than or equal to 1000000000000"),
             ("training.peak_lr=1e9", r"training\.peak_lr is 1000000000\.0; .*less than or equal to 100"),
             ("training.peak_lr=1e400", r"training\.peak_lr is inf; .*finite"),
             ("model.encoder_layers=1000000", r"model\.encoder_layers is 1000000; .*less than or equal to 1000"),
             ("model.num_heads=true", r"model\.num_heads is True; .*integer"),
             ("decoding.beam_size=1000000", r"decoding\.beam_size is 1000000; .*less than or equal to 10000"),
-            ("decoding.length_penalty=1000", r"decoding\.length_penalty is 1000; .*less than or equal to 10"),
-            ("decoding.patience=1e308", r"decoding\.patience is 1e\+308; .*less than or equal to 100"),
-            ("decoding.coverage_penalty=1e308", r"decoding\.coverage_penalty is 1e\+308; .*less than or equal to 100"),
             ("decoding.min_length=1024", r"decoding\.min_length=1024 has no room in model\.max_positions=1024"),
             ("decoding={sampling: true, top_k: 32001}", r"decoding\.top_k=32001 is more than the 32000 pieces"),
             (f"{'k' * 9000}=1", r"kkk… \(9,000 characters\): no such key"),
-            ("training=" + "[" * 3000, r"values are nested more than 50 levels deep"),
-            ("decoding.sampling==", r"decoding\.sampling is '='; .*boolean"),
+            ("training=" + "[" * 3000, r"is not YAML"),
         ],
     )
     def test_values_that_no_machine_can_hold_are_refused(self, load, override, message):
-        with time_limit(60), pytest.raises(ConfigError, match=message) as raised:
+        with pytest.raises(ConfigError, match=message) as raised:
             load(override)
         assert len(str(raised.value)) < 1000
 
@@ -475,31 +476,16 @@ class TestHostileFiles:
     def test_what_researchers_do_is_not(self, load, overrides):
         assert load(*overrides)
 
-    @pytest.mark.parametrize("merge", [False, True])
-    def test_aliases_of_aliases_do_not_hang(self, load, merge):
-        lines = ["a: &a {" + ", ".join(f"k{n}: 1" for n in range(9)) + "}"]
-        for before, name in pairwise("abcdefgh"):
-            values = ", ".join([f"*{before}"] * 9)
-            lines.append(f"{name}: &{name} " + (f"{{<<: [{values}]}}" if merge else f"[{values}]"))
-        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: its aliases .* more than 100,000 values"):
-            load(more="\n".join(lines))
-
     def test_aliases_as_people_use_them_are_read(self, load):
         test = "test:\n    news: text/news\n"
         both = "test:\n    news: &pair {source: a, target: b}\n    talks: *pair\n"
         assert load(change=(test, both)).corpus.test["talks"] == PairedText(source="a", target="b")
 
-    def test_a_long_file_is_not_read(self, load):
-        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: has more than 250,000 characters"):
-            load(more="#" * 300_000)
+    def test_a_name_that_no_file_can_have_is_refused(self):
+        with pytest.raises(ConfigError, match="null"):
+            load_config("a\0b")
 
-    def test_what_has_no_end_is_no_configuration(self, tmp_path):
-        os.mkfifo(tmp_path / "pipe")
-        for path, message in ((tmp_path / "pipe", "is a named pipe"), ("/dev/zero", "has more than"), ("a\0b", "null")):
-            with time_limit(60), pytest.raises(ConfigError, match=message):
-                load_config(path)
-
-    def test_the_pipe_of_a_command_is(self, load):
+    def test_the_pipe_of_a_command_is_read(self, load):
         load()
         reader, writer = os.pipe()
         os.write(writer, SMALL.encode())
@@ -531,22 +517,23 @@ class TestSchedule:
 
 class TestComparison:
     def test_differences_name_old_and_new(self, load):
-        old, new = load(), load("training.max_steps=7", "corpus.dataset=a/b", "corpus.test={talks: t}")
+        old, new = load(), load("training.max_steps=7", "tokenizer.from=a/b", "corpus.test={talks: t}")
         assert differences(old, new) == {
-            "corpus.dataset": "corpus.dataset: None, now a/b",
             "corpus.test.news": "corpus.test.news: text/news, now None",
             "corpus.test.talks": "corpus.test.talks: None, now t",
+            "tokenizer.from": "tokenizer.from: None, now a/b",
             "training.max_steps": "training.max_steps: 100000, now 7",
         }
         assert differences(old, load()) == {}
 
     def test_differences_are_of_each_corpus_by_its_name(self, load):
-        old = load("corpus.train=[{name: a, tmx: a.tmx}]")
-        new = load("corpus.train=[{name: b, tsv: b.tsv}, {name: a, tmx: b.tmx}]")
+        old = load("corpus.train=[{name: a, path: a.tmx}]")
+        new = load("corpus.train=[{name: b, path: b.tsv}, {name: a, path: b.tmx}]")
         assert differences(old, new) == {
-            "corpus.train.a.tmx": "corpus.train.a.tmx: a.tmx, now b.tmx",
+            "corpus.train.a.path": "corpus.train.a.path: a.tmx, now b.tmx",
+            "corpus.train.b.form": "corpus.train.b.form: None, now tsv",
             "corpus.train.b.name": "corpus.train.b.name: None, now b",
-            "corpus.train.b.tsv": "corpus.train.b.tsv: None, now b.tsv",
+            "corpus.train.b.path": "corpus.train.b.path: None, now b.tsv",
         }
 
     def test_a_key_that_is_a_word_of_python_survives_being_written(self, load, tmp_path):
@@ -557,11 +544,11 @@ class TestComparison:
         assert differences(load(), config) == {"tokenizer.from": "tokenizer.from: None, now runs/x/model"}
 
     def test_texts_that_look_like_numbers_survive_being_written(self, load, tmp_path):
-        config = load("run_dir='1e5'", "corpus.revision='123e45'")
+        config = load("run_dir='1e5'", "tokenizer.from='123e45'", "data_dir=1:30")
         (tmp_path / "dumped.yaml").write_text(dump_config(config), encoding="utf-8")
         assert load_config(tmp_path / "dumped.yaml") == config
 
-    @pytest.mark.parametrize("override", ["run_dir=2024-13-45", "run_dir=0b_", "tokenizer=!!map [a]"])
+    @pytest.mark.parametrize("override", ["run_dir=!!timestamp x", "training=!!bool x", "tokenizer=!!map [a]"])
     def test_values_that_yaml_cannot_build_are_errors(self, load, override):
         with pytest.raises(ConfigError):
             load(override)

@@ -21,8 +21,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, ConfigError
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.run_directory import check_model, checkpoint_path
 from transformer_mt.storage.weights import read_metadata, save_weights

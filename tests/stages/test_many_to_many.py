@@ -25,7 +25,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to_de, to_en = {"source": "en", "target": "de", "tag": "<2de>"}, {"source": "de", "target": "en", "tag": "<2en>"}
 
     def of(text: str, direction: dict[str, str], **more: object) -> dict[str, object]:
-        return {"prefix": str(directory / text), **direction, **more}
+        return {"path": str(directory / text), **direction, **more}
 
     content["corpus"] |= {
         "train": [of("train", to_de, name="en_de"), of("train", to_en, name="de_en", weight=0.5)],

@@ -418,14 +418,14 @@ def several(config: Path, *names: str) -> Path:
     content = yaml.safe_load(config.read_text())
     pairs = demo_pairs(700)
     known = {
-        "first": {"name": "first", "prefix": write(config.parent, "first", pairs[460:610])},
+        "first": {"name": "first", "path": write(config.parent, "first", pairs[460:610])},
         "back": {
             "name": "back",
             "source": str(config.parent / "first.de"),
             "target": str(config.parent / "first.en"),
             "tag": "<back>",
         },
-        "third": {"name": "third", "prefix": write(config.parent, "third", pairs[600:640])},
+        "third": {"name": "third", "path": write(config.parent, "third", pairs[600:640])},
     }
     content["corpus"]["train"] = [known[name] for name in names]
     path = config.parent / f"{'_'.join(names)}.yaml"
@@ -457,10 +457,10 @@ def test_several_corpora_lie_in_their_order(config: Path, tmp_path: Path) -> Non
 def test_a_corpus_that_is_there_twice_is_told(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prefix = tmp_path / "train"
     corpora = [
-        f"{{name: a, prefix: {prefix}}}",
+        f"{{name: a, path: {prefix}}}",
         f"{{name: b, source: {prefix}.en, target: {prefix}.de}}",
-        f"{{name: other_way, prefix: {prefix}, source: de, target: en}}",
-        f"{{name: tagged, prefix: {prefix}, tag: <x>}}",
+        f"{{name: other_way, path: {prefix}, source: de, target: en}}",
+        f"{{name: tagged, path: {prefix}, tag: <x>}}",
     ]
     run(config, tmp_path / "data", f"corpus.train=[{', '.join(corpora)}]")
     warnings = [line for line in capsys.readouterr().err.splitlines() if "same text" in line]

@@ -43,7 +43,7 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
 def test_with_a_weight_it_says_how_many_pairs_an_epoch_has(tmp_path, capsys):
     path = write_experiment(tmp_path)
     content = yaml.safe_load(path.read_text())
-    content["corpus"]["train"] = [{"name": "half", "prefix": content["corpus"]["train"], "weight": 0.5}]
+    content["corpus"]["train"] = [{"name": "half", "path": content["corpus"]["train"], "weight": 0.5}]
     path.write_text(yaml.safe_dump(content))
     assert prepare.main([str(path)]) == 0
     train_tiny(path, tmp_path / "run", "training.max_steps=1")
@@ -202,8 +202,6 @@ def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):
     "override",
     [
         "training.keep_best=2",
-        "training.on_failed_save=go_on",
-        "training.max_bad_updates=3",
         "training.validate_every=5",
         "training.log_every=3",
         "decoding.beam_size=7",

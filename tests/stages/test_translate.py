@@ -21,8 +21,8 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import own_name, replacing
 from transformer_mt.vocabulary import PAD

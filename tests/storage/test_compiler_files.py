@@ -109,7 +109,7 @@ import torch
 from transformer_mt.device import Device
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
 model = Transformer(TransformerConfig(d_model=4, num_heads=2, ffn_dim=4, encoder_layers=1, decoder_layers=1), 20, 20)

@@ -165,7 +165,7 @@ def test_without_a_command_all_are_listed_and_an_unknown_one_is_an_error(monkeyp
     status, output, error = run_commands(monkeypatch, capsys, *arguments)
     expected = (0, "") if advice is None else (2, f"error: no such command: {arguments[0]}{advice}\n")
     assert (status, error) == expected
-    purposes = commands.STAGES | {name: purpose for name, (_, purpose) in commands.OTHERS.items()}
+    purposes = commands.STAGES | commands.OTHERS
     for name, purpose in purposes.items():
         assert re.search(f"^  {name} +{purpose}$", output, re.MULTILINE)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_mt.corpora.packed import PACKED
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import SINGLE_FILES, Form
+from transformer_mt.settings.corpus import SINGLE_FILES
 from transformer_mt.wording import counted
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -90,14 +90,6 @@ def _file(prefix: str, language: str) -> Path:
 
 def _other_form(prefix: str) -> str:
     """Say how the pairs could be named that a prefix does not find: it may be the name of a single file itself."""
-    form = _form_of_name(prefix)
-    if form is not None and Path(prefix).is_file():
-        return f"say that this file holds both sides: {{{form}: {prefix}}}"
+    if Path(prefix).is_file():
+        return f"say in which form this file holds both sides, such as {{path: {prefix}, form: {SINGLE_FILES[0]}}}"
     return "name both files: {source: FILE, target: FILE}"
-
-
-def _form_of_name(name: str) -> Form | None:
-    """Return the form of a single file that the end of its name, before .gz, .zst or .xz, says; or None."""
-    path = Path(name)
-    ending = (path.with_suffix("") if path.suffix in PACKED else path).suffix.removeprefix(".")
-    return next((form for form in SINGLE_FILES if form == ending), None)

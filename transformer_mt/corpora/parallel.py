@@ -9,8 +9,8 @@ from transformer_mt.corpora.lines import BadLine, has_faults, line_blocks
 from transformer_mt.corpora.local_files import local_files, parallel_files
 from transformer_mt.corpora.text_files import Survey, opened_again, survey
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.reading import fingerprint
 from transformer_mt.wording import counted
 
 Lines = Sequence[str | BadLine]
@@ -40,8 +40,8 @@ def open_parallel(text: PairedText) -> Corpus:
 
 def files_of(text: PairedText) -> list[tuple[Path, Path]]:
     """Return the pairs of files. Raises CorpusError if one is missing, or is no regular file."""
-    if text.prefix is not None:
-        return parallel_files(text.prefix, str(text.source), str(text.target))
+    if text.path is not None:
+        return parallel_files(text.path, str(text.source), str(text.target))
     sources, targets = local_files(str(text.source)), local_files(str(text.target))
     if len(sources) != len(targets):
         raise CorpusError(

@@ -70,7 +70,7 @@ def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedTex
         if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
             found.append(
                 f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
-                f"does, say which is which, and it is no pair: {{tsv: {text.place}, source: NAME, target: NAME}}"
+                f"does, say which is which, and it is no pair: {{path: {text.place}, source: NAME, target: NAME}}"
             )
     return found
 
@@ -89,8 +89,8 @@ def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tupl
         num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
         if num_columns > 2:
             raise CorpusError(
-                f"{path}:1: has {num_columns} columns; say which are the source and the target: {{tsv: {path}, source: "
-                f"NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
+                f"{path}:1: has {num_columns} columns; say which are the source and the target: {{path: {path}, "
+                f"source: NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
             )
         return 0, 1
     if isinstance(text.source, int) and isinstance(text.target, int):

@@ -18,7 +18,7 @@ def tag_warnings(corpus: CorpusConfig) -> list[str]:
         if tag is None and None not in trained:
             found.append(
                 f"corpus.{key} has no tag, and every training corpus has one ({named}). Unless its sources begin with "
-                f"a tag themselves, give it one: {{prefix: …, tag: {trained[0]}}}"
+                f"a tag themselves, give it one: {{path: …, tag: {trained[0]}}}"
             )
         if tag is not None and tag not in trained:
             has = f"whose tags are {named}" if named else "which have none"

@@ -12,12 +12,10 @@ from pydantic import (
     model_validator,
 )
 
-from transformer_mt.settings.bounds import Language, Positions, Text
+from transformer_mt.settings.bounds import Language, Positions, PositiveCount, Section, Symbol, Text
 from transformer_mt.settings.bounds import Tag as TagText
-from transformer_mt.settings.model import Section
 
 Form = Literal["prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub"]
-FORMS: tuple[Form, ...] = ("prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub")
 SINGLE_FILES: tuple[Form, ...] = ("tsv", "csv", "jsonl", "parquet", "tmx", "zip")
 """The forms in which a file holds both sides. The names of such files end so."""
 _HUB_KEYS = ("subset", "split", "revision", "streaming")
@@ -37,27 +35,27 @@ Part = Annotated[
 """The name of a part of a pair, such as a column, or the number of a column, from 1."""
 
 
-class PairedText(Section):
-    """Sentence pairs in files or on the hub. One key says the form: prefix, tsv, csv, jsonl, parquet, tmx, zip or hub;
-    without any of these, source and target are two files of parallel text. Files are unpacked if their names end in
-    .gz, .zst or .xz. A name with *, ? or [ ] stands for all files that it matches, in alphabetical order."""
+def form_of_name(path: str) -> Form:
+    """Return the form that the end of a name says, before .gz, .zst or .xz; prefix if it says none."""
+    name = re.sub(r"\.(gz|zst|xz)$", "", path)
+    return next((form for form in SINGLE_FILES if name.endswith(f".{form}")), "prefix")
 
-    prefix: Text | None = None
-    """Two files of parallel text that differ in their suffix only: PREFIX.<source> and PREFIX.<target>."""
-    tsv: Text | None = None
-    """A file of lines with columns between tabs. source and target are the numbers of columns, from 1; or names of
-    columns, if the first line has these names."""
-    csv: Text | None = None
-    """A file of comma-separated values, whose first line names the columns; source and target are such names."""
-    jsonl: Text | None = None
-    """A file with a JSON object on each line; source and target are the names of fields, such as translation.en."""
-    parquet: Text | None = None
-    """A Parquet file; source and target are the names of columns or of fields in them, such as translation.en."""
-    tmx: Text | None = None
-    """A translation memory (TMX 1.4); source and target are languages. The code en also finds en-GB."""
-    zip: Text | None = None
-    """A zip archive with two files of parallel text, as OPUS gives them; source and target are their names in the
-    archive, or the ends of these names, such as en."""
+
+class PairedText(Section):
+    """Sentence pairs: in the files of path, in a data set of the hub, or, without these two keys, in two files of
+    parallel text, source and target. Files are unpacked if their names end in .gz, .zst or .xz. A name with *, ? or [ ]
+    stands for all files that it matches, in alphabetical order."""
+
+    path: Text | None = None
+    """A file whose name ends in its form, such as my/train.tsv or my/train.tsv.gz; or else the beginning of the names
+    of two files of parallel text: my/train for my/train.<source_language> and my/train.<target_language>."""
+    form: Form | None = None
+    """The form of path, if its name does not end so. tsv: lines with columns between tabs, where source and target are
+    the numbers of columns, from 1, or names, if the first line has these names; csv: comma-separated values whose first
+    line names the columns; jsonl: a JSON object on each line; parquet: Parquet; in these, source and target are names
+    of columns or fields, such as translation.en; tmx: a translation memory (TMX 1.4) with source and target as
+    languages, where the code en also finds en-GB; zip: an archive of two files, as OPUS gives them, with source and
+    target as their names in the archive, or the ends of these; prefix: the beginning of two names."""
     hub: Text | None = None
     """A data set on the Hugging Face hub; source and target are the names of columns or of fields in them."""
     subset: Text | None = None
@@ -90,14 +88,9 @@ class PairedText(Section):
     the pairs, and the next epoch the other half."""
 
     @property
-    def form(self) -> Form | None:
-        """The form in which the pairs lie; None for two files of parallel text."""
-        return next((form for form in FORMS if getattr(self, form) is not None), None)
-
-    @property
     def place(self) -> str:
         """The files or the data set, as the configuration names them."""
-        return str(getattr(self, self.form)) if self.form else f"{self.source} and {self.target}"
+        return self.path or self.hub or f"{self.source} and {self.target}"
 
     @property
     def reading(self) -> str:
@@ -110,13 +103,24 @@ class PairedText(Section):
     def __str__(self) -> str:
         return self.place
 
+    @model_validator(mode="before")
+    @classmethod
+    def _form_by_name(cls, values: Any) -> Any:
+        """Fill in the form of what is named, if it was not given."""
+        if isinstance(values, dict) and values.get("form") is None:
+            path, hub = values.get("path"), values.get("hub")
+            form = form_of_name(path) if isinstance(path, str) else "hub" if isinstance(hub, str) else None
+            return {**values, "form": form}
+        return values
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        forms = [form for form in FORMS if getattr(self, form) is not None]
-        if len(forms) > 1:
-            raise ValueError(f"{' and '.join(forms)} are given, but pairs lie in one form: keep one of these keys")
-        if not forms and (self.source is None or self.target is None):
-            raise ValueError(f"give both files, source and target; or one of the keys {', '.join(FORMS)}")
+        if self.path and self.hub:
+            raise ValueError("path and hub are given, but pairs lie in one place: keep one of these keys")
+        if not self.path and not self.hub and (self.source is None or self.target is None):
+            raise ValueError("give path, or hub, or both files: source and target")
+        if self.form and (self.path if self.form == "hub" else not self.path):
+            raise ValueError(f"form={self.form}: the form is that of path; name a data set of the hub by the key hub")
         if self.form != "hub" and (keys := [key for key in _HUB_KEYS if getattr(self, key) is not None]):
             raise ValueError(f"{' and '.join(keys)}: only for a data set of the hub; name that by the key hub")
         if self.form == "hub" and self.split is None:
@@ -170,17 +174,11 @@ class CorpusConfig(Section):
     the name of a column."""
     target_language: Language
     """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
-    dataset: Text | None = None
-    """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""
-    subset: Text | None = None
-    """The configuration of the hub data set, if it has several."""
-    revision: Text | None = None
-    """The commit or tag of the hub data set; null: the newest."""
     train: TrainingSplit
-    """The training set: the name of a split of the hub data set; or the prefix of PREFIX.<source_language> and
-    PREFIX.<target_language> (with .gz, .zst or .xz if they are packed); or keys that say where and in which form the
-    pairs lie, such as {source: FILE, target: FILE} or {tmx: FILE}; or a list of several corpora, each with such keys
-    and a name. `python -m transformer_mt settings corpus.train` lists the keys."""
+    """The training set: a path, such as my/train.tsv, or the beginning my/train of the names my/train.<source_language>
+    and my/train.<target_language>, packed (.gz, .zst or .xz) or not; or keys that say where the pairs lie, such as
+    {source: FILE, target: FILE} or {hub: NAME, split: train}; or a list of several corpora, each with such keys and a
+    name. `python -m transformer_mt settings corpus.train` lists the keys."""
     valid: Split
     """The validation set, on which the model is scored during training. It is given as a single corpus.train is."""
     test: dict[Name, Split]
@@ -232,25 +230,21 @@ class CorpusConfig(Section):
     def text_of(self, split: Split) -> PairedText:
         """Return a split as keys, with source and target filled in where the languages tell them (not in a TSV)."""
         languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
-        if isinstance(split, str) and self.dataset is not None:
-            hub = {"hub": self.dataset, "subset": self.subset, "revision": self.revision, "split": split}
-            return PairedText.model_validate({**hub, **languages})
-        if isinstance(split, str):
-            return PairedText.model_validate({"prefix": split, **languages})
-        if split.form == "tsv":
-            return split
-        return split.model_copy(update={key: value for key, value in languages.items() if getattr(split, key) is None})
+        text = PairedText(path=split) if isinstance(split, str) else split
+        if text.form == "tsv":
+            return text
+        return text.model_copy(update={key: value for key, value in languages.items() if getattr(text, key) is None})
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         several = isinstance(self.train, tuple)
         corpora = self.train if isinstance(self.train, tuple) else ()
         if several and not corpora:
-            raise ValueError("train is an empty list; give at least one corpus, as in {name: europarl, tmx: FILE}")
+            raise ValueError("train is an empty list; give at least one corpus, as in {name: europarl, path: FILE}")
         names = [corpus.name for corpus in corpora]
         if None in names:
             nameless = f"train[{names.index(None) + 1}]"
-            raise ValueError(f"{nameless} has no name; in a list each corpus needs one: {{name: europarl, tmx: FILE}}")
+            raise ValueError(f"{nameless} has no name; in a list each corpus needs one: {{name: europarl, path: FILE}}")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"two corpora of train have the name {twice}; give each its own")
@@ -260,3 +254,35 @@ class CorpusConfig(Section):
             if isinstance(split, PairedText) and (split.name is not None or split.weight is not None):
                 raise ValueError(f"{key}: name and weight are only for a list of several corpora in train")
         return self
+
+
+class TokenizerConfig(Section):
+    """How text is cut into subword pieces. sentencepiece learns them from the training text. A character that is not a
+    piece is spelled in bytes, so no character is unknown."""
+
+    from_: Text | None = Field(default=None, alias="from")
+    """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
+    file of sentencepiece, which then serves both languages. vocab_size, algorithm, character_coverage and
+    sample_sentences then have no effect. It must have user_symbols and the tags of the corpora among its pieces."""
+    algorithm: Literal["bpe", "unigram", "character"] = "bpe"
+    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018);
+    character: each character is a piece."""
+    vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
+    """The number of pieces in a vocabulary, including the 4 special pieces, the 256 bytes, user_symbols and tags. With
+    algorithm=character it is the most pieces: the rarest characters beyond it are spelled in bytes."""
+    user_symbols: tuple[Symbol, ...] = Field(default=(), max_length=10_000, strict=False)
+    """Texts that are one piece wherever they stand, such as <name>, and that are translated as a whole. The tags of the
+    corpora are such pieces without being named here."""
+    joint: bool = True
+    """true: both languages share one vocabulary; false: each language has its own."""
+    character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
+    """The share of the text's characters that become pieces. The rarest characters are spelled in bytes instead."""
+    sample_sentences: PositiveCount = 2_000_000
+    """The most lines of each language from which the tokenizer is trained. They are spread evenly over a corpus. Of
+    several corpora, large ones give equal numbers of lines, and small ones all that they have. There are at most 100 MB
+    of lines (30 MB with unigram), for which 1.3 GB of memory are enough."""
+
+    @property
+    def most_sample_bytes(self) -> int:
+        """The most bytes of each language in these lines. bpe needs 5 times, unigram 21 times the bytes of both."""
+        return 30_000_000 if self.algorithm == "unigram" else 100_000_000

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from transformer_mt.data.loader import Position
 from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.meaning import other_meaning_than
 from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
 from transformer_mt.storage.files import cure
 from transformer_mt.storage.run_directory import MODEL, check_model, checkpoint_path, saved_steps

@@ -9,7 +9,7 @@ from pathlib import Path
 from transformer_mt.data.batching import Pairs
 from transformer_mt.data.loader import Loader, Position, split_evenly
 from transformer_mt.data.pair_places import Place
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.in_flight import InFlight, lead_on
 from transformer_mt.training.interrupt import finish_the_update_first
@@ -17,7 +17,7 @@ from transformer_mt.training.log import RunLog
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_trained, with_counts
 from transformer_mt.training.saving import Saver, writes_beside
-from transformer_mt.training.skipped_updates import SkippedUpdates
+from transformer_mt.training.skipped_updates import MOST_IN_A_ROW, SkippedUpdates
 from transformer_mt.training.update import Learner, one_update
 from transformer_mt.training.validation import ValidationSet, compare_with_best, validate
 
@@ -41,7 +41,7 @@ def train(
     updates = loader.updates(progress.position)
     updates = chain([next(updates)], updates)  # the first order of the data is made here: Ctrl-C stops that at once
     in_flight = InFlight(lead_on(learner.device))
-    skipped_updates = SkippedUpdates(settings.max_bad_updates, places_of, ranks)
+    skipped_updates = SkippedUpdates(MOST_IN_A_ROW, places_of, ranks)
     beside = writes_beside(learner.device)
     with (
         finish_the_update_first(ranks) as stop_signal,
@@ -62,12 +62,11 @@ def train(
             for then, arrived in in_flight.read(progress, all_of_them=to_validate or to_save):
                 progress = skipped_updates.count(progress, arrived)
                 log.update(with_counts(then, progress), arrived)
-            progress = saver.settle(progress, wait=to_validate or to_save)
+            saver.settle(wait=to_validate or to_save)
 
             # validation; save first if a signal may leave less time than validation takes
-            former = progress
             if to_validate and signum:
-                progress = saver.save(learner, progress, may_fail=False, former=former)
+                saver.save(learner, progress, beside=False)
             if to_validate:
                 scores = validate(learner, validation, settings, ranks)
                 progress = compare_with_best(progress, scores, settings)
@@ -76,7 +75,7 @@ def train(
             # the checkpoint, also of the best and of the last update
             is_best, is_last = step in progress.best_steps, is_trained(progress, settings)
             if to_save or is_best or is_last:
-                progress = saver.save(learner, progress, may_fail=not (is_last or signum), former=former)
+                saver.save(learner, progress, beside=not (is_last or signum))
             if signum:
                 return progress, signum
     return progress, 0

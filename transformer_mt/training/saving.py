@@ -3,28 +3,17 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.checkpoint import Tensors, save
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Learner
-
-
-@dataclass(frozen=True)
-class _Saving:
-    """A checkpoint that is being saved."""
-
-    written: Future[None] | None
-    """None on ranks that do not write."""
-    may_fail: bool
-    former: Progress
 
 
 class Saver:
@@ -37,7 +26,7 @@ class Saver:
         self._run_dir, self._digest, self._settings, self._ranks = run_dir, tokenizer_digest, settings, ranks
         self._beside = beside
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._saving: _Saving | None = None
+        self._saving: Future[None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -45,43 +34,34 @@ class Saver:
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
         # Only where an error ended the loop: else nothing is left to settle.
-        if self._saving and self._saving.written and (error := self._saving.written.exception()):
+        if self._saving and (error := self._saving.exception()):
             print(f"warning: {error}", file=sys.stderr)
 
-    def save(self, learner: Learner, progress: Progress, may_fail: bool, former: Progress) -> Progress:
+    def save(self, learner: Learner, progress: Progress, beside: bool) -> None:
         """Begin to save a checkpoint; the one before has to be settled, and every rank has to call this.
 
-        One that may not fail is written at the return. Returns the progress as `settle` does. `former` is the
-        progress before this update's validation.
+        Unless it may be written `beside` training, it is written at the return.
         """
-        beside = self._beside and may_fail
+        beside = self._beside and beside
         tensors = Tensors.of(learner, self._ranks, copied=beside)
-        written: Future[None] | None = None
+        self._saving = _written_now(lambda: None)  # on ranks that do not write
         if self._ranks.is_first:
             write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
-            written = self._thread.submit(write) if beside else _written_now(write)
-        self._saving = _Saving(written, may_fail, former)
-        return progress if beside else self.settle(progress, wait=True)
+            self._saving = self._thread.submit(write) if beside else _written_now(write)
+        if not beside:
+            self.settle(wait=True)
 
-    def settle(self, progress: Progress, wait: bool) -> Progress:
+    def settle(self, wait: bool) -> None:
         """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
 
-        Every rank has to call this. Returns the progress; if the checkpoint could not be written, the best ones are
-        those of before. Raises CheckpointError on every rank then, unless it may fail and training is to go on.
+        Every rank has to call this. Raises CheckpointError on every rank if the checkpoint could not be written.
         """
         saving = self._saving
-        if saving is None or not (wait or self._ranks.max(int(saving.written is not None and saving.written.done()))):
-            return progress
+        if saving is None or not (wait or self._ranks.max(int(self._ranks.is_first and saving.done()))):
+            return
         self._saving = None
-        failure = self._ranks.broadcast(_failure(saving))
-        if not failure:
-            return progress
-        if not (saving.may_fail and self._settings.on_failed_save == "go_on"):
+        if failure := self._ranks.broadcast(_failure(saving)):
             raise CheckpointError(failure)
-        if self._ranks.is_first:
-            print(f"warning: {failure}", file=sys.stderr)
-        former = saving.former
-        return replace(progress, best=former.best, validations_since_best=former.validations_since_best)
 
 
 def writes_beside(device: Device) -> bool:
@@ -100,11 +80,10 @@ def _written_now(write: Callable[[], None]) -> Future[None]:
     return written
 
 
-def _failure(saving: _Saving) -> str:
+def _failure(saving: Future[None]) -> str:
     """Why the checkpoint could not be saved, once that is known; empty if it was saved, or is not saved here."""
     try:
-        if saving.written is not None:
-            saving.written.result()
+        saving.result()
         return ""
     except (CheckpointError, OSError) as error:
         return str(error)

@@ -17,7 +17,7 @@ from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.packed import Packed, unpadded
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.common_shapes import Features, compiled_for_common_shapes
 from transformer_mt.training.distributed import Ranks, is_sharded, whole

@@ -19,7 +19,7 @@ from benchmarks.gpu_parts.trainee import new_trainee
 from benchmarks.training_text import random_rows
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import Device, choose_device
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.update import Update
 
 UPDATES = 20

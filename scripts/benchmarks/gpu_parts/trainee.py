@@ -11,8 +11,8 @@ from transformer_mt.data.loader import Loader, Position
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.in_flight import InFlight, lead_on
 from transformer_mt.training.learner import choose_layout, new_learner

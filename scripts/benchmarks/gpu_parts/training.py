@@ -15,7 +15,7 @@ from benchmarks.shapes import SHAPES
 from benchmarks.training_process import Contender, Race, run
 from benchmarks.training_race import IMPORTED, OWN_LOG, SAME_LOSS
 from benchmarks.training_text import write_race
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 
 OURS, WITHOUT = "ours", ", without cuDNN's attention"
 PEERS = {"Hugging Face Marian": "Marian", "nn.Transformer": "nn.Transformer"}  # with what train_plain calls them
