@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.decoding.loading import check_files
+from transformer_mt.decoding.loading import EngineOptions, check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
@@ -42,7 +42,7 @@ from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, chosen_metrics, parser
-from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
+from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.terminal.what_ran import machine, what_ran
 
@@ -133,7 +133,7 @@ def evaluate_model(
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if it may not be replaced
     choices = [(each, load_config(file, [*overrides, *each], "decoding")) for each in choices_of(tried)]
-    translator, results = _load([model, *others], options), Results()
+    translator, results = Translator.load([model, *others], **vars(options)), Results()
     config, tuning = _tuned(translator, choices) if tried else (config, {})
     seen = _seen_in_training(model, config, translator, texts)
     made_by = what_ran(model, others, options) | tuning | machine(translator.engine.hardware, options.engine)
@@ -203,18 +203,6 @@ def _trained_on(model: Path) -> str | None:
         return None
 
 
-def _load(models: Sequence[Path], options: EngineOptions) -> Translator:
-    return Translator.load(
-        models,
-        options.device,
-        engine=options.engine,
-        dtype=options.dtype,
-        quantize=options.quantize,
-        workers=options.workers,
-        plain=options.plain,
-    )
-
-
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
@@ -232,7 +220,7 @@ def _translate(
         summary.add(line, best)
     for warning in summary.warnings():
         print(f"warning: {name}: {warning}", file=sys.stderr)
-    lines = {"num_split": summary.num_split, "num_short": summary.short.number, "num_at_limit": summary.at_limit.number}
+    lines = {"num_split": summary.num_split, "num_short": len(summary.short), "num_at_limit": len(summary.at_limit)}
     speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
     time_of = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
     return [best.text for best in found], lines | speed | time_of

@@ -13,7 +13,7 @@ from typing import Self
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.arguments import check_texts
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.errors import NotFiniteError, TokenizerError, TranslationError
 from transformer_mt.vocabulary import EOS
@@ -68,7 +68,7 @@ class Scorer:
         plain: bool = False,
     ) -> Self:
         """Load a model. See Translator.load for the arguments and errors."""
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
+        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
         return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
 
     def score(

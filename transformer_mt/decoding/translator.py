@@ -14,7 +14,7 @@ from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.arguments import check_text, check_texts
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair
 from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.decoding.translation import BLANK, Translation, joined
@@ -87,7 +87,7 @@ class Translator:
         lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
         Raises a UserError that names the file that is missing or damaged.
         """
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
+        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
         corpus, trained = model.config.corpus, model.training_lines
         # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
         longest = min(corpus.max_length, model.engine.max_positions) - 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transformer_mt.decoding.loading import load_model
+from transformer_mt.decoding.loading import EngineOptions, load_model
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.errors import PictureError
 from transformer_mt.models.layout import Whole
@@ -61,7 +61,7 @@ def _positions(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -
 
 def _learned(model_dir: Path) -> Tensor:
     """The table TD of learned positions; of the source, if source and target have their own."""
-    model = load_model(model_dir, "cpu", "torch", "fp32", "none", workers=1)
+    model = load_model(model_dir, EngineOptions("cpu", workers=1))
     assert isinstance(model.engine, TorchEngine)
     for module in model.engine.model.modules():
         if isinstance(module, LearnedPositions):

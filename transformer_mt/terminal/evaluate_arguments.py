@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
+from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import METRICS, MetricName
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
+from transformer_mt.terminal.model_arguments import engine_options
 
 DEFAULT_ENGINE = EngineOptions()
 _COMET = "comet="
