@@ -103,18 +103,15 @@ def _check_output(arguments: argparse.Namespace) -> None:
         )
     if not path.is_file():
         return
-    for model in model_arguments.model_dirs(arguments):
-        if path.resolve().parent == model.resolve():
-            raise TranslationError(
-                f"--output {path}: is a file in the directory of the model {model}, and would be replaced by the "
-                "translations: name another place"
-            )
-    for option, read in (("--input", arguments.input), ("--prefix", arguments.prefix)):
-        if read is not None and read.is_file() and read.samefile(path):
-            raise TranslationError(
-                f"--output {path}: is the file of {option}, and would be replaced by the translations: name another "
-                "place"
-            )
+    directories = [model.resolve() for model in model_arguments.model_dirs(arguments)]
+    is_read = any(
+        read is not None and read.is_file() and read.samefile(path) for read in (arguments.input, arguments.prefix)
+    )
+    if is_read or path.resolve().parent in directories:
+        raise TranslationError(
+            f"--output {path}: is read by this command, or lies in the directory of the model, and would be replaced "
+            "by the translations: name another place"
+        )
 
 
 @contextmanager

@@ -182,16 +182,6 @@ class TestWarnings:
         assert "<2de>, <2en>: begin lines as in '<2de> Hello.'" in message
         assert self.warned(translator, caplog, "A dog.") == []
 
-    def test_the_other_such_lines_of_a_call_are_counted(self, echo, caplog):
-        others = {1: "there is 1 more such.", 2: "there are 2 more such."}
-        for number, said in others.items():
-            lines = ["<2de> A dog.", "A dog.", "", *["A man."] * number, "<2en> Ein Hund."]
-            [message] = self.warned(echo(), caplog, *lines)
-            assert "line 6 has no tag" in message
-            assert f"Up to line {4 + len(lines)} {said}" in message
-        [message] = self.warned(echo(), caplog, "A dog.")
-        assert "such" not in message
-
     def test_where_some_corpora_had_no_tag_lines_need_none(self, echo, caplog):
         plain = {"name": "plain", "prefix": "x"}
         assert self.warned(echo(plain, {**EN_DE, "tag": "<bt>"}), caplog, "A dog.", "<bt> A dog.") == []

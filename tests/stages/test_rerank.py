@@ -137,7 +137,7 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
             ":1: channel of translation 1 is null, and all",
         ),
         ([WRITTEN[0].replace("-9.0", "NaN")], ["channel=1"], ":1: is not a JSON object"),
-        (WRITTEN[:1], ["--tune", "REFERENCE"], "reference has 2 lines, and the input has 1"),
+        (WRITTEN[:1], ["--tune", "REFERENCE"], "reference: line 2 is one too many: the input has 1 line."),
         ([line.replace("channel", "pieces") for line in WRITTEN], ["--tune", "REFERENCE"], "has only what"),
     ],
 )

@@ -4,7 +4,6 @@ S source positions  T target positions
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -109,16 +108,8 @@ class CTranslate2Engine(Engine):
                 scores[number] = result.log_probs
         return scores
 
-    def close(self) -> None:
-        super().close()
-        if os.getpid() == self._process_id:  # in a fork, CTranslate2 would wait for threads that it does not have
-            self.translator = None
-
-    def _begin_after_fork(self) -> None:
-        raise TranslationError(
-            f"{self.directory} was loaded in the process from which this one was forked, and the threads of "
-            "CTranslate2 do not exist in this one: load the model in each process, after the fork"
-        )
+    def _end(self) -> None:
+        self.translator = None
 
     def _begin_scoring(self, pairs: Sequence[tuple[list[int], list[int]]], numbers: Sequence[int]) -> list[Any]:
         """Let a batch of pairs be scored in the background; returns an asynchronous result for each pair."""

@@ -62,25 +62,18 @@ class Tags:
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
     def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
-        """Return a warning if lines begin otherwise than sources did in training; None if none does.
+        """Return a warning of the first line that begins otherwise than sources did in training; None if none does.
 
-        It says what is wrong with the first such line, and counts the others. `line_numbers` are at least as many
-        numbers, by which the lines are called.
+        `line_numbers` are at least as many numbers, by which the lines are called.
         """
-        if not self.trained:
-            return None
-        faults = [(number, self.fault(line)) for number, line in zip(line_numbers, lines, strict=False)]
-        wrong = [(number, fault) for number, fault in faults if fault is not None]
-        if not wrong:
-            return None
-        (number, fault), num_others = wrong[0], len(wrong) - 1
-        others = ""
-        if num_others:
-            others = f" Up to line {faults[-1][0]} there {'is' if num_others == 1 else 'are'} {num_others:,} more such."
-        return (
-            f"warning: line {number} {fault}.{others} The tags of this model's training are "
-            f"{', '.join(self.trained)}: begin lines as in '{self.trained[0]} Hello.' This warning comes only once"
-        )
+        for number, line in zip(line_numbers, lines, strict=False):
+            if (fault := self.fault(line)) is not None:
+                return (
+                    f"warning: line {number} {fault}. The tags of this model's training are "
+                    f"{', '.join(self.trained)}: begin lines as in '{self.trained[0]} Hello.' This warning comes only "
+                    "once, and there may be more such lines"
+                )
+        return None
 
     def fault(self, line: str) -> str | None:
         """Return what is wrong with the beginning of a line; None if sources began so in training, or if it is blank.

@@ -81,8 +81,7 @@ class TorchEngine(Engine):
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
         self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
 
-    def close(self) -> None:
-        super().close()
+    def _end(self) -> None:
         self.translators.close()
         self.scorers.close()
 

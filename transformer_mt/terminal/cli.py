@@ -75,6 +75,13 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         return 2
 
 
+def positive(text: str) -> int:
+    """Return the number that an argument is. Raises ArgumentTypeError unless it is a whole number of at least 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
+
+
 def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
     """Raises ConfigError for what is given in the place of settings and is none, such as a file without its option.
 
