@@ -41,12 +41,13 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.json_text import read_json
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.evaluate_arguments import DEFAULT_ENGINE, check, chosen_metrics, parser
+from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, parser
 from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.terminal.what_ran import machine, what_ran
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
+DEFAULT_ENGINE = EngineOptions()
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
 

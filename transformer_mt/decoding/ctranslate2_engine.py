@@ -179,15 +179,10 @@ def import_ctranslate2() -> ModuleType:
 
 def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:
     """The name of a precision in CTranslate2. fp32 without quantisation means the type of the exported weights."""
-    match dtype, quantize:
-        case "fp32", "none":
-            return "default"
-        case "fp32", "int8":
-            return "int8_float32"
-        case "bf16", _:
-            return "bfloat16" if quantize == "none" else "int8_bfloat16"
-        case _:
-            return "float16" if quantize == "none" else "int8_float16"
+    name = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype]
+    if quantize == "int8":
+        return f"int8_{name}"
+    return "default" if dtype == "fp32" else name
 
 
 def _vocabularies(directory: Path) -> Vocabularies:

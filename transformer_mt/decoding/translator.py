@@ -11,13 +11,12 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.arguments import check_text, check_texts
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair
 from transformer_mt.decoding.tags import NO_TAGS, Tags
-from transformer_mt.decoding.translation import BLANK, Translation, joined
+from transformer_mt.decoding.translation import BLANK, Translation, check_texts, joined
 from transformer_mt.decoding.words import written_together
 from transformer_mt.errors import NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
@@ -169,8 +168,7 @@ class Translator:
         text that is blank or has more pieces than the model has positions, for a model without attention, with the
         engine ctranslate2, and after `close`; TypeError, ConfigError and NotFiniteError as `translations` does.
         """
-        check_text("source", source)
-        check_text("target", target or "")
+        check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
         source = self.cutter.tags.like_training(source)
         self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])
