@@ -61,11 +61,12 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     """
     described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
     paths = {output / name: content for name, content in _files(pairs, sizes).items()}
-    if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):
+    whole = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
+    if len(whole) == len(paths):
         print(f"{output} is already there and whole: {described}; nothing to do.", flush=True)
         return
-    for path, content in paths.items():
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
+    for path in paths:
+        if os.path.lexists(path) and path not in whole:
             raise UserError(
                 f"{path}: exists already, and is not the file of a corpus of {described}; nothing was changed. Move it "
                 "away, or choose another folder"

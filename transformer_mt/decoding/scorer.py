@@ -69,7 +69,7 @@ class Scorer:
     ) -> Self:
         """Load a model. See Translator.load for the arguments and errors."""
         model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
-        return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
+        return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus))
 
     def score(
         self,

@@ -92,7 +92,7 @@ class Translator:
         longest = min(corpus.max_length, model.engine.max_positions) - 1
         longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
-        tags = Tags.of(corpus, model.config.tokenizer.user_symbols)
+        tags = Tags.of(corpus)
         settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, tags
         return cls(model.engine, model.tokenizer, *settings)
 

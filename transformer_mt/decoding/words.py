@@ -50,16 +50,11 @@ def units_of(pieces: Sequence[str], spaced: bool) -> list[range]:
 
 def written_together(pieces: Sequence[str], spaced: bool) -> list[list[int]]:
     """Group the indices of pieces that form a word, or without spaces one or more whole characters."""
-    words, groups = words_of(pieces), list[list[int]]()
-    for index, piece in enumerate(pieces):
-        if index == 0:
-            goes_on = False
-        elif spaced:
-            goes_on = words[index] == words[index - 1]
-        else:
-            goes_on = bool(CONTINUES.fullmatch(piece) and _BYTE.fullmatch(pieces[index - 1]))
-        if goes_on:
+    groups, end = list[list[int]](), 0
+    for index, units in enumerate(units_of(pieces, spaced)):
+        if units.start < end:
             groups[-1].append(index)
         else:
             groups.append([index])
+        end = units.stop
     return groups
