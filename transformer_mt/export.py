@@ -119,14 +119,10 @@ def check_output(output_dir: Path) -> None:
     names, ours = sorted(path.name for path in output_dir.iterdir()), set()
     with suppress(OSError, ValueError):  # without checksums, or with damaged ones, it is no export
         ours = {SUMS, *read_sums(output_dir)}
-    if names and MARK not in ours:
+    if foreign := [name for name in names if MARK not in ours or name not in ours]:
         raise ExportError(
-            f"{output_dir} is neither empty nor an export: it holds {names[0]}. Name another directory, or delete it"
-        )
-    if added := [name for name in names if name not in ours]:
-        raise ExportError(
-            f"{output_dir} is an earlier export, but {added[0]} was added to it, and exporting again would delete it: "
-            "move it away, or name another directory"
+            f"{output_dir} holds {foreign[0]}, which `export` did not write and would delete: move it away, or name "
+            "another directory"
         )
 
 

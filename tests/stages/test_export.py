@@ -143,7 +143,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine is neither empty nor an export: it holds thesis.tex. Name another directory" in error
+    assert "mine holds thesis.tex, which `export` did not write and would delete: move it away" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
@@ -166,7 +166,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()
-        with pytest.raises(ExportError, match=rf"{name} was added to it, and exporting again would delete it: move"):
+        with pytest.raises(ExportError, match=rf"holds {name}, which `export` did not write"):
             export.check_output(tmp_path / "exported")
         (tmp_path / "exported" / name).rmdir()
 
@@ -174,7 +174,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
 @pytest.mark.parametrize("content", ["mine", "{}", "[1]", '{"format": 1}'])
 def test_a_file_of_the_name_of_our_mark_makes_no_export(tmp_path, content):
     (tmp_path / export.MARK).write_text(content)
-    with pytest.raises(ExportError, match=r"is neither empty nor an export: it holds export.json"):
+    with pytest.raises(ExportError, match=r"holds export.json, which `export` did not write"):
         export.check_output(tmp_path)
 
 

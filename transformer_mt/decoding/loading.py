@@ -92,12 +92,10 @@ def check_files(directory: Path, engine: EngineName) -> None:
         raise CheckpointError(f"{directory} holds no config.yaml: {how_to_get_a_model(directory)}")
     if (directory / _WEIGHTS[engine]).is_file():
         return
-    other: EngineName = "ctranslate2" if engine == "torch" else "torch"
-    if not (directory / _WEIGHTS[other]).is_file():
-        advice = how_to_get_a_model(directory)
-    elif engine == "torch":
+    advice = how_to_get_a_model(directory)
+    if engine == "torch" and (directory / _WEIGHTS["ctranslate2"]).is_file():
         advice = "it is an export, which only the engine ctranslate2 runs: add --engine ctranslate2"
-    else:
+    if engine == "ctranslate2" and (directory / _WEIGHTS["torch"]).is_file():
         advice = f"first run `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
     raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
 
