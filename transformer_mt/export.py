@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -77,26 +77,9 @@ def export(
     check_output(output_dir)
     translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
     trained = read_trained(model_dir, list(overrides))
-    # Imported here, because they import other packages, which may be missing.
-    match format:
-        case "ctranslate2":
-            import_ctranslate2()
-            from transformer_mt.exporting import ctranslate2
-
-            reason, write = (
-                ctranslate2.refusal(trained.config.model),
-                partial(ctranslate2.write, quantization=quantization),
-            )
-        case "huggingface":
-            from transformer_mt.exporting import huggingface
-
-            reason, write = huggingface.refusal(trained.config.model), partial(huggingface.write)
-        case _:
-            assert_never(format)
-    if reason:
-        raise ExportError(f"{model_dir} cannot be exported as {format}: {reason}")
+    write = _writer(trained, model_dir, format, quantization)
     with replacing_directory(output_dir) as directory:
-        write(trained, directory)
+        write(directory)
         if format == "ctranslate2":
             compare(translator.engine, load_ctranslate2(trained, directory), trained, quantization)
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
@@ -108,6 +91,27 @@ def export(
         check_output(output_dir)  # somebody may have put something there in the meantime
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
+
+
+def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
+    """Return what writes the files of the export. Raises ExportError with the reason if the format cannot hold it."""
+    # Imported here, because they import other packages, which may be missing.
+    match format:
+        case "ctranslate2":
+            import_ctranslate2()
+            from transformer_mt.exporting import ctranslate2
+
+            reason = ctranslate2.refusal(trained.config.model)
+            write = partial(ctranslate2.write, trained, quantization=quantization)
+        case "huggingface":
+            from transformer_mt.exporting import huggingface
+
+            reason, write = huggingface.refusal(trained.config.model), partial(huggingface.write, trained)
+        case _:
+            assert_never(format)
+    if reason:
+        raise ExportError(f"{model_dir} cannot be exported as {format}: {reason}")
+    return write
 
 
 def check_output(output_dir: Path) -> None:

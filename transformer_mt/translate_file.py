@@ -77,11 +77,13 @@ def translate_file(arguments: Namespace) -> int:
         is_first = ranks is None or ranks.is_first
         try:
             with ExitStack() as stack:
-                _FileTranslation(arguments, ranks, is_first).run(stack)
+                summary = _FileTranslation(arguments, ranks, is_first).run(stack)
         except TrainingError as error:
             if is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has met with the same, and says it
+    if is_first and not arguments.quiet:
+        print(summary, file=sys.stderr)
     return 0
 
 
@@ -105,10 +107,10 @@ class _FileTranslation:
         self.shows = is_first and not arguments.quiet
         self.parts = OutputParts(arguments.output)
 
-    def run(self, stack: ExitStack) -> None:
-        """Make the parts that are missing; the first rank joins them all. Raises UserError.
+    def run(self, stack: ExitStack) -> str:
+        """Make the parts that are missing; the first rank joins them all, and returns what is to be said at the end.
 
-        The output appears, and the parts are deleted, when `stack` is closed.
+        The output appears, and the parts are deleted, when `stack` is closed. Raises UserError.
         """
         job, output = None, None
         with self._together():
@@ -130,10 +132,11 @@ class _FileTranslation:
         self._translate(job, translator, decoding, progress)
         if self.ranks is not None:
             self.ranks.wait(partial(self._show, job, progress))
-        if output is not None:
-            summary = self._joined(job, output)
-            summary.seconds = time.perf_counter() - since
-            stack.callback(self._say, summary.text(num_before))
+        if output is None:
+            return ""
+        summary = self._joined(job, output)
+        summary.seconds = time.perf_counter() - since
+        return summary.text(num_before)
 
     def _together(self) -> AbstractContextManager[None]:
         """Work that each rank does; if it fails on any, no rank goes on."""

@@ -94,7 +94,7 @@ class CTranslate2Engine(Engine):
             budget = 1
         found = search.run(list(batches(lengths, budget)), progress)
         if width > 1:
-            found |= search.run([[number] for number in search.too_long(found)])
+            found |= search.run([[n] for n in found if any(len(h.tokens) > search.limit(n) for h in found[n])])
         found = {n: [ended(h, search.limit(n)) for h in found[n]] for n in range(len(sentences))}
         hypotheses = list(search.in_utf8(found).values())
         self._score_again(sentences, hypotheses, decoding)

@@ -26,10 +26,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--dtype",
-        choices=["fp32", "bf16", "fp16"],
-        default="fp32",
-        help="number format of matrix multiplications (default: fp32)",
+        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="of matrix products (default: fp32)"
     )
     parser.add_argument(
         "--quantize",
