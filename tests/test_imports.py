@@ -79,6 +79,8 @@ READS_WHOLE = (
     "evaluation/compared_runs.py",
 )
 
+OF_ALL = {"end_at_once"}  # names in the package itself, which every module may use
+
 
 def imports(source: str) -> list[tuple[str, str]]:
     """(module, name) of every import from this package, wherever in the file it stands."""
@@ -89,7 +91,7 @@ def imports(source: str) -> list[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.level:
             found.append(("transformer_mt.<relative>", ""))
         elif isinstance(node, ast.ImportFrom) and node.module == "transformer_mt":
-            found += [(f"transformer_mt.{alias.name}", "") for alias in node.names]
+            found += [(f"transformer_mt.{alias.name}", "") for alias in node.names if alias.name not in OF_ALL]
         elif isinstance(node, ast.ImportFrom):
             found += [(node.module or "", alias.name) for alias in node.names]
     return [(module, name) for module, name in found if module.split(".")[0] == "transformer_mt"]

@@ -10,10 +10,10 @@ import os
 import sys
 
 
-def _end_at_once(signum: int, frame: object) -> None:
-    """End a command at Ctrl-C while its modules are imported, where an exception could become another error."""
+def end_at_once(signum: int, frame: object) -> None:
+    """End a command at a signal while its modules are imported, where an exception could become another error."""
     try:
-        os.write(2, b"interrupted\n")
+        os.write(2, b"interrupted\n" if signum == 2 else b"terminated\n")
     finally:
         os._exit(128 + signum)
 
@@ -25,7 +25,7 @@ if _started == "transformer-mt" or (sys.argv[:1] == ["-m"] and _started.split(".
     import _signal  # type: ignore[import-not-found] # built in, so that Ctrl-C cannot come while it is imported
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it is ignored, as behind `nohup`
-        _signal.signal(_signal.SIGINT, _end_at_once)
+        _signal.signal(_signal.SIGINT, end_at_once)
 
 from transformer_mt.version import __version__ as __version__  # noqa: E402 # only when Ctrl-C is taken care of
 

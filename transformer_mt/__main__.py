@@ -90,7 +90,7 @@ def _list_commands(arguments: list[str]) -> int:
         nearest = difflib.get_close_matches(arguments[0], purposes, n=1)
         advice = f". Did you mean '{nearest[0]}'?" if nearest else ""
         print(f"error: no such command: {arguments[0]}{advice}", file=sys.stderr)
-    print(cli.as_typed("usage: python -m transformer_mt <command> …\n"))
+    print("usage: python -m transformer_mt <command> …\n")
     print("Write --help after a command for its description. --version without a command shows the version.\n")
     print("\n".join(f"  {name:10} {purpose}" for name, purpose in purposes.items()))
     return 0 if is_help else 2

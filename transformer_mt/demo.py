@@ -1,16 +1,12 @@
 """Runs all stages from prepare to evaluate, one after another, on the demo corpus."""
 
 import bz2
+import importlib
 import os
-import shlex
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 
 from transformer_mt.errors import UserError
 from transformer_mt.settings.reading import load_config
@@ -24,7 +20,7 @@ CORPUS = Path(__file__).with_name("demo_corpus.tsv.bz2")  # what scripts/make_de
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all stages. Returns the exit status of the first that failed, or 0. Raises UserError."""
+    """Run all stages. Returns the exit status of the first that was stopped, or 0. Raises UserError."""
     parser = cli.parser(
         "demo",
         "Makes a small English-German corpus (data/demo_corpus), prepares it, trains a small Transformer on it,\n"
@@ -40,12 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    status = run_all(stages(overrides, run_dir))
-    if status == 0:
-        print(cli.as_typed(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means"))
-    elif status > 128:  # a signal ended it
-        print(f"To go on with the demo: {shlex.join(cli.command('demo', *overrides))}")
-    return status
+    for name, arguments in stages(overrides, run_dir):
+        # Imported here, because most of them import PyTorch.
+        status: int = importlib.import_module(f"transformer_mt.{name}").main(arguments)
+        if status:
+            return status
+    print(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means")
+    return 0
 
 
 def shipped_configs() -> Path:
@@ -86,19 +83,17 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     """
     described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
     paths = {output / name: content for name, content in _files(pairs, sizes).items()}
-    if all(path.is_file() and path.read_bytes() == content for path, content in paths.items()):
+    whole = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
+    if len(whole) == len(paths):
         print(f"{output} is already there and whole: {described}; nothing to do.", flush=True)
         return
-    for path, content in paths.items():
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
+    for path in paths:
+        if os.path.lexists(path) and path not in whole:
             raise UserError(
                 f"{path}: exists already, and is not the file of a corpus of {described}; nothing was changed. Move it "
                 "away, or choose another folder"
             )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{output}: cannot be made ({error.strerror}); choose another folder") from None
+    output.mkdir(parents=True, exist_ok=True)
     for path, content in paths.items():
         write_whole(path, content)
     print(f"Wrote {output}: {described} of synthetic English and German.", flush=True)
@@ -114,47 +109,14 @@ def _files(pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> dict[s
     return contents
 
 
-def stages(overrides: Sequence[str], run_dir: str) -> list[list[str]]:
-    """Return the commands of the stages, in order."""
+def stages(overrides: Sequence[str], run_dir: str) -> list[tuple[str, list[str]]]:
+    """Return the names of the stages, in order, with their arguments."""
     return [
-        cli.command("prepare", str(CONFIG), *overrides),
-        cli.command("train", str(CONFIG), *overrides),
-        cli.command("average", run_dir),
-        cli.command("evaluate", run_dir),
+        ("prepare", [str(CONFIG), *overrides]),
+        ("train", [str(CONFIG), *overrides]),
+        ("average", [run_dir]),
+        ("evaluate", [run_dir]),
     ]
-
-
-def run_all(commands: Sequence[Sequence[str]]) -> int:
-    """Run commands one after another until one fails. Returns its exit status (above 128 after a signal), or 0."""
-    for command in commands:
-        with subprocess.Popen(command) as process, _signals_are_for(process) as received:
-            status = process.wait()
-        if status:
-            if received and status == 1:  # the signal came before Python could handle it
-                return 128 + received[0]
-            return status if status > 0 else 128 - status
-    return 0
-
-
-@contextmanager
-def _signals_are_for(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Let the stage end itself after a signal. The terminal sends Ctrl-C to it as well; SIGTERM is passed on to it.
-
-    Yields the numbers of the signals that have come.
-    """
-    received: list[int] = []
-
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        if signum == signal.SIGTERM:
-            process.send_signal(signum)
-
-    before = {signum: signal.signal(signum, on_signal) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 if __name__ == "__main__":

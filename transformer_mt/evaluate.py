@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.decoding.loading import check_files
+from transformer_mt.decoding.loading import EngineOptions, check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import EvaluationError, TranslationError
@@ -47,6 +47,7 @@ from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.terminal.what_ran import machine, what_ran
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
+DEFAULT_ENGINE = EngineOptions()
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
 
@@ -198,14 +199,10 @@ def _translate(
         summary.add(line, best)
     for warning in summary.warnings():
         print(f"warning: {name}: {warning}", file=sys.stderr)
-    return [best.text for best in found], {
-        "num_split": summary.num_split,
-        "num_short": summary.short.number,
-        "num_at_limit": summary.at_limit.number,
-        "seconds": round(seconds, 3),
-        "sentences_per_second": round(len(sources) / seconds, 2),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    lines = {"num_split": summary.num_split, "num_short": len(summary.short), "num_at_limit": len(summary.at_limit)}
+    speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
+    time_of = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
+    return [best.text for best in found], lines | speed | time_of
 
 
 def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str) -> list[Translation]:

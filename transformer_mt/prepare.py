@@ -1,6 +1,5 @@
 """Stage 1: sentence pairs become a tokenizer and token ids on disk."""
 
-import argparse
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -52,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--workers",
         metavar="N",
-        type=_positive,
+        type=cli.positive,
         default=num_cores(),
         help="processes that encode the training text; the files are the same for any number (default: %(default)s, "
         "one for each processor)",
@@ -73,12 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"What is finished stays. To go on: {shlex.join(command)}", file=sys.stderr)
         raise
     return 0
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of processes: give 1 or more")
-    return int(text)
 
 
 def prepare(config: Config, num_workers: int = 1) -> None:

@@ -2,17 +2,19 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from transformer_mt.data.tags import tagged
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.storage.json_text import finite
 from transformer_mt.terminal import cli, line_input, model_arguments
 from transformer_mt.terminal.line_input import LineInput
-from transformer_mt.terminal.n_best_scores import Direction, check_name, sides, with_scores
+from transformer_mt.terminal.n_best_lists import TAKEN, n_best_lists
 
 _DESCRIPTION = """\
 Reads a model and sentence pairs: either two files in which line n of one belongs to line n of the other, or
@@ -37,27 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Score pairs line by line, or the translations of n-best lists."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
-    direction = Direction(arguments.reverse, arguments.tag, arguments.pieces)
     lines, blocks = _blocks(arguments)
-    scorer = Scorer.load(
-        model_arguments.model_dirs(arguments),
-        arguments.device,
-        engine=arguments.engine,
-        dtype=arguments.dtype,
-        quantize=arguments.quantize,
-        workers=arguments.workers,
-        plain=arguments.plain,
-    )
+    options = model_arguments.engine_options(arguments)
+    scorer = Scorer.load(model_arguments.model_dirs(arguments), **vars(options))
     scorer.tags.check(arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
         output = stack.enter_context(cli.output())
         progress = stack.enter_context(lines.progress(is_wanted=not sys.stdout.isatty()))
-        for written in _written(arguments, scorer, blocks, direction):
+        done = 0
+        for sources, targets in blocks:
+            written = (_with_scores if arguments.add else _scores)(arguments, scorer, sources, targets, done + 1)
             for text in written:
                 output.write(text.encode("utf-8"))
             output.flush()
+            done += len(sources)
             if progress is not None:
-                progress.more(len(written))
+                progress.reached(done)
     return 0
 
 
@@ -68,45 +65,77 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.pieces and arguments.reverse:
         raise UserError("--pieces cannot be combined with --reverse, which scores the texts of SOURCE: leave it out")
     if arguments.add is not None:
-        check_name(arguments.add)
+        if arguments.add in TAKEN or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", arguments.add):
+            raise UserError(
+                f"--add {arguments.add}: choose another name, of letters, digits and _, that `translate --json` does "
+                "not write itself, such as channel"
+            )
         if arguments.source is None:
             raise UserError(f"--add {arguments.add} needs the sources of the n-best lists: SOURCE NBEST.jsonl")
 
 
 def _blocks(arguments: argparse.Namespace) -> tuple[LineInput, Iterator[tuple[list[str], list[str]]]]:
-    """Give the input, and blocks of pairs: sources and targets. With --add, lines of n-best lists and sources."""
+    """Give the input, and blocks of pairs: sources and targets. With --add, the targets are n-best lists."""
     errors, buffer_lines = arguments.errors, arguments.buffer_lines
     if arguments.add is not None:  # a list has many translations
         lists = line_input.open_lines(arguments.target, errors, max(1, buffer_lines // 16))
-        return lists, line_input.beside(lists, arguments.source, errors)
+        pairs = line_input.beside(lists, arguments.source, errors)
+        return lists, ((sources, targets) for targets, sources in pairs)
     lines = line_input.open_lines(arguments.source, errors, buffer_lines)
     if arguments.source is None:
         return lines, _parted(lines.blocks)
     return lines, line_input.beside(lines, arguments.target, errors)
 
 
-def _written(
-    arguments: argparse.Namespace,
-    scorer: Scorer,
-    blocks: Iterator[tuple[list[str], list[str]]],
-    direction: Direction,
-) -> Iterator[list[str]]:
-    """Give the lines of the output for each block."""
-    if arguments.add is not None:
-        file = "standard input" if arguments.target is None else str(arguments.target)
-        for lists in with_scores(scorer, blocks, file, arguments.add, direction):
-            yield [each.text() for each in lists]
-        return
-    done = 0
-    for sources, targets in blocks:
-        reading, writing = sides(direction.pairs(scorer, sources, targets))
-        if arguments.pieces:
-            scores = scorer.score_pieces(reading, [target.split() for target in writing], first_line=done + 1)
-        else:
-            scores = scorer.score(reading, writing, first_line=done + 1)
-        numbered = enumerate(scores, start=done + 1)
-        yield [_object(score, number) if arguments.json else _columns(score) for number, score in numbered]
-        done += len(scores)
+def _scores(
+    arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
+) -> list[str]:
+    """Return the lines of the output for a block of pairs."""
+    sources, targets = _sides(arguments, scorer, sources, targets)
+    if arguments.pieces:
+        scores = scorer.score_pieces(sources, [target.split() for target in targets], first_line=first_line)
+    else:
+        scores = scorer.score(sources, targets, first_line=first_line)
+    numbered = enumerate(scores, start=first_line)
+    return [_object(score, number) if arguments.json else _columns(score) for number, score in numbered]
+
+
+def _with_scores(
+    arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
+) -> list[str]:
+    """Return a block of n-best lists again, in which each translation has its log-probability in the field --add.
+
+    Raises CorpusError as `n_best_lists` does, and for a field that is there already.
+    """
+    file = "standard input" if arguments.target is None else str(arguments.target)
+    lists = list(n_best_lists(targets, file, first_line))
+    for each in lists:
+        if any(arguments.add in translation for translation in each.translations):
+            raise CorpusError(
+                f"{each.place}: the translations have a field {arguments.add} already: choose another for --add"
+            )
+    all_sources = [source for each, source in zip(lists, sources, strict=True) for _ in each.translations]
+    numbers = [each.line for each in lists for _ in each.translations]
+    translations = [translation for each in lists for translation in each.translations]
+    texts = [translation["translation"] for translation in translations]
+    reading, writing = _sides(arguments, scorer, all_sources, texts)
+    if arguments.pieces:
+        pieces = [each.pieces(rank) for each in lists for rank in range(len(each.translations))]
+        scores = scorer.score_pieces(reading, pieces, line_numbers=numbers)
+    else:
+        scores = scorer.score(reading, writing, line_numbers=numbers)
+    for translation, score in zip(translations, scores, strict=True):
+        translation[arguments.add] = finite(score.log_prob, 6)
+    return [each.text() for each in lists]
+
+
+def _sides(
+    arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return what the model reads, and what it scores. A tag is nothing that a model should have to write."""
+    if arguments.reverse:
+        sources, targets = targets, [scorer.tags.parted(source)[1] for source in sources]
+    return [tagged(arguments.tag, source) for source in sources], targets
 
 
 def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:

@@ -15,7 +15,7 @@ from transformer_mt.errors import TranslationError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input, model_arguments
-from transformer_mt.terminal.translated_blocks import translated, with_prefixes
+from transformer_mt.terminal.translated_blocks import translate_block, with_prefixes
 from transformer_mt.terminal.translation_output import OutputForm
 from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.translate_file import is_file_to_file, translate_file
@@ -48,7 +48,7 @@ error gives the number of lines, how many were split, and which translations sho
 it out.
 
 From a file to a file, --input FILE --output FILE, the translations are kept in parts, in the directory FILE.parts,
-until all are there. If the command is stopped or killed at any instant, the same command goes on from there. If
+until all are there. If the command is stopped or killed at any instant, the same command resumes. If
 torchrun starts it as several processes, they share the parts: one process on each GPU, on one machine or several.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
@@ -72,25 +72,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = with_prefixes(lines, arguments.prefix, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
-        output = stack.enter_context(_opened(arguments.output))
-        translator = Translator.load(
-            model_arguments.model_dirs(arguments),
-            arguments.device,
-            engine=arguments.engine,
-            dtype=arguments.dtype,
-            quantize=arguments.quantize,
-            workers=arguments.workers,
-            plain=arguments.plain,
-        )
+        options = model_arguments.engine_options(arguments)
+        translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))
         translator.cutter.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
+        output = stack.enter_context(_opened(arguments.output))
         is_wanted = not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
         progress = stack.enter_context(lines.progress(is_wanted=is_wanted))
         summary = TranslationSummary()
-        for block in translated(translator, blocks, decoding, form, summary, progress):
-            output.write(block.encode("utf-8"))
+        for block in blocks:
+            output.write(translate_block(translator, block, decoding, form, summary, progress).encode())
             output.flush()
+            if progress is not None:
+                progress.reached(summary.num_lines)  # exactly; before, blank lines were left out
     if not arguments.quiet:
         print(summary.text(), file=sys.stderr)
     return 0
@@ -108,18 +103,15 @@ def _check_output(arguments: argparse.Namespace) -> None:
         )
     if not path.is_file():
         return
-    for model in model_arguments.model_dirs(arguments):
-        if path.resolve().parent == model.resolve():
-            raise TranslationError(
-                f"--output {path}: is a file in the directory of the model {model}, and would be replaced by the "
-                "translations: name another place"
-            )
-    for option, read in (("--input", arguments.input), ("--prefix", arguments.prefix)):
-        if read is not None and read.is_file() and read.samefile(path):
-            raise TranslationError(
-                f"--output {path}: is the file of {option}, and would be replaced by the translations: name another "
-                "place"
-            )
+    directories = [model.resolve() for model in model_arguments.model_dirs(arguments)]
+    is_read = any(
+        read is not None and read.is_file() and read.samefile(path) for read in (arguments.input, arguments.prefix)
+    )
+    if is_read or path.resolve().parent in directories:
+        raise TranslationError(
+            f"--output {path}: is read by this command, or lies in the directory of the model, and would be replaced "
+            "by the translations: name another place"
+        )
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from transformer_mt.decoding.cutting import cut_pieces
 from transformer_mt.decoding.words import WORD, words_of
 
@@ -25,30 +23,7 @@ def test_a_line_that_fits_is_whole():
     assert list(cut_pieces([], 5)) == [(0, 0)]
 
 
-@pytest.mark.parametrize("mark", [".", "!", "?", "…", ".”", '."', ".)", "?!"])
-def test_sentences_are_cut_apart_and_as_many_kept_together_as_fit(mark):
-    first, second, third = f"One{mark}", f"two a{mark}", f"Three so{mark}"
-    text = f"{first} {second} {third}"
-    together = len(f" {first} {second}")
-    assert cut(text, together) == [f"{first} {second}", third]
-    assert cut(text, together - 1) == [first, second, third]
-    assert cut(text, len(text)) == [f"{first} {second}", third]  # one too many: the first piece's sign is one
-
-
-def test_a_mark_inside_a_word_or_a_quote_ends_no_sentence():
-    assert cut("a 3.5 it", 5) == ["a", "3.5", "it"]
-    assert cut('"Go." he', 6) == ['"Go."', "he"]
-    assert cut("a ) b", 4) == ["a )", "b"]
-
-
-def test_wide_marks_end_a_sentence_before_any_character_but_a_closing_one():
-    assert cut("一二。三四五六", 6) == ["一二。", "三四五六"]
-    assert cut("一二。」三四五六", 7) == ["一二。」", "三四五六"]
-    assert cut("一。二。」三", 5) == ["一。", "二。」三"]
-    assert cut("一!二三四五六", 6) == ["一!二三四", "五六"]
-
-
-def test_without_sentences_words_are_cut_apart_and_without_words_characters():
+def test_words_are_cut_apart_and_without_words_characters():
     assert cut("aa bb cc dd", 7) == ["aa bb", "cc dd"]
     assert cut("abcdefgh", 4) == ["abc", "defg", "h"]
 

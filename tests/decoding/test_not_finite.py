@@ -151,7 +151,9 @@ def broken_export(model_dir, tmp_path_factory):
     directory, trained = tmp_path_factory.mktemp("broken") / "export", read_trained(model_dir, [])
     directory.mkdir()
     trained.weights.update({name: weight * NAN for name, weight in trained.weights.items()})
-    export.write_ctranslate2(trained, directory, "float32")
+    from transformer_mt.exporting import ctranslate2  # here, because it imports the package
+
+    ctranslate2.write(trained, directory, "float32")
     return directory
 
 

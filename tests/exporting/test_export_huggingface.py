@@ -14,7 +14,7 @@ from helpers.untrained import write_untrained
 from transformer_mt import export
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.exporting.huggingface import refusal
-from transformer_mt.exporting.trained import random_sources, read_trained
+from transformer_mt.exporting.trained import random_pairs, read_trained
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import BOS, PAD
 
@@ -55,7 +55,7 @@ def padded(sentences):
 def assert_same_logits(theirs, model_dir):
     """Of sources that are padded; the longest have 30 pieces."""
     ours = Translator.load(model_dir, "cpu").engine.model
-    source_BS = padded(random_sources(read_trained(model_dir, []), 8))
+    source_BS = padded([source for source, _ in random_pairs(read_trained(model_dir, []), 8)])
     generator = torch.Generator().manual_seed(1)
     decoder_input_BT = torch.randint(4, 300, (8, 20), generator=generator)
     decoder_input_BT[:, 0] = BOS

@@ -1,4 +1,4 @@
-"""A translation from file to file: whatever stops it, the same command goes on, and ends with the same bytes."""
+"""A translation from file to file: whatever stops it, the same command resumes, and ends with the same bytes."""
 
 import gzip
 import json
@@ -25,8 +25,8 @@ from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs
 
 from transformer_mt import translate, translate_file
-from transformer_mt.terminal import cli, input_parts
-from transformer_mt.terminal.translated_blocks import translated
+from transformer_mt.terminal import cli
+from transformer_mt.terminal.translated_blocks import translate_block
 
 LINES = [*(source for source, _ in demo_pairs(9)), "", "He sees it. She sleeps.", " ".join(["the"] * 40)]
 CONTENT = "".join(f"{line}\n" for line in LINES)
@@ -61,19 +61,20 @@ def stop_after(monkeypatch, num_parts, error=KeyboardInterrupt):
 
     def stopping(*arguments):
         begun.append(1)
-        yield from translated(*arguments)
+        found = translate_block(*arguments)
         if len(begun) > num_parts:
             raise error
+        return found
 
-    monkeypatch.setattr(translate_file, "translated", stopping)
+    monkeypatch.setattr(translate_file, "translate_block", stopping)
 
 
-def go_on(monkeypatch):
+def resume(monkeypatch):
     """Let the next command do its work."""
-    monkeypatch.setattr(translate_file, "translated", translated)
+    monkeypatch.setattr(translate_file, "translate_block", translate_block)
 
 
-# Going on
+# Resuming
 
 
 @pytest.mark.parametrize("output", ["out.gz", *thorough("out")])
@@ -95,12 +96,12 @@ def test_stopped_after_any_part_it_goes_on_and_ends_with_the_same_bytes(
         assert not (files / output).exists()
         assert ("keeps" in capsys.readouterr().err) == (num_parts > 0)
         assert (files / f"{output}.parts").exists() == (num_parts > 0)
-    go_on(monkeypatch)
+    resume(monkeypatch)
     assert start(*arguments, output=output) == 0
     assert (files / output).read_bytes() == whole
     assert sorted(path.name for path in files.iterdir()) == sorted(["in", "prefixes", output, f"unbroken-{output}"])
     error = capsys.readouterr().err
-    assert "going on: 9 of 12 lines are translated already" in error
+    assert "resuming: 9 of 12 lines are translated already" in error
     assert "12 lines, 9 of them before; the others in" in error
     assert "; 1 blank; 1 split into 2 parts;" in error, "which is of all lines"
 
@@ -121,7 +122,7 @@ def test_objects_of_json_are_the_same_but_for_the_time(start, files, monkeypatch
     assert start(*IN_PARTS, "--json", output="unbroken") == 0
     stop_after(monkeypatch, 2)
     assert start(*IN_PARTS, "--json") == 130
-    go_on(monkeypatch)
+    resume(monkeypatch)
     assert start(*IN_PARTS, "--json") == 0
     assert objects("out") == objects("unbroken")
     assert [each["line"] for each in objects("out")] == list(range(1, len(LINES) + 1))
@@ -141,22 +142,8 @@ def test_what_changes_only_speed_and_memory_may_be_another_when_it_goes_on(start
     assert start(*IN_PARTS, output="unbroken") == 0
     stop_after(monkeypatch, 2)
     assert start(*IN_PARTS) == 130
-    go_on(monkeypatch)
+    resume(monkeypatch)
     assert start("beam_size=1", "--buffer-lines", 1, "--workers", 1, "tokens_per_batch=50", "--quiet") == 0
-    assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
-
-
-def test_many_lines_are_not_more_parts_than_a_directory_holds_easily(start, files, monkeypatch):
-    assert start(*IN_PARTS, output="unbroken") == 0
-    monkeypatch.setattr(input_parts, "MOST_PARTS", 3)
-    stop_after(monkeypatch, 1)
-    assert start("beam_size=1", "--buffer-lines", 2) == 130
-    assert [path.name for path in sorted((files / "out.parts").glob("0*"))] == ["000000"]
-    stop_after(monkeypatch, 1)
-    assert start("beam_size=1", "--buffer-lines", 2) == 130
-    assert [path.name for path in sorted((files / "out.parts").glob("0*"))] == ["000000", "000001"]
-    go_on(monkeypatch)
-    assert start("beam_size=1", "--buffer-lines", 2) == 0
     assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
 
 
@@ -165,10 +152,10 @@ def test_a_failure_keeps_what_is_translated_too(start, files, monkeypatch, capsy
     stop_after(monkeypatch, 2, full)
     assert start(*IN_PARTS) == 2
     error = capsys.readouterr().err
-    assert "out.parts keeps 2 parts of the translation: the same command goes on from there" in error
-    assert "000002: cannot be written (No space left on device); make room on the disk" in error
+    assert "out.parts keeps 2 parts of the translation: the same command resumes from there" in error
+    assert "cannot be written (No space left on device); make room on the disk" in error
     assert tree(files / "out.parts").keys() == {"lock", "parts.json", "000000", "000001"}
-    go_on(monkeypatch)
+    resume(monkeypatch)
     assert start(*IN_PARTS) == 0
 
 
@@ -180,7 +167,7 @@ def kept(start, files, monkeypatch, capsys):
     """Two parts of a translation that was stopped; the content of their directory."""
     stop_after(monkeypatch, 2)
     assert start(*IN_PARTS) == 130
-    go_on(monkeypatch)
+    resume(monkeypatch)
     capsys.readouterr()
     return tree(files / "out.parts")
 
@@ -203,7 +190,7 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     places = {"prefixes": files / "prefixes", "model": model_dir}
     assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
     error = capsys.readouterr().err
-    assert f"out.parts holds the beginning of another translation {difference}. To go on with it" in error
+    assert f"out.parts holds the beginning of another translation {difference}. To resume it" in error
     assert "to begin anew, delete the directory" in error and "keeps" not in error
     assert tree(files / "out.parts") == kept
     assert start(*IN_PARTS) == 0
@@ -213,7 +200,7 @@ def test_compressed_parts_are_not_joined_with_plain_ones(start, files, monkeypat
     (files / "out.gz").symlink_to("out")
     stop_after(monkeypatch, 2)
     assert start(*IN_PARTS, output="out.gz") == 130
-    go_on(monkeypatch)
+    resume(monkeypatch)
     before = tree(files)
     assert start(*IN_PARTS) == 2
     assert "out.parts holds the beginning of another translation (--output as .gz: True" in capsys.readouterr().err
@@ -235,7 +222,7 @@ def test_a_copy_of_the_model_is_the_same_model_and_a_changed_one_is_another(
     (files / "out.parts" / "parts.json").write_bytes(kept["parts.json"])
     where = ["--input", files / "in", "--output", files / "out"]
     assert run_stage(translate.main, b"", copy, "--device", "cpu", *where, *IN_PARTS)[0] == 0
-    assert "going on: 6 of 12 lines" in capsys.readouterr().err
+    assert "resuming: 6 of 12 lines" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", [*thorough("in"), "prefixes"])
@@ -243,16 +230,16 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     arguments = [*IN_PARTS, "--prefix", files / "prefixes"]
     stop_after(monkeypatch, 2)
     assert start(*arguments) == 130
-    go_on(monkeypatch)
+    resume(monkeypatch)
     lines = (files / what).read_text().splitlines()
     (files / what).write_text("".join(f"{line}\n" for line in [*lines[:4], "Das", *lines[5:]]))
     capsys.readouterr()
     before = tree(files / "out.parts")
     assert start(*arguments) == 2
     error = capsys.readouterr().err
-    changed = f"{files / 'in'} or {files / 'prefixes'} has changed since parts of it were translated"
-    assert f"{changed}, first in lines 4 to 6. To go on" in error
-    assert f"translate only the changed lines again, delete 1 part: {files / 'out.parts' / '000001'}; to begin" in error
+    changed = f"{files / 'in'}, or the file of --prefix, has changed since parts of it were translated"
+    assert f"{changed}, first in lines 4 to 6. To resume" in error
+    assert f"translate these lines again, delete {files / 'out.parts' / '000001'}; to begin" in error
     assert tree(files / "out.parts") == before
     (files / "out.parts" / "000001").unlink()
     assert start(*arguments) == 0
@@ -267,22 +254,25 @@ def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
-def test_another_number_of_lines_is_refused(start, files, kept, capsys):
-    (files / "in").write_text(CONTENT + "One more.\n")
+def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, capsys):
+    (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:3]))
     assert start(*IN_PARTS) == 2
-    assert "out.parts holds translations of 12 lines, but" in capsys.readouterr().err
+    assert "has changed since parts of it were translated, first in lines 4 to 6" in capsys.readouterr().err
     assert tree(files / "out.parts") == kept
+    (files / "in").write_text(CONTENT + "One more.\n")
+    assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
+    assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
 def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkeypatch, capsys):
-    real = translate_file.begin
+    real = translate_file._FileTranslation._job
 
-    def begin(*arguments):
-        begun = real(*arguments)
+    def job(*arguments):
+        found = real(*arguments)
         (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
-        return begun
+        return found
 
-    monkeypatch.setattr(translate_file, "begin", begin)
+    monkeypatch.setattr(translate_file._FileTranslation, "_job", job)
     assert start(*IN_PARTS) == 2
     assert "in: has changed since this command began to read it (from line 10 on)" in capsys.readouterr().err
 
@@ -311,11 +301,23 @@ def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
     assert not (files / "out").exists()
 
 
-def test_a_damaged_record_is_named(start, files, kept, capsys):
-    for record in ("{}", '{"form": 1, "unit": 0, "settings": {}}', '{"form": 99, "unit": 3, "settings": {}}'):
-        (files / "out.parts" / "parts.json").write_text(record)
-        assert start(*IN_PARTS) == 2
-        assert "parts.json there is damaged; to begin anew, delete" in capsys.readouterr().err
+@pytest.mark.parametrize("content", ["", "[]", "NaN", '{"form": 1}'])
+def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content):
+    (files / "out.parts" / "parts.json").write_text(content)
+    assert start(*IN_PARTS) == 2
+    error = capsys.readouterr().err
+    assert "out.parts" in error and "; to begin anew, delete the directory" in error
+    assert tree(files / "out.parts") == kept | {"parts.json": content.encode()}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]\nno notes", b"{"])
+def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, content):
+    (files / "out.parts" / "000001").write_bytes(content)
+    assert start(*IN_PARTS) == 2
+    assert "000001: is not as it was written" in capsys.readouterr().err
+    (files / "out.parts" / "000001").unlink()
+    assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
+    assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
 # Real kills, and several processes
@@ -400,13 +402,13 @@ import os, sys
 from pathlib import Path
 from transformer_mt import translate, translate_file
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.translated_blocks import translated
+from transformer_mt.terminal.translated_blocks import translate_block
 
-def noted(translator, blocks, *arguments):
-    Path(sys.argv[1], f"rank {os.environ['RANK']} line {blocks[0].first_line}").touch()
-    yield from translated(translator, blocks, *arguments)
+def noted(translator, block, *arguments):
+    Path(sys.argv[1], f"rank {os.environ['RANK']} line {block.first_line}").touch()
+    return translate_block(translator, block, *arguments)
 
-translate_file.translated = noted
+translate_file.translate_block = noted
 sys.exit(cli.run(translate.main, sys.argv[2:]))
 """
 
@@ -478,4 +480,4 @@ def test_ctrl_c_says_how_to_go_on(model_dir, files):
                 assert process.poll() is None, process.stderr.read()
             process.send_signal(number)
             assert process.wait(60) == status
-            assert "of the translation: the same command goes on from there\n" in process.stderr.read()
+            assert "of the translation: the same command resumes from there\n" in process.stderr.read()

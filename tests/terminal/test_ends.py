@@ -209,22 +209,16 @@ def in_a_fork(work):
 
 
 @pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)
-def test_a_fork_translates_or_says_why_not(engine, workers, load):
+def test_a_fork_is_told_to_load_the_model_itself_and_does_no_harm(engine, workers, load):
     translator = load(Translator, engine, workers)
     expected = translator.translate(LINES)
 
     def translate():
-        try:
-            return "\n".join(translator.translate(LINES))
-        except TranslationError as error:
-            return f"error: {error}"
+        with pytest.raises(TranslationError) as refused:
+            translator.translate(LINES)
+        return str(refused.value)
 
-    found = in_a_fork(translate)
-    if (engine, workers) == ("torch", 1):
-        assert found == "\n".join(expected)
-    else:
-        assert found.startswith("error: ")
-        assert "load the model in each process, after the fork" in found
+    assert "load the model in each process, after the fork" in in_a_fork(translate)
     assert in_a_fork(lambda: str(translator.close())) == "None"
     assert translator.translate(LINES) == expected
     translator.close()
@@ -232,23 +226,21 @@ def test_a_fork_translates_or_says_why_not(engine, workers, load):
 
 def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(load):
     translator = load(Translator, "torch", 1)
-    expected = translator.translate(LINES[:2])
-    goes_on, held = threading.Event(), threading.Event()
+    resumes, held = threading.Event(), threading.Event()
 
     def hold():
         with translator.engine.turn():
             held.set()
-            goes_on.wait()
+            resumes.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    found = in_a_fork(lambda: "\n".join(translator.translate(LINES[:2])))
     closed = in_a_fork(lambda: str(translator.close()))
-    goes_on.set()
+    resumes.set()
     thread.join()
-    assert (found, closed) == ("\n".join(expected), "None")
-    assert translator.translate(LINES[:2]) == expected
+    assert closed == "None"
+    assert len(translator.translate(LINES[:2])) == 2
 
 
 @pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)

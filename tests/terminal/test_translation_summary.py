@@ -2,16 +2,8 @@
 
 import json
 
-from helpers.echo import Echo
-from helpers.untrained import LONG_LINES
-
 from transformer_mt import translate
-from transformer_mt.decoding.tags import Tags
 from transformer_mt.decoding.translation import BLANK, Translation
-from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.terminal.translated_blocks import Block, translated
-from transformer_mt.terminal.translation_output import OutputForm
 from transformer_mt.terminal.translation_summary import TranslationSummary
 
 
@@ -36,27 +28,14 @@ def test_lines_of_earlier_commands_count_but_not_for_the_rate():
     earlier, summary = TranslationSummary(seconds=9.0), TranslationSummary(seconds=2.0)
     for line in range(1, 9):
         earlier.add(line, translation(is_short=True))
-    summary.add_counts(json.loads(json.dumps(earlier.counts())))
+    summary.add_counts(json.loads(json.dumps(vars(earlier))))
+    summary.seconds = 2.0  # those of this start alone
     assert summary.text(num_before=8).startswith("8 lines, 8 of them before; 0 blank; ")
     summary.add(9, translation(at_limit=True, num_parts=2))
     numbers, short, limit = summary.text(num_before=8).split("\n")
     assert numbers.startswith("9 lines, 8 of them before; the others in 2.0 s, 0.5 a second; 0 blank; 1 split into 2 ")
     assert short.startswith("warning: the translation of 8 lines is") and short.endswith("lines 1, 2, 3, 4, 5, …")
     assert limit.endswith(": look at line 9")
-
-
-def test_lines_with_an_odd_tag_are_counted_over_all_blocks_and_commands(joint_tokenizer):
-    engine, tags = Echo(), Tags(tokens=("<2de>",), trained=("<2de>",), always=True)
-    lines = ["<2de> A dog.", "A dog.", "", "<2fr> A dog."]
-    earlier, summary = TranslationSummary(), TranslationSummary()
-    translator = Translator(engine, joint_tokenizer, DecodingConfig(), LONG_LINES, tags=tags)
-    for counts, first_line in ((earlier, 1), (summary, 5)):
-        blocks = [Block(first_line, lines)]
-        assert len(list(translated(translator, blocks, DecodingConfig(), OutputForm(), counts))) == 1
-    assert (summary.odd_tag.number, summary.odd_tag.first) == (2, [6, 8])
-    earlier.add_counts(json.loads(json.dumps(summary.counts())))
-    [warning] = [line for line in earlier.warnings() if "tag" in line]
-    assert warning.startswith("4 lines had no tag") and warning.endswith(": look at lines 2, 4, 6, 8")
 
 
 def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():

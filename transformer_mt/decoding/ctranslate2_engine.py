@@ -4,7 +4,6 @@ S source positions  T target positions
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -95,7 +94,7 @@ class CTranslate2Engine(Engine):
             budget = 1
         found = search.run(list(batches(lengths, budget)), progress)
         if width > 1:
-            found |= search.run([[number] for number in search.too_long(found)])
+            found |= search.run([[n] for n in found if any(len(h.tokens) > search.limit(n) for h in found[n])])
         found = {n: [ended(h, search.limit(n)) for h in found[n]] for n in range(len(sentences))}
         hypotheses = list(search.in_utf8(found).values())
         self._score_again(sentences, hypotheses, decoding)
@@ -109,16 +108,8 @@ class CTranslate2Engine(Engine):
                 scores[number] = result.log_probs
         return scores
 
-    def close(self) -> None:
-        super().close()
-        if os.getpid() == self._process_id:  # in a fork, CTranslate2 would wait for threads that it does not have
-            self.translator = None
-
-    def _begin_after_fork(self) -> None:
-        raise TranslationError(
-            f"{self.directory} was loaded in the process from which this one was forked, and the threads of "
-            "CTranslate2 do not exist in this one: load the model in each process, after the fork"
-        )
+    def _end(self) -> None:
+        self.translator = None
 
     def _begin_scoring(self, pairs: Sequence[tuple[list[int], list[int]]], numbers: Sequence[int]) -> list[Any]:
         """Let a batch of pairs be scored in the background; returns an asynchronous result for each pair."""
@@ -188,15 +179,10 @@ def import_ctranslate2() -> ModuleType:
 
 def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:
     """The name of a precision in CTranslate2. fp32 without quantisation means the type of the exported weights."""
-    match dtype, quantize:
-        case "fp32", "none":
-            return "default"
-        case "fp32", "int8":
-            return "int8_float32"
-        case "bf16", _:
-            return "bfloat16" if quantize == "none" else "int8_bfloat16"
-        case _:
-            return "float16" if quantize == "none" else "int8_float16"
+    name = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype]
+    if quantize == "int8":
+        return f"int8_{name}"
+    return "default" if dtype == "fp32" else name
 
 
 def _vocabularies(directory: Path) -> Vocabularies:

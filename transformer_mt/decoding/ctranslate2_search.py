@@ -91,10 +91,6 @@ class Search:
                 progress(len(results))
         return found
 
-    def too_long(self, found: dict[int, list[Found]]) -> list[int]:
-        """The sentences with a hypothesis that is longer than is allowed for the sentence."""
-        return [n for n, hypotheses in found.items() if any(len(h.tokens) > self.limit(n) for h in hypotheses)]
-
     def in_utf8(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
         """The hypotheses whose bytes spell characters. A sentence that has others is searched again without the pieces
         of bytes beyond ASCII, because CTranslate2 cannot be told which piece may follow which."""

@@ -4,7 +4,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,12 +69,14 @@ class Engine(ABC):
     def turn(self) -> Iterator[None]:
         """Let one thread at a time use the engine while the others wait.
 
-        Raises TranslationError if the engine is closed, or cannot be used in a process that was forked.
+        Raises TranslationError if the engine is closed, and in a process that was forked: the threads and processes of
+        an engine stay with the process that loaded it.
         """
         if os.getpid() != self._process_id:
-            self._begin_after_fork()
-            # A thread that held the old lock when the process was forked is not in this process to release it.
-            self._lock, self._process_id = threading.RLock(), os.getpid()
+            raise TranslationError(
+                "the model was loaded in the process from which this one was forked: load the model in each process, "
+                "after the fork"
+            )
         with self._lock:
             if self._is_closed:
                 raise TranslationError("this Translator or Scorer is closed: load the model again to use it")
@@ -83,14 +85,15 @@ class Engine(ABC):
     def close(self) -> None:
         """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice.
 
-        In a process that was forked, it ends nothing and waits for nobody.
+        In a process that was forked, it does nothing.
         """
-        # A thread that held the lock when the process was forked is not in this process to release it.
-        with self._lock if os.getpid() == self._process_id else nullcontext():
-            self._is_closed = True
+        if os.getpid() == self._process_id:
+            with self._lock:
+                self._is_closed = True
+                self._end()
 
-    def _begin_after_fork(self) -> None:  # noqa: B027  most engines have nothing to do
-        """Called once in a process that was forked from the one that loaded the engine."""
+    def _end(self) -> None:  # noqa: B027  some engines have nothing to end
+        """End the processes and threads of the engine."""
 
     @abstractmethod
     def translate_unordered(

@@ -33,6 +33,18 @@ _WEIGHTS: dict[EngineName, str] = {"torch": "model.safetensors", "ctranslate2": 
 
 
 @dataclass(frozen=True)
+class EngineOptions:
+    """What runs a model, and on what. `Translator.load` says what each option means."""
+
+    device: str = "auto"
+    engine: EngineName = "torch"
+    dtype: Dtype = "fp32"
+    quantize: Quantization = "none"
+    workers: int = 0
+    plain: bool = False
+
+
+@dataclass(frozen=True)
 class LoadedModel:
     """What translating and scoring need of a model, or of the models of an ensemble."""
 
@@ -44,15 +56,7 @@ class LoadedModel:
     """Of the first model."""
 
 
-def load_model(
-    model_dirs: ModelDirs,
-    device: str,
-    engine: EngineName,
-    dtype: Dtype,
-    quantize: Quantization,
-    workers: int,
-    plain: bool = False,
-) -> LoadedModel:
+def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
     """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
     Raises a UserError that names the file that is missing or damaged, the models that do not go together, or
@@ -61,24 +65,23 @@ def load_model(
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
         raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
-    if workers < 0:
-        raise TranslationError(f"--workers {workers}: give the number of processes, or 0 to let the engine choose")
-    if plain and (engine != "torch" or dtype != "fp32" or quantize != "none"):
+    if options.workers < 0:
+        raise TranslationError(f"--workers {options.workers}: give the number of processes, or 0: the engine chooses")
+    if options.plain and (options.engine, options.dtype, options.quantize) != ("torch", "fp32", "none"):
         raise TranslationError("--plain is the engine torch in fp32: leave --engine, --dtype and --quantize out")
     for directory in directories:
-        check_files(directory, engine)
+        check_files(directory, options.engine)
         check_model(directory)
     configs = [load_config(directory / "config.yaml") for directory in directories]
     tokenizer = _common_tokenizer(directories)
-    what = directories, configs, tokenizer, device, dtype, quantize, workers
-    match engine:
+    match options.engine:
         case "torch":
-            loaded = _load_torch_engine(*what, plain)
+            engine = _load_torch_engine(directories, configs, tokenizer, options)
         case "ctranslate2":
-            loaded = _load_ctranslate2_engine(*what)
+            engine = _load_ctranslate2_engine(directories, configs, tokenizer, options)
         case _:
-            assert_never(engine)
-    return LoadedModel(loaded, tokenizer, configs[0], TrainingLines.load(directories[0]))
+            assert_never(options.engine)
+    return LoadedModel(engine, tokenizer, configs[0], TrainingLines.load(directories[0]))
 
 
 def check_files(directory: Path, engine: EngineName) -> None:
@@ -89,12 +92,10 @@ def check_files(directory: Path, engine: EngineName) -> None:
         raise CheckpointError(f"{directory} holds no config.yaml: {how_to_get_a_model(directory)}")
     if (directory / _WEIGHTS[engine]).is_file():
         return
-    other: EngineName = "ctranslate2" if engine == "torch" else "torch"
-    if not (directory / _WEIGHTS[other]).is_file():
-        advice = how_to_get_a_model(directory)
-    elif engine == "torch":
+    advice = how_to_get_a_model(directory)
+    if engine == "torch" and (directory / _WEIGHTS["ctranslate2"]).is_file():
         advice = "it is an export, which only the engine ctranslate2 runs: add --engine ctranslate2"
-    else:
+    if engine == "ctranslate2" and (directory / _WEIGHTS["torch"]).is_file():
         advice = f"first run `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
     raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
 
@@ -111,14 +112,7 @@ def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
 
 
 def _load_torch_engine(
-    directories: Sequence[Path],
-    configs: Sequence[Config],
-    tokenizer: Tokenizer,
-    device: str,
-    dtype: Dtype,
-    quantize: Quantization,
-    workers: int,
-    plain: bool,
+    directories: Sequence[Path], configs: Sequence[Config], tokenizer: Tokenizer, options: EngineOptions
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
@@ -126,19 +120,19 @@ def _load_torch_engine(
     from transformer_mt.inference.ensemble import Ensemble
 
     pairs = zip(directories, configs, strict=True)
-    models = [_load_torch_model(directory, config, tokenizer, plain) for directory, config in pairs]
+    models = [_load_torch_model(directory, config, tokenizer, options.plain) for directory, config in pairs]
     model = models[0] if len(models) == 1 else Ensemble(models)
     max_positions = min(config.model.max_positions for config in configs)
-    chosen = choose_device(device, precision=dtype)
-    on_gpu = chosen.torch_device.type != "cpu"
-    if quantize == "int8" and (on_gpu or dtype != "fp32"):
+    device = choose_device(options.device, precision=options.dtype)
+    on_gpu = device.torch_device.type != "cpu"
+    if options.quantize == "int8" and (on_gpu or options.dtype != "fp32"):
         raise TranslationError("--quantize int8 is for CPUs and has a precision of its own: leave --dtype out")
-    if dtype == "fp16" and not on_gpu:
+    if options.dtype == "fp16" and not on_gpu:
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
-    if workers > 1 and on_gpu:
+    if options.workers > 1 and on_gpu:
         raise TranslationError("--workers are processes on a CPU; a GPU has one")
     pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
-    return TorchEngine(model, max_positions, chosen, quantize, workers, plain, pieces)
+    return TorchEngine(model, max_positions, device, options.quantize, options.workers, options.plain, pieces)
 
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
@@ -166,13 +160,7 @@ def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, pla
 
 
 def _load_ctranslate2_engine(
-    directories: Sequence[Path],
-    configs: Sequence[Config],
-    tokenizer: Tokenizer,
-    device: str,
-    dtype: Dtype,
-    quantize: Quantization,
-    workers: int,
+    directories: Sequence[Path], configs: Sequence[Config], tokenizer: Tokenizer, options: EngineOptions
 ) -> Engine:
     if len(directories) > 1:
         raise TranslationError("the engine ctranslate2 runs no ensembles: name only one export, or use --engine torch")
@@ -182,9 +170,9 @@ def _load_ctranslate2_engine(
         directories[0],
         configs[0].model.max_positions,
         configs[0].decoding.alignment_layer,
-        device=device,
-        workers=workers,
-        compute_type=compute_type(dtype, quantize),
+        device=options.device,
+        workers=options.workers,
+        compute_type=compute_type(options.dtype, options.quantize),
     )
     pieces = (
         tokenizer.source_pieces(range(tokenizer.source_vocab_size)),

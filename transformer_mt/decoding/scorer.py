@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.arguments import check_texts
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.tags import NO_TAGS, Tags
+from transformer_mt.decoding.translation import check_texts
 from transformer_mt.errors import NotFiniteError, TokenizerError, TranslationError
 from transformer_mt.vocabulary import EOS
 
@@ -68,8 +68,8 @@ class Scorer:
         plain: bool = False,
     ) -> Self:
         """Load a model. See Translator.load for the arguments and errors."""
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
-        return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus, model.config.tokenizer.user_symbols))
+        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
+        return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus))
 
     def score(
         self,
@@ -105,7 +105,7 @@ class Scorer:
         """
         numbers, targets_in_ids = line_numbers or _counted_from(first_line), list[list[int]]()
         for index, (number, pieces) in enumerate(zip(numbers, targets, strict=False)):
-            check_texts(f"targets[{index}]", pieces, of="pieces")
+            check_texts(f"targets[{index}]", pieces)
             try:
                 targets_in_ids.append([*self.tokenizer.target_ids(pieces), EOS])
             except TokenizerError as error:

@@ -8,8 +8,6 @@ from functools import cached_property
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.corpus import CorpusConfig
 
-_LIKE_A_TAG = re.compile(r"\s*(<[^<>\s]{1,40}>)")
-
 
 @dataclass(frozen=True)
 class Tags:
@@ -23,12 +21,10 @@ class Tags:
     """Whether every training corpus has one."""
     languages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The codes of the source and target language of lines with a tag."""
-    symbols: tuple[str, ...] = ()
-    """The other texts that the tokenizer keeps whole. They may look like tags."""
 
     @classmethod
-    def of(cls, corpus: CorpusConfig, symbols: Sequence[str] = ()) -> "Tags":
-        """Return the tags of a configuration; `symbols` are its tokenizer.user_symbols."""
+    def of(cls, corpus: CorpusConfig) -> "Tags":
+        """Return the tags of a configuration."""
         texts = corpus.training_corpora
         tags = list(dict.fromkeys(text.tag for text in texts))
         languages: dict[str, tuple[str, str]] = {}
@@ -36,7 +32,7 @@ class Tags:
             if text.tag is not None:
                 languages.setdefault(text.tag, corpus.languages_of(text))
         trained = tuple(tag for tag in tags if tag is not None)
-        return cls(corpus.tags, trained, None not in tags, languages, tuple(symbols))
+        return cls(corpus.tags, trained, None not in tags, languages)
 
     def parted(self, line: str) -> tuple[str, str]:
         """Part a line into the tag at its beginning and the rest. The tag is empty if there is none.
@@ -62,41 +58,19 @@ class Tags:
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
     def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
-        """Return a warning if lines begin otherwise than sources did in training; None if none does.
+        """Return a warning of the first line that begins otherwise than all sources of training; None if none does.
 
-        It says what is wrong with the first such line, and counts the others. `line_numbers` are at least as many
-        numbers, by which the lines are called.
+        `line_numbers` are at least as many numbers, by which the lines are called.
         """
-        if not self.trained:
+        if not self.always:
             return None
-        faults = [(number, self.fault(line)) for number, line in zip(line_numbers, lines, strict=False)]
-        wrong = [(number, fault) for number, fault in faults if fault is not None]
-        if not wrong:
-            return None
-        (number, fault), num_others = wrong[0], len(wrong) - 1
-        others = ""
-        if num_others:
-            others = f" Up to line {faults[-1][0]} there {'is' if num_others == 1 else 'are'} {num_others:,} more such."
-        return (
-            f"warning: line {number} {fault}.{others} The tags of this model's training are "
-            f"{', '.join(self.trained)}: begin lines as in '{self.trained[0]} Hello.' This warning comes only once"
-        )
-
-    def fault(self, line: str) -> str | None:
-        """Return what is wrong with the beginning of a line; None if sources began so in training, or if it is blank.
-
-        The words stand behind the number of the line, as in "has no tag".
-        """
-        if not self.trained or not line.strip():
-            return None
-        tag, text = self.parted(line)
-        other = _LIKE_A_TAG.match(text)
-        if other is not None and other[1] not in self.symbols:
-            return f"has {other[1]} at its beginning, which is no tag of the model and is translated like a word"
-        if not tag and self.always:
-            return "has no tag, and every line had one in training: what the model does with it is a matter of chance"
-        if tag and tag not in self.trained:
-            return f"has the tag {tag}, and no line had it in this form in training"
+        for number, line in zip(line_numbers, lines, strict=False):
+            if line.strip() and self.parted(line)[0] not in self.trained:
+                return (
+                    f"warning: line {number} does not begin with {' or '.join(self.trained)}, and every line did in "
+                    "training: what the model does with it is a matter of chance. This warning comes only once, and "
+                    "there may be more such lines"
+                )
         return None
 
     @cached_property

@@ -70,7 +70,7 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
-            self.searched = self._form_for_search()  # now, so that a model without such a form is refused here
+            _ = self.searched  # made now, so that a model without such a form is refused here
         on_cpu = device.torch_device.type == "cpu"
         if not on_cpu:
             self.hardware = torch.cuda.get_device_name(device.torch_device)
@@ -80,18 +80,16 @@ class TorchEngine(Engine):
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
         self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
 
-    def close(self) -> None:
-        super().close()
+    def _end(self) -> None:
         self.translators.close()
         self.scorers.close()
 
     @cached_property
     def searched(self) -> Seq2Seq:
-        """The model in its form for search."""
-        return self._form_for_search()
+        """The model in its form for search: frozen, on a GPU with CUDA graphs.
 
-    def _form_for_search(self) -> Seq2Seq:
-        """The frozen model; on a GPU with CUDA graphs. Raises TranslationError if it has none in this precision."""
+        Raises TranslationError if it has none in this precision.
+        """
         if self.plain:
             return self.model
         model, device = frozen(self.model, self.matmul), self.device.torch_device

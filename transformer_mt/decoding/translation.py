@@ -1,6 +1,6 @@
-"""The translation of a line, as the Python API returns it. Imports no PyTorch."""
+"""What the Python API of translation takes and returns. Imports no PyTorch."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 
 from transformer_mt.languages import split_units
@@ -62,3 +62,13 @@ def joined(
         any(part.is_short for part in parts),
         any(part.at_limit for part in parts),
     )
+
+
+def check_texts(name: str, texts: Sequence[object]) -> None:
+    """Raises TypeError unless an argument is a list of texts: one text is none, since its characters are not meant.
+
+    An iterator is none either, because the texts are read more than once.
+    """
+    is_list = isinstance(texts, Sized) and not isinstance(texts, str | bytes)
+    if not is_list or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name}: give a list of texts, each a str")

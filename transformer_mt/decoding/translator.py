@@ -11,13 +11,12 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.arguments import check_text, check_texts
 from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
 from transformer_mt.decoding.line_parts import LineCutter, Part
-from transformer_mt.decoding.loading import Dtype, EngineName, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair
 from transformer_mt.decoding.tags import NO_TAGS, Tags
-from transformer_mt.decoding.translation import BLANK, Translation, joined
+from transformer_mt.decoding.translation import BLANK, Translation, check_texts, joined
 from transformer_mt.decoding.words import written_together
 from transformer_mt.errors import NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
@@ -86,13 +85,13 @@ class Translator:
         lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
         Raises a UserError that names the file that is missing or damaged.
         """
-        model = load_model(model_dirs, device, engine, dtype, quantize, workers, plain)
+        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
         corpus, trained = model.config.corpus, model.training_lines
         # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
         longest = min(corpus.max_length, model.engine.max_positions) - 1
         longest = min(longest, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
-        tags = Tags.of(corpus, model.config.tokenizer.user_symbols)
+        tags = Tags.of(corpus)
         settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, tags
         return cls(model.engine, model.tokenizer, *settings)
 
@@ -168,8 +167,7 @@ class Translator:
         text that is blank or has more pieces than the model has positions, for a model without attention, with the
         engine ctranslate2, and after `close`; TypeError, ConfigError and NotFiniteError as `translations` does.
         """
-        check_text("source", source)
-        check_text("target", target or "")
+        check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
         source = self.cutter.tags.like_training(source)
         self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])

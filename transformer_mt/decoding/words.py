@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 WORD = "\u2581"  # SentencePiece's sign for a space, with which the first piece of a word begins
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-_CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # a byte of UTF-8 that is not the first of its character
+CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # a byte of UTF-8 that is not the first of its character
 
 
 def byte_of(piece: str) -> int | None:
@@ -35,7 +35,7 @@ def characters_of(pieces: Sequence[str]) -> list[range]:
     """For each piece of a line, the numbers of the characters that it has a part in, from 0. Spaces do not count."""
     found, end = [], 0
     for piece in pieces:
-        if end > 0 and _CONTINUES.fullmatch(piece):
+        if end > 0 and CONTINUES.fullmatch(piece):
             start = end - 1
         else:
             start, end = end, end + (1 if _BYTE.fullmatch(piece) else len(piece.replace(WORD, "")))
@@ -50,16 +50,11 @@ def units_of(pieces: Sequence[str], spaced: bool) -> list[range]:
 
 def written_together(pieces: Sequence[str], spaced: bool) -> list[list[int]]:
     """Group the indices of pieces that form a word, or without spaces one or more whole characters."""
-    words, groups = words_of(pieces), list[list[int]]()
-    for index, piece in enumerate(pieces):
-        if index == 0:
-            goes_on = False
-        elif spaced:
-            goes_on = words[index] == words[index - 1]
-        else:
-            goes_on = bool(_CONTINUES.fullmatch(piece) and _BYTE.fullmatch(pieces[index - 1]))
-        if goes_on:
+    groups, end = list[list[int]](), 0
+    for index, units in enumerate(units_of(pieces, spaced)):
+        if units.start < end:
             groups[-1].append(index)
         else:
             groups.append([index])
+        end = units.stop
     return groups

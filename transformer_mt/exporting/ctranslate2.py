@@ -16,6 +16,8 @@ from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.settings.reading import dump_config
+from transformer_mt.storage.files import write_whole
 from transformer_mt.vocabulary import BOS, EOS, UNK
 
 HELD = {
@@ -29,10 +31,10 @@ def refusal(model: ModelConfig) -> str | None:
     return beyond(model, HELD)
 
 
-def write(trained: Trained, directory: Path, quantization: str | None) -> None:
-    """Write model.bin, the vocabularies and config.json into a directory that exists.
+def write(trained: Trained, directory: Path, quantization: str) -> None:
+    """Write the files that CTranslate2 reads, and those that this package reads besides, into a directory that exists.
 
-    `quantization` is CTranslate2's type of the weights in the file; None is fp32.
+    `quantization` is CTranslate2's type of the weights in the file.
     """
     model = trained.model
     spec = _empty_spec(model, trained.config.decoding)
@@ -55,6 +57,9 @@ def write(trained: Trained, directory: Path, quantization: str | None) -> None:
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
+    trained.tokenizer.save(directory)
+    trained.training_lines.save(directory)
+    write_whole(directory / "config.yaml", dump_config(trained.config))
 
 
 def alignment_layer(decoding: DecodingConfig, num_layers: int) -> int:

@@ -85,29 +85,23 @@ def _embeddings(trained: Trained) -> dict[str, Array]:
 
 def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
     """The weights of one layer. Their names begin with `here` in our model and with `there` in Marian."""
-    names = {
-        "feed_forward.inner": "fc1",
-        "feed_forward.outer": "fc2",
-        "around_feed_forward.norm": "final_layer_norm",
-        "around_attention.norm": "self_attn_layer_norm",
-        "around_self_attention.norm": "self_attn_layer_norm",
-        "around_cross_attention.norm": "encoder_attn_layer_norm",
-        "attention.out_projection": "self_attn.out_proj",
-        "self_attention.out_projection": "self_attn.out_proj",
-        "cross_attention.out_projection": "encoder_attn.out_proj",
-    }
-    # Our one matrix, or bias, for queries, keys and values becomes three.
-    parts = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
+    attentions = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
     weights = {}
     for kind in ("weight", "bias"):
+        names = {
+            "feed_forward.inner": "fc1",
+            "feed_forward.outer": "fc2",
+            "around_feed_forward.norm": "final_layer_norm",
+        }
+        for name, theirs in attentions.items():
+            names |= {f"{name}.out_projection": f"{theirs}.out_proj", f"around_{name}.norm": f"{theirs}_layer_norm"}
+            # Our one matrix, or bias, for queries, keys and values becomes three.
+            if (together := ours.get(f"{here}.{name}.in_projection.{kind}")) is not None:
+                for letter, part in zip("qkv", np.split(together, 3), strict=True):
+                    weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
         for name, theirs in names.items():
             if f"{here}.{name}.{kind}" in ours:
                 weights[f"{there}.{theirs}.{kind}"] = ours[f"{here}.{name}.{kind}"]
-        for name, theirs in parts.items():
-            if f"{here}.{name}.in_projection.{kind}" in ours:
-                both = np.split(ours[f"{here}.{name}.in_projection.{kind}"], 3)
-                for letter, part in zip("qkv", both, strict=True):
-                    weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
     return weights
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import CorpusError, TokenizerError
+from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.meaning import ONLY_FOR_TRAINING
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
@@ -30,6 +29,7 @@ class Trained:
 
     config: Config
     tokenizer: Tokenizer
+    training_lines: TrainingLines
     weights: dict[str, Array]
     """The weights by their names in our Transformer. Tied weights have only one name."""
 
@@ -54,29 +54,19 @@ class Trained:
 def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     """Read a model directory that is known to be complete. `overrides` are its new defaults of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
-    return Trained(config, Tokenizer.load(model_dir), load_file(model_dir / "model.safetensors"))
+    weights = load_file(model_dir / "model.safetensors")
+    return Trained(config, Tokenizer.load(model_dir), TrainingLines.load(model_dir), weights)
 
 
-def validation_sources(trained: Trained, count: int) -> list[list[int]]:
-    """The first sentences of the validation set in data_dir; none if it is not there for this tokenizer."""
-    data_dir = Path(trained.config.data_dir)
-    try:
-        if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:
-            return []
-        source = EncodedCorpus.load(data_dir / "valid").source
-    except (TokenizerError, CorpusError):
-        return []
-    ids, lengths = source.gather(np.arange(min(count, len(source))))
-    sentences = [sentence.tolist() for sentence in np.split(ids, lengths.cumsum()[:-1])]
-    return [sentence for sentence in sentences if 0 < len(sentence) <= trained.config.model.max_positions]
+def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int]]]:
+    """Pairs of 1 to 30 random pieces of each vocabulary and EOS; the same ones at each call."""
+    generator, longest = np.random.default_rng(1), min(30, trained.config.model.max_positions - 1)
 
+    def sentence(vocab_size: int) -> list[int]:
+        return [*generator.integers(EOS + 1, vocab_size, size=generator.integers(longest) + 1).tolist(), EOS]
 
-def random_sources(trained: Trained, count: int) -> list[list[int]]:
-    """Sentences of 1 to 30 random pieces of the source vocabulary and EOS; the same ones at each call."""
-    generator = np.random.default_rng(1)
-    size, longest = trained.tokenizer.source_vocab_size, min(30, trained.config.model.max_positions - 1)
-    lengths = generator.integers(1, longest, size=count, endpoint=True)
-    return [[*generator.integers(EOS + 1, size, size=length).tolist(), EOS] for length in lengths]
+    sizes = trained.tokenizer.source_vocab_size, trained.tokenizer.target_vocab_size
+    return [(sentence(sizes[0]), sentence(sizes[1])) for _ in range(count)]
 
 
 def beyond(model: ModelConfig, held: set[str]) -> str | None:

@@ -1,24 +1,20 @@
-"""What all commands share: their help, the form in which commands are shown to the user, and the exit status."""
+"""What all commands share: their help, what a signal does, and the exit status."""
 
 import argparse
 import io
-import logging
 import os
-import re
-import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from transformer_mt import end_at_once
 from transformer_mt.errors import ConfigError, UserError
 from transformer_mt.wording import cut
 
-_PUT_OFF = 0.05  # seconds between two looks whether a module is still being imported
 LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 
 
@@ -29,9 +25,9 @@ class Terminated(KeyboardInterrupt):
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
     """Make the argument parser of a stage. Its help says what the stage reads and writes, and shows an example."""
     return _Parser(
-        prog=as_typed(f"python -m transformer_mt.{stage}"),
-        description=as_typed(description),
-        epilog=as_typed(f"example:\n  {example}"),
+        prog=f"python -m transformer_mt.{stage}",
+        description=description,
+        epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
@@ -52,8 +48,6 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     pipe has gone. Without `argv` the arguments are those of this process. Then a signal ends the process here, because
     the usual end of Python waits for threads of libraries, which may be busy for minutes.
     """
-    if logging.lastResort is not None:  # it writes the warnings of modules that know nothing of the command line
-        logging.lastResort.setFormatter(_AsTyped())
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does, which Python opens so
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -62,13 +56,7 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
             sys.stdout.flush()  # here, where a reader that has gone is no error
         return status
     except UserError as error:
-        print(f"error: {as_typed(str(error))}", file=sys.stderr)
-        return 2
-    except UnicodeEncodeError as error:  # of a file name: messages are escaped, and files are written as UTF-8
-        if error.encoding == "utf-8":  # it lacks only surrogates
-            raise
-        lacks = f"this name has characters that the encoding {error.encoding} of this terminal lacks"
-        print(f"error: {error.object}: {lacks}; set a locale of UTF-8: `export LC_ALL=C.UTF-8`", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stopped:
         status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
@@ -87,11 +75,11 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         return 2
 
 
-class _AsTyped(logging.Formatter):
-    """Writes the commands in warnings in the form in which the user typed this command."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return as_typed(super().format(record))
+def positive(text: str) -> int:
+    """Return the number that an argument is. Raises ArgumentTypeError unless it is a whole number of at least 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
 
 
 def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
@@ -131,39 +119,22 @@ def sigterm_raised() -> AbstractContextManager[None]:
 def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
     """Turn a signal into an error, unless it is ignored.
 
-    If a module is just being imported, the error comes after that: within, libraries may turn it into another error.
+    While a module is imported, the signal ends the process at once: libraries may turn the error into another one.
     """
-    put_off: threading.Timer | None = None
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
-        nonlocal put_off
-        if not _is_importing(frame):
-            if signum == signal.SIGTERM:
-                signal.signal(signum, signal.SIG_DFL)
-            raise error
-        if put_off is None:
-            put_off = threading.Timer(_PUT_OFF, come_again)
-            put_off.daemon = True
-            put_off.start()
+        if _is_importing(frame):
+            end_at_once(signum, frame)
+        if signum == signal.SIGTERM:
+            signal.signal(signum, signal.SIG_DFL)
+        raise error
 
-    def come_again() -> None:
-        nonlocal put_off
-        put_off = None
-        if hasattr(signal, "pthread_kill"):  # to the main thread, because it wakes what waits there for a file
-            signal.pthread_kill(main, signum)
-        else:
-            signal.raise_signal(signum)
-
-    main, before = threading.get_ident(), signal.getsignal(signum)  # signals are handled in the main thread alone
+    before = signal.getsignal(signum)
     if before is not signal.SIG_IGN:
         signal.signal(signum, on_signal)
     try:
         yield
-        if put_off is not None:
-            raise error
     finally:
-        if (timer := put_off) is not None:  # its thread may set put_off to None
-            timer.cancel()
         signal.signal(signum, before)
 
 
@@ -183,46 +154,9 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def as_typed(text: str) -> str:
-    """Rewrite each `python -m transformer_mt.<stage>` in a text in the form in which the user typed this command."""
-    prefix = _prefix()
-    if prefix is None:
-        return text
-    return re.sub(r"(?<![\w/])python -m transformer_mt[. ](?=[a-z<])", f"{prefix} ", text)
-
-
-def _prefix() -> str | None:
-    """Return what the user typed before the stage; None for `python -m transformer_mt.<stage>`."""
-    typed = Path(sys.argv[0])
-    if typed.name == "transformer-mt":
-        return "transformer-mt"
-    if typed.parts[-2:] == ("transformer_mt", "__main__.py"):
-        return "python -m transformer_mt"
-    return None
-
-
 def command(stage: str, *arguments: str) -> list[str]:
-    """Return the command of a stage as a list of words, in the form in which the user typed this command."""
-    match _prefix():
-        case "transformer-mt":
-            return [_console_script(), stage, *arguments]
-        case None:
-            return [python(), "-m", f"transformer_mt.{stage}", *arguments]
-        case _:
-            return [python(), "-m", "transformer_mt", stage, *arguments]
-
-
-def _console_script() -> str:
-    """Return the name of the console script if the shell finds it by its name, else its path."""
-    found = shutil.which("transformer-mt")
-    if found and Path(found).resolve() == Path(sys.argv[0]).resolve():
-        return "transformer-mt"
-    return shown(Path(sys.argv[0]))
-
-
-def python() -> str:
-    """Return the path of the running Python, as one would type it here."""
-    return shown(Path(sys.executable))
+    """Return the command of a stage as a list of words, as one would type it here."""
+    return [shown(Path(sys.executable)), "-m", f"transformer_mt.{stage}", *arguments]
 
 
 def shown(path: Path) -> str:

@@ -6,9 +6,7 @@ from pathlib import Path
 from transformer_mt.errors import EvaluationError
 from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.model_arguments import EngineOptions, engine_options
 
-DEFAULT_ENGINE = EngineOptions()
 _COMET = "comet="
 
 
@@ -115,41 +113,38 @@ def check(arguments: argparse.Namespace) -> None:
             "--test is for test sets of the configuration, --test-set for sacreBLEU's: give one of them"
         )
     if arguments.compare is not None:
-        _check_comparison(arguments)
+        if len(arguments.compare) < 2:
+            raise EvaluationError(
+                "--compare needs two or more runs or files; the first is what the others are compared with"
+            )
+        _check_alone(arguments, "compare", "test", "test_set", "reference", "language", "metrics", "json")
+        if chosen_metrics(arguments)[1] is not None:
+            raise EvaluationError("--compare cannot be combined with comet=: leave it out")
         return
-    if arguments.hypothesis is None and (arguments.reference or arguments.language):
-        raise EvaluationError("--reference and --language need --hypothesis: give the file of translations, too")
-    if arguments.model is None and arguments.hypothesis is None:
-        raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
     advice = "To score a file of translations, write --hypothesis FILE --reference FILE"
     cli.check_settings(arguments.overrides, "beam_size=5", advice)
-    if arguments.hypothesis is not None and not arguments.reference:
+    if arguments.hypothesis is None:
+        if arguments.reference or arguments.language or arguments.source is not None:
+            raise EvaluationError("--reference, --language and --source need --hypothesis: give the translations, too")
+        if arguments.model is None:
+            raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
+        return
+    if not arguments.reference:
         raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
-    needs_source = arguments.analyse or chosen_metrics(arguments)[1] is not None
-    if arguments.hypothesis is not None and needs_source and arguments.source is None:
+    of_scores = ("metrics", "language", "json", "confidence", "analyse", "device")
+    _check_alone(arguments, "hypothesis", "reference", "source", *of_scores)
+    if (arguments.analyse or chosen_metrics(arguments)[1] is not None) and arguments.source is None:
         raise EvaluationError("--analyse and comet= need the source sentences: give --source FILE, or evaluate a run")
-    if arguments.hypothesis is None and arguments.source is not None:
-        raise EvaluationError("--source is for --hypothesis; a run has the sources of its test sets")
-    tests = arguments.test is not None, bool(arguments.test_set)
-    of_model = [arguments.model is not None, *tests, arguments.ensemble, arguments.tune]
-    if arguments.hypothesis is not None and (any(of_model) or engine_options(arguments) != DEFAULT_ENGINE):
-        raise EvaluationError(
-            "--hypothesis scores a file and cannot be combined with a run, a model, --test, --test-set, key=value or "
-            "options of an engine: leave these out, or --hypothesis"
-        )
 
 
-def _check_comparison(arguments: argparse.Namespace) -> None:
-    if len(arguments.compare) < 2:
-        raise EvaluationError(
-            "--compare needs two or more runs or files; the first is what the others are compared with"
-        )
-    others = [arguments.model, arguments.hypothesis, arguments.source]
-    is_other = any(other is not None for other in others)
-    is_other = is_other or arguments.analyse or arguments.confidence or arguments.tune
-    is_other = is_other or chosen_metrics(arguments)[1] is not None
-    if is_other or engine_options(arguments) != DEFAULT_ENGINE or arguments.ensemble:
-        raise EvaluationError(
-            "--compare reads translations that are there already, and cannot be combined with a model, --hypothesis, "
-            "--source, --analyse, --confidence, comet=, key=value or options of an engine: leave these out"
-        )
+def _check_alone(arguments: argparse.Namespace, name: str, *companions: str) -> None:
+    """Raises EvaluationError if any other argument than these was given."""
+    shown = {"model": "RUN_DIR", "overrides": "key=value"}
+    defaults = vars(parser().parse_args([]))
+    others = [
+        shown.get(other, f"--{other.replace('_', '-')}")
+        for other, value in vars(arguments).items()
+        if other not in (name, *companions) and value != defaults[other]
+    ]
+    if others:
+        raise EvaluationError(f"--{name} cannot be combined with {' and '.join(others)}: leave one of them out")

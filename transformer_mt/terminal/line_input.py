@@ -16,6 +16,7 @@ from transformer_mt.corpora.text_files import InvalidText, count_lines, count_li
 from transformer_mt.data.stream import arriving_blocks, blocks
 from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.line_progress import LineProgress
+from transformer_mt.terminal.cli import positive
 from transformer_mt.wording import counted
 
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffer-lines",
         metavar="N",
-        type=_positive,
+        type=positive,
         default=2048,
         help="process up to N lines together (default: 2048). More lines are faster, because batches of similar length "
         "can be formed. From a pipe, only the lines that have arrived are taken",
@@ -85,9 +86,7 @@ def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iter
     counted, else where the shorter one ends.
     """
     if lines.num_lines is not None and path.is_file():
-        num_others = count_lines(path)
-        numbers = f" In all, {path.name} has {counted(num_others, 'line')}, and the input has {lines.num_lines:,}"
-        _check_as_many(path, num_others, lines.num_lines, numbers)
+        _check_as_many(path, count_lines(path), lines.num_lines)
     return _beside(lines.blocks, path, errors)
 
 
@@ -101,17 +100,15 @@ def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Ite
     _check_as_many(path, done + len(list(islice(others, 1))), done)
 
 
-def _check_as_many(path: Path, num_others: int, num_lines: int, numbers: str = "") -> None:
-    """Raises CorpusError unless there are as many; it ends with `numbers`, if both are known to the end."""
+def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
+    """Raises CorpusError unless there are as many."""
+    belongs = "Line n of this file belongs to line n of the input"
     if num_others < num_lines:
-        raise CorpusError(
-            f"{path}: line {num_others + 1} is missing, but the input has one. Line n of this file belongs to line n "
-            f"of the input: add the missing lines, which may be empty.{numbers}".removesuffix(".")
-        )
+        raise CorpusError(f"{path}: line {num_others + 1} is missing, but the input has one. {belongs}: add the others")
     if num_others > num_lines:
         raise CorpusError(
-            f"{path}: line {num_lines + 1} is one too many: the input has {counted(num_lines, 'line')}. Line n of this "
-            f"file belongs to line n of the input: remove the extra lines.{numbers}".removesuffix(".")
+            f"{path}: line {num_lines + 1} is one too many: the input has {counted(num_lines, 'line')}. {belongs}: "
+            "remove the extra lines"
         )
 
 
@@ -124,9 +121,3 @@ def _typed(terminal: BinaryIO) -> Iterator[bytes]:
             print(file=sys.stderr)
             return
         yield line
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return int(text)

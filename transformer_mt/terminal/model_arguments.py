@@ -1,22 +1,9 @@
 """The arguments of translate, score and evaluate that say which model runs, and on what."""
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.decoding.loading import Dtype, EngineName, Quantization
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """The options of the engine that runs a model, as Translator.load takes them."""
-
-    device: str = "auto"
-    engine: EngineName = "torch"
-    dtype: Dtype = "fp32"
-    quantize: Quantization = "none"
-    workers: int = 0
-    plain: bool = False
+from transformer_mt.decoding.loading import EngineOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +26,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--dtype",
-        choices=["fp32", "bf16", "fp16"],
-        default="fp32",
-        help="number format of matrix multiplications (default: fp32)",
+        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="of matrix products (default: fp32)"
     )
     parser.add_argument(
         "--quantize",

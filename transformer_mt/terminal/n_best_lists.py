@@ -33,14 +33,14 @@ class NBestList:
 
     def number(self, rank: int, name: str) -> float:
         """Return a field of the translation of this rank, from 0. Raises CorpusError if it is not a finite number."""
-        value = self.translations[rank].get(name)
-        if not is_number(value):
-            said = f"{name} of translation {rank + 1} is {cut(json.dumps(value))}, not a number, or too large a one"
-            if name not in self.translations[rank]:
-                numbers = [key for key, each in self.translations[rank].items() if is_number(each) and key != "parts"]
-                said = f"translation {rank + 1} has no {name}; its numbers are {', '.join(numbers)}"
-            raise CorpusError(f"{self.place}: {said}. All translations of all lines need one")
-        return float(value)
+        fields = self.translations[rank]
+        if not is_number(fields.get(name)):
+            numbers = ", ".join(key for key, value in fields.items() if is_number(value))
+            raise CorpusError(
+                f"{self.place}: {name} of translation {rank + 1} is {cut(json.dumps(fields.get(name)))}, and all "
+                f"translations of all lines need such a number; the numbers of this one are {numbers}"
+            )
+        return float(fields[name])
 
     def pieces(self, rank: int) -> list[str]:
         """Return the subword pieces of a translation. Raises CorpusError if they are no list of texts."""
@@ -51,18 +51,15 @@ class NBestList:
             )
         return found
 
-    def length(self, rank: int) -> int:
+    def length(self, rank: int) -> float:
         """Return the number of pieces of the translation of this rank, with the end of the sentence.
 
-        A line that was translated in parts has an end in each. Raises CorpusError if pieces or parts are something
-        else; a translation without pieces has no length but its ends.
+        A line that was translated in parts has an end in each. A translation without pieces has only its ends.
+        Raises CorpusError if pieces or parts are something else.
         """
-        parts = self.translations[rank].get("parts", 1)
-        if type(parts) is not int or parts < 1:
-            raise CorpusError(
-                f"{self.place}: parts of translation {rank + 1} is {cut(json.dumps(parts))}, not a number of parts"
-            )
-        return parts + (len(self.pieces(rank)) if "pieces" in self.translations[rank] else 0)
+        fields = self.translations[rank]
+        ends = self.number(rank, "parts") if "parts" in fields else 1.0
+        return ends + (len(self.pieces(rank)) if "pieces" in fields else 0)
 
     def text(self) -> str:
         """Return the line that `n_best_lists` reads."""
@@ -90,16 +87,14 @@ def _n_best_list(text: str, number: int, place: str) -> NBestList:
             json.dumps(fields, ensure_ascii=False).encode()  # half of a surrogate pair could not be written
     except ValueError as error:
         raise CorpusError(f"{place}: is not a JSON object ({error}): {cut(text, 40)!r}; {advice}") from None
-    if not isinstance(fields, dict) or "translation" not in fields or "line" not in fields:
-        raise CorpusError(f"{place}: is not what `translate --json` writes about a line; {advice}")
-    found = fields.get("n_best")
+    found = fields.get("n_best") if isinstance(fields, dict) else None
     if not isinstance(found, list) or not found:
-        raise CorpusError(f"{place}: has no n_best, only one translation; {advice}")
+        raise CorpusError(f"{place}: has no n_best: it is not what `translate --json` writes about a line; {advice}")
     if not all(isinstance(each, dict) and isinstance(each.get("translation"), str) for each in found):
         raise CorpusError(f"{place}: n_best is not a list of objects with a translation; {advice}")
-    if fields["line"] != number:
+    if fields.get("line") != number:
         raise CorpusError(
-            f"{place}: has the translations of line {cut(str(fields['line']))} of the source, where those of line "
-            f"{number} must stand: keep the lists of all lines, in their order"
+            f"{place}: should have the translations of line {number} of the source, but has those of line "
+            f"{cut(str(fields.get('line')))}: keep the lists of all lines, in their order"
         )
     return NBestList(number, place, fields)

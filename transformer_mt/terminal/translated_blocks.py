@@ -1,7 +1,7 @@
-"""Translates blocks of lines, and writes down what is to be said of them."""
+"""Translates blocks of lines, and counts what is to be said of them."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,47 +31,35 @@ def with_prefixes(lines: LineInput, path: Path | None, tag: str | None = None) -
     Raises CorpusError as `beside` does.
     """
     pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path)
-    return _numbered(([tagged(tag, line) for line in block], prefixes) for block, prefixes in pairs)
-
-
-def _numbered(pairs: Iterable[tuple[list[str], list[str] | None]]) -> Iterator[Block]:
     first_line = 1
-    for lines, prefixes in pairs:
-        yield Block(first_line, lines, prefixes)
-        first_line += len(lines)
+    for block, prefixes in pairs:
+        yield Block(first_line, [tagged(tag, line) for line in block], prefixes)
+        first_line += len(block)
 
 
-def translated(
+def translate_block(
     translator: Translator,
-    blocks: Iterable[Block],
+    block: Block,
     decoding: DecodingConfig,
     form: OutputForm,
     summary: TranslationSummary,
     progress: LineProgress | None = None,
-    done_before: int = 0,
-) -> Iterator[str]:
-    """Translate blocks of lines; yields the output for each block. `summary` counts the lines.
-
-    `done_before` is how many lines of the whole were done before those that `summary` counts.
-    """
-    for block in blocks:
-        begun = time.perf_counter()
-        found = translator.translations(
-            block.lines,
-            decoding,
-            prefixes=block.prefixes,
-            alignment=form.alignment,
-            scores=form.scores or form.json or form.n_best,
-            first_line=block.first_line,
-            progress=progress.more if progress else None,
-        )
-        seconds = time.perf_counter() - begun
-        written = ""
-        tags = translator.cutter.tags
-        for number, (line, translations) in enumerate(zip(block.lines, found, strict=True), start=block.first_line):
-            written += output_lines(translations, number, seconds / len(block.lines), form)
-            summary.add(number, translations[0], has_odd_tag=tags.fault(line) is not None)
-        summary.seconds += seconds
-        yield written
-        if progress is not None:
-            progress.reached(done_before + summary.num_lines)  # counts exactly; before, blank lines were left out
+) -> str:
+    """Translate a block of lines, and return the output for it. `summary` counts the lines."""
+    begun = time.perf_counter()
+    found = translator.translations(
+        block.lines,
+        decoding,
+        prefixes=block.prefixes,
+        alignment=form.alignment,
+        scores=form.scores or form.json or form.n_best,
+        first_line=block.first_line,
+        progress=progress.more if progress else None,
+    )
+    seconds = time.perf_counter() - begun
+    summary.seconds += seconds
+    written = []
+    for number, translations in enumerate(found, start=block.first_line):
+        written.append(output_lines(translations, number, seconds / len(block.lines), form))
+        summary.add(number, translations[0])
+    return "".join(written)

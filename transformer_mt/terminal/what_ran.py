@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.machine import processor, versions
 from transformer_mt.storage.run_directory import weights_sha256
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.model_arguments import EngineOptions
 
 
 def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
