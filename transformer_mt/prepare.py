@@ -10,7 +10,6 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.tables import header_warnings
-from transformer_mt.data.block_workers import num_cores
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
@@ -36,6 +35,7 @@ from transformer_mt.evaluation.metrics import check_tokeniser
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, fingerprint, load_config
 from transformer_mt.terminal import cli
+from transformer_mt.worker_pool import num_cores
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -21,10 +21,10 @@ from helpers.processes import ended, said, start
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
-from transformer_mt import prepare
+from transformer_mt import prepare, worker_pool
 from transformer_mt.corpora import corpus as corpora
 from transformer_mt.corpora import lines
-from transformer_mt.data import block_workers, corpus_shards, training_shards
+from transformer_mt.data import corpus_shards, training_shards
 from transformer_mt.data.block_encoding import BlockEncoder
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.pair_places import places_of_pairs
@@ -35,16 +35,16 @@ from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 
-SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
+SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (corpus_shards, "DONE_HERE"): 2}
 # The same for a process of its own.
 IN_A_PROCESS = """
 import sys
 from transformer_mt.corpora import lines
-from transformer_mt.data import block_workers, corpus_shards
+from transformer_mt.data import corpus_shards
 from transformer_mt import prepare
 from transformer_mt.terminal import cli
 if __name__ == "__main__":
-    lines.BLOCK, corpus_shards.ITEMS, block_workers._HERE_FIRST = 20, 100, 2
+    lines.BLOCK, corpus_shards.ITEMS, corpus_shards.DONE_HERE = 20, 100, 2
     sys.exit(cli.run(prepare.main))
 """
 
@@ -317,16 +317,16 @@ def test_the_files_do_not_depend_on_what_else_is_imported(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, asked = block_workers._Worker.ask, []
+    submit, asked = worker_pool._Team.submit, []
 
-    def killing(self: block_workers._Worker, task: corpus_shards.Task) -> object:
-        asked.append(self.process.pid)
-        if len(asked) == 9:
-            self.process.kill()
-        return ask(self, task)
+    def killing(self: worker_pool._Team, task: corpus_shards.Task) -> object:
+        asked.extend(process.pid for process, _ in self.members)
+        if len(asked) == 2 * 9:
+            self.members[0][0].kill()
+        return submit(self, task)
 
-    monkeypatch.setattr(block_workers._Worker, "ask", killing)
-    with pytest.raises(WorkerError, match=r"\(process (\d+)\) was killed \(signal 9, SIGKILL\), as the system.*go on"):
+    monkeypatch.setattr(worker_pool._Team, "submit", killing)
+    with pytest.raises(WorkerError, match=r"was killed \(process \d+, exit status -9\), as happens.*--workers"):
         run(config, tmp_path / "data", workers=2)
     assert not set(children(os.getpid())) & set(asked)
     monkeypatch.undo()

@@ -10,16 +10,17 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.filters import Languages
 from transformer_mt.corpora.held_out import HeldOut, Overlaps
-from transformer_mt.data.block_encoding import Task
-from transformer_mt.data.block_workers import BlockWorkers
+from transformer_mt.data.block_encoding import BlockEncoder, EncodedBlock, Task
 from transformer_mt.data.data_directory import writing
 from transformer_mt.data.encoded import dtype_of
 from transformer_mt.data.shards import ShardRecord, ShardWriter, TextDigest, shard_name, whole_shards
 from transformer_mt.errors import CorpusError
 from transformer_mt.line_progress import LineProgress
 from transformer_mt.wording import counted
+from transformer_mt.worker_pool import Workers
 
 _FORMAT = 2  # of a shard; with another one all shards are made anew
+DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding these
 ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
 
 
@@ -41,7 +42,8 @@ class ShardMaker:
     """Makes the shards of corpora, each in a directory of its own."""
 
     directory: Path
-    workers: BlockWorkers
+    encoder: BlockEncoder
+    workers: Workers[Task, EncodedBlock]
     settings: str
     """A hash of the settings that shards depend on: tokenizer, filters, lengths, language and held-out sets."""
     held_out: HeldOut
@@ -77,7 +79,7 @@ class ShardMaker:
         """Write the shards of these tasks."""
         writer: ShardWriter | None = None
         try:
-            for task, block in self.workers.encoded(tasks):
+            for task, block in self.workers.map(tasks, DONE_HERE):
                 if task.first == 0:
                     if writer is not None:
                         yield writer.finish(is_last=False)
@@ -94,7 +96,7 @@ class ShardMaker:
                 writer.abandon()
 
     def _writer(self, corpus: TrainingCorpus, directory: Path, number: int) -> ShardWriter:
-        encoder = self.workers.encoder
+        encoder = self.encoder
         sizes = encoder.tokenizer.source_vocab_size, encoder.tokenizer.target_vocab_size
         dtypes = dtype_of(sizes[0]), dtype_of(sizes[1])
         key, overlaps = self._key(corpus, number), Overlaps(self.held_out)
@@ -102,7 +104,7 @@ class ShardMaker:
 
     def _key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
-        with_keys = self.workers.encoder.with_keys
+        with_keys = self.encoder.with_keys
         parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, self.items, with_keys, number)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -10,7 +10,6 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.data.block_encoding import BlockEncoder
-from transformer_mt.data.block_workers import BlockWorkers
 from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.pair_counts import PairCounts
@@ -27,6 +26,7 @@ from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.settings.reading import fingerprint
 from transformer_mt.storage.files import write_whole
 from transformer_mt.wording import counted
+from transformer_mt.worker_pool import Workers
 
 # Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.
 _OFTEN = 30
@@ -109,8 +109,14 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
         for name, text in splits_of(corpus).items()
         if is_training(name)
     ]
-    with BlockWorkers(encoder, num_workers) as workers:
-        return write_training_set(ShardMaker(plan.directory / "train", workers, settings, plan.held_out), corpora)
+    # Not by a fork, which would copy threads of libraries without their locks.
+    workers = Workers(encoder.encode, num_workers, start="spawn")
+    try:
+        return write_training_set(
+            ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out), corpora
+        )
+    finally:
+        workers.close()
 
 
 def _write_summary(  # last of all: where it is, the stage is finished

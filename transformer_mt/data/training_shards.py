@@ -1,7 +1,7 @@
 """Writes the training set: corpus by corpus, each in shards, and then the list of what belongs to it.
 
 How it works. A corpus is read once, in blocks of some thousand pairs. Worker processes filter and encode the blocks
-(`block_encoding`, `block_workers`), and this process writes the results in the order of the text (`shards`). So the
+(`block_encoding`), and this process writes the results in the order of the text (`shards`). So the
 files are the same whatever the number of processes, and only a few blocks for each process are in memory.
 
 A shard holds the blocks until half a million pairs were read. It gets its name when it is whole, and its record has a
@@ -50,7 +50,7 @@ def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> 
     records = {corpus.name: maker.shards(corpus) for corpus in corpora}
     _remove_other_corpora(maker.directory, set(records))
     shards = [maker.directory / name / shard_name(number) for name in records for number in range(len(records[name]))]
-    if maker.workers.encoder.with_keys:
+    if maker.encoder.with_keys:
         _leave_out_duplicates(shards, maker.directory / "duplicates")
     result, index = TrainingSet(Overlaps(maker.held_out)), dict[str, tuple[IndexedShard, ...]]()
     lines = TrainingLinesCounter()
