@@ -1,9 +1,10 @@
 """Encodes the pairs of a block for training: what a worker process does, and what it gives back."""
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
 from transformer_mt.corpora.duplicates import pair_key
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
-from transformer_mt.data.encoded import dtype_of
-from transformer_mt.data.line_words import LookedAt, look_at
+from transformer_mt.data.encoded_files import Side
+from transformer_mt.data.line_words import LineWords, count_words
 from transformer_mt.data.pair_filter import bad_line
 from transformer_mt.data.tokenizer import Tokenizer, clean
 
@@ -27,24 +28,16 @@ class Task(NamedTuple):
     tag: str
     """What is put before each source; empty: nothing."""
     languages: Languages
-    first: int
-    """How many pairs of the shard come before the block."""
-    every: int
-    """The sentences of every so many-th pair of the shard are counted, from the first on."""
-
-
-class Side(NamedTuple):
-    """The sentences of one language, end to end."""
-
-    ids: NDArray[Any]
-    lengths: NDArray[np.int64]
+    shard: int
+    """The number of the shard that it belongs to."""
+    counts_words: bool
+    """Whether the sentences and words of its lines are counted."""
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
     """What became of a block."""
 
-    num_read: int
     source: Side
     target: Side
     """The pairs that stay."""
@@ -57,7 +50,10 @@ class EncodedBlock:
     found: list[Found]
     """The pairs that have a text of the held-out sets: of those left out because of it, or else, if it is no reason, of
     those that stay."""
-    looked_at: LookedAt
+    words: LineWords
+    """What was counted of the lines of the pairs that stay; nothing unless it should be."""
+    digest: bytes
+    """That of the block (`block_digest`)."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +90,14 @@ class BlockEncoder:
         if not self.leaves_held_out:
             found += self._held_out_of(task.block, texts)
         return EncodedBlock(
-            num_read=len(task.block.pairs),
-            source=_side(source_ids, self.tokenizer.source_vocab_size),
-            target=_side(target_ids, self.tokenizer.target_vocab_size),
+            source=Side.of(source_ids, self.tokenizer.source_vocab_size),
+            target=Side.of(target_ids, self.tokenizer.target_vocab_size),
             lines=np.array(texts.lines, np.int64),
             dropped=dropped,
             keys=b"".join(map(pair_key, tagged, texts.targets)) if self.with_keys else b"",
             found=found,
-            looked_at=look_at(_looked_at(task, texts.lines), task.languages[0]),
+            words=count_words(_sources(task.block, texts.lines) if task.counts_words else [], task.languages[0]),
+            digest=block_digest(task.block),
         )
 
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> "_Texts":
@@ -143,14 +139,13 @@ class _Texts(NamedTuple):
         return _Texts(list(compress(self.lines, stays)), *texts)
 
 
-def _looked_at(task: Task, lines: list[int]) -> list[str]:
-    """Return the sources of the pairs that stay and whose turn it is to be looked at, as they are in the text."""
-    block, every = task.block, task.every
-    rows = [line - block.first for line in lines]
-    pairs = [block.pairs[row] for row in rows if every == 1 or (task.first + row) % every == 0]
+def _sources(block: Block, lines: list[int]) -> list[str]:
+    """Return the sources of the pairs in these lines, as they are in the text."""
+    pairs = [block.pairs[line - block.first] for line in lines]
     return [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
 
 
-def _side(sentences: list[list[int]], vocab_size: int) -> Side:
-    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    return Side(np.fromiter(chain.from_iterable(sentences), dtype_of(vocab_size), int(lengths.sum())), lengths)
+def block_digest(block: Block) -> bytes:
+    """Return the SHA-256 of the pairs of a block, bad ones included."""
+    sides = chain.from_iterable((pair.fault,) if isinstance(pair, BadPair) else pair for pair in block.pairs)
+    return hashlib.sha256("\n".join(sides).encode()).digest()

@@ -10,7 +10,6 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.data.block_encoding import BlockEncoder
-from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.pair_counts import PairCounts
 from transformer_mt.data.pair_filter import PairFilter, check_some_left, good_pairs, kept_pairs
@@ -18,7 +17,7 @@ from transformer_mt.data.prepared import SUMMARY, is_training, write_data_sums
 from transformer_mt.data.split_files import encoded, write_test_set, write_validation
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
-from transformer_mt.data.training_shards import TrainingSet, write_training_set
+from transformer_mt.data.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
 from transformer_mt.machine import versions
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import TokenizerConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.data.data_directory import writing
-from transformer_mt.data.encoded import write_encoded
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.pair_counts import EncodedPair
 from transformer_mt.data.pair_filter import Encoded, Pair
 from transformer_mt.data.tags import tagged
