@@ -19,7 +19,19 @@ PACKAGE = ROOT / "transformer_mt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What every module may use.
-COMMON = {"errors", "host_memory", "languages", "line_progress", "machine", "torchrun", "vocabulary", "wording"}
+COMMON = {
+    *{
+        "errors",
+        "host_memory",
+        "languages",
+        "line_progress",
+        "machine",
+        "torchrun",
+        "vocabulary",
+        "wording",
+        "worker_pool",
+    }
+}
 # Every room, and every module of the ground floor that is no stage: what it may import besides itself and COMMON.
 BELOW = {
     **{name: set() for name in COMMON},

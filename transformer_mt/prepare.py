@@ -9,12 +9,11 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
-from transformer_mt.corpora.tables import header_warnings
+from transformer_mt.data.corpus_warnings import header_warnings, tag_warnings, twice_warnings
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
 from transformer_mt.data.look_at_data import add_look, look
-from transformer_mt.data.mixing import twice_warnings
 from transformer_mt.data.pair_filter import held_out_of
 from transformer_mt.data.prepared import (
     SUMMARY,
@@ -25,7 +24,6 @@ from transformer_mt.data.prepared import (
     read_prepared,
     trained_on,
 )
-from transformer_mt.data.tags import tag_warnings
 from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from helpers.forms import opened, parquet, write
 
-from transformer_mt.corpora.corpus import BadPair
 from transformer_mt.errors import CorpusError
 
 pyarrow, pyarrow_parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
@@ -50,16 +49,12 @@ def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
     assert list(opened({"parquet": path}).pairs()) == [("a", "a")]
 
 
-def test_text_that_is_not_utf8_is_one_bad_pair(tmp_path: Path) -> None:
-    raw = pyarrow.array([b"a", b"M\xfcll", b"c\0"])
-    text = pyarrow.Array.from_buffers(pyarrow.string(), 3, raw.buffers())
-    path = written(tmp_path / "a.parquet", {"en": text, "de": ["A", "B", "C"]})
-    [block] = opened({"parquet": path}).blocks()
-    assert block.pairs[0] == ("a", "A")
-    assert [pair.fault[:12] for pair in block.pairs[1:] if isinstance(pair, BadPair)] == [
-        "is not UTF-8",
-        "source holds",
-    ]
+def test_a_file_with_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    raw = pyarrow.array([b"a", b"M\xfcll"])
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 2, raw.buffers())
+    path = written(tmp_path / "a.parquet", {"en": text, "de": ["A", "B"]})
+    with pytest.raises(CorpusError, match=rf"{path}: cannot be read \('utf-8' codec can't decode byte 0xfc"):
+        list(opened({"parquet": path}).blocks())
 
 
 @pytest.mark.parametrize("packing", ["", ".gz"])

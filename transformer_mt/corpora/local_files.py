@@ -4,7 +4,7 @@ import re
 from glob import glob
 from pathlib import Path
 
-from transformer_mt.corpora.packed import PACKED
+from transformer_mt.corpora.packed import COMPRESSED
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import SINGLE_FILES, Form
 from transformer_mt.wording import counted
@@ -26,14 +26,14 @@ def local_files(name: str) -> tuple[Path, ...]:
     for path in paths:
         if path.exists() and not path.is_file():
             raise CorpusError(
-                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, packed or "
+                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, compressed or "
                 "not, and name that"
             )
     return paths
 
 
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
-    """Return the files PREFIX.source and PREFIX.target, packed or not; or of each prefix that matches a pattern.
+    """Return the files PREFIX.source and PREFIX.target, compressed or not; or of each prefix that matches a pattern.
 
     Raises CorpusError if a file is missing, or if a side of the pattern has a prefix that the other lacks.
     """
@@ -53,7 +53,7 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
 def _matches(prefix: str, language: str) -> dict[str, Path]:
     """Return the files of a language by what stands before it in their names."""
     found: dict[str, Path] = {}
-    for ending in ("", *PACKED):
+    for ending in ("", *COMPRESSED):
         for path in map(Path, glob(f"{prefix}.{_literal(language)}{ending}", recursive=True)):
             common = str(path).removesuffix(ending).removesuffix(f".{language}")
             if common in found:
@@ -61,7 +61,7 @@ def _matches(prefix: str, language: str) -> dict[str, Path]:
             found[common] = path
     if not found:
         raise CorpusError(
-            f"{prefix}.{language}: no file has a name of this pattern, nor one with {', '.join(PACKED)} after it; "
+            f"{prefix}.{language}: no file has a name of this pattern, nor one with {', '.join(COMPRESSED)} after it; "
             f"correct the prefix '{prefix}' or the language '{language}' in corpus"
         )
     return found
@@ -73,7 +73,7 @@ def _literal(text: str) -> str:
 
 
 def _present(prefix: str, language: str) -> Path | None:
-    paths = [Path(f"{prefix}.{language}{ending}") for ending in ("", *PACKED)]
+    paths = [Path(f"{prefix}.{language}{ending}") for ending in ("", *COMPRESSED)]
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -82,7 +82,7 @@ def _file(prefix: str, language: str) -> Path:
     if path is None:
         name = f"{Path(prefix).name}.{language}"
         raise CorpusError(
-            f"{prefix}.{language}: no such file, nor {', '.join(name + ending for ending in PACKED)}; correct the "
+            f"{prefix}.{language}: no such file, nor {', '.join(name + ending for ending in COMPRESSED)}; correct the "
             f"prefix '{prefix}' or the language '{language}' in corpus, or {_other_form(prefix)}"
         )
     return path
@@ -99,5 +99,5 @@ def _other_form(prefix: str) -> str:
 def _form_of_name(name: str) -> Form | None:
     """Return the form of a single file that the end of its name, before .gz, .zst or .xz, says; or None."""
     path = Path(name)
-    ending = (path.with_suffix("") if path.suffix in PACKED else path).suffix.removeprefix(".")
+    ending = (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.removeprefix(".")
     return next((form for form in SINGLE_FILES if form == ending), None)

@@ -10,7 +10,7 @@ from typing import IO, Any
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
 from transformer_mt.corpora.fields import FieldPath, find_field, names_of_fields
 from transformer_mt.corpora.packages import needed
-from transformer_mt.corpora.packed import is_packed
+from transformer_mt.corpora.packed import is_compressed
 from transformer_mt.corpora.single_files import open_files
 from transformer_mt.corpora.text_files import Survey, check_same, opened, survey_of
 from transformer_mt.errors import CorpusError
@@ -37,20 +37,20 @@ def open_parquet(text: PairedText) -> Corpus:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """Open a file, unpacked, and a pyarrow.parquet.ParquetFile of it. Any error of reading becomes a CorpusError."""
+    """Open a file, decompressed, and a pyarrow.parquet.ParquetFile of it. An error of reading becomes a CorpusError."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
     try:
         with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
             yield file, opened_file
-    except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last of a damaged name
+    except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last of text that is not UTF-8
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
 
 
 @contextmanager
 def _seekable(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file; what is packed is unpacked to a nameless file first, because the end of Parquet is read first."""
-    if not is_packed(path):
+    """Open a file; what is compressed is written to a nameless file first, because the end of Parquet is read first."""
+    if not is_compressed(path):
         with path.open("rb") as file:
             yield file
         return
@@ -99,13 +99,8 @@ def _pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[str, str] 
     fields, num_read = _fields(text, file, path), 0
     for batch in file.iter_batches(columns=[".".join(field) for field in fields]):
         num_read += batch.num_rows
-        sides = [_column(batch, field) for field in fields]
-        try:
-            texts = [side.to_pylist() for side in sides]
-        except UnicodeDecodeError:
-            yield from (_row(*row) for row in zip(*sides, strict=True))
-            continue
-        yield from (pair_of_texts(source or "", target or "") for source, target in zip(*texts, strict=True))
+        sources, targets = (_column(batch, field).to_pylist() for field in fields)
+        yield from (pair_of_texts(source or "", target or "") for source, target in zip(sources, targets, strict=True))
     if num_read != file.metadata.num_rows:
         raise CorpusError(
             f"{path}: is damaged: {num_read:,} of {counted(file.metadata.num_rows, 'row')} can be read; get it again"
@@ -117,10 +112,3 @@ def _column(batch: Any, field: FieldPath) -> Any:
 
     column = batch.column(field[0])
     return pyarrow.compute.struct_field(column, list(field[1:])) if field[1:] else column
-
-
-def _row(source: Any, target: Any) -> tuple[str, str] | BadPair:
-    try:
-        return pair_of_texts(source.as_py() or "", target.as_py() or "")
-    except UnicodeDecodeError as error:
-        return BadPair(f"is not UTF-8 ({error.reason}); write the file again with valid text")

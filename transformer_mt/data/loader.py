@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from threading import Thread
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from transformer_mt.data.batching import Batch, BatchOrder, Pairs, collate, epoc
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import Text
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
-from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.data.sampling import SubwordSampler
 
 BatchLayout = Literal["padded", "packed"]
 """How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
@@ -42,7 +44,7 @@ class Loader:
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
-    sampler: SubwordSampler | None = None
+    sampler: "SubwordSampler | None" = None
     """Cuts text into other pieces each time that it is read."""
     max_positions: int = 2**31
     """No sampled sentence is longer."""

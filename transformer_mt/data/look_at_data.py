@@ -12,7 +12,7 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
 from transformer_mt.corpora.filters import REASONS, Languages
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.corpora.tables import header_warnings
+from transformer_mt.data.corpus_warnings import header_warnings
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.pair_filter import PairFilter, held_out_of
