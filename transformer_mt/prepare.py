@@ -14,7 +14,6 @@ from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
 from transformer_mt.data.look_at_data import add_look, look
-from transformer_mt.data.pair_filter import held_out_of
 from transformer_mt.data.prepared import (
     SUMMARY,
     Prepared,
@@ -24,6 +23,7 @@ from transformer_mt.data.prepared import (
     read_prepared,
     trained_on,
 )
+from transformer_mt.data.split_files import held_out_of
 from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of

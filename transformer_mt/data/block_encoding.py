@@ -14,8 +14,8 @@ from transformer_mt.corpora.duplicates import pair_key
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.data.encoded_files import Side
 from transformer_mt.data.line_words import LineWords, count_words
-from transformer_mt.data.pair_filter import bad_line
 from transformer_mt.data.tokenizer import Tokenizer, clean
+from transformer_mt.errors import CorpusError
 
 Found = tuple[str, str, str]
 """Place, source and target of a pair; the texts are as `clean` returns them."""
@@ -106,7 +106,7 @@ class BlockEncoder:
         for line, pair in enumerate(block.pairs, start=block.first):
             if isinstance(pair, BadPair):
                 if pair.reason == BAD_LINE and not self.skips_bad_lines:
-                    raise bad_line(pair, block.place(line - block.first))
+                    raise CorpusError(f"{block.place(line - block.first)}: {pair.fault}")
                 dropped[pair.reason] += 1
                 continue
             source, target = clean(pair[0]), clean(pair[1])

@@ -12,9 +12,8 @@ from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.data.block_encoding import BlockEncoder
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.pair_counts import PairCounts
-from transformer_mt.data.pair_filter import PairFilter, check_some_left, good_pairs, kept_pairs
 from transformer_mt.data.prepared import SUMMARY, is_training, write_data_sums
-from transformer_mt.data.split_files import encoded, write_test_set, write_validation
+from transformer_mt.data.split_files import check_some_left, encoded, write_test_set, write_validation
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
 from transformer_mt.data.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
@@ -66,16 +65,15 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
-        in_order = good_pairs(encoded(plan.pairs[name], tokenizer, name, splits[name].tag or ""))
-        write_test_set(directory / name, in_order, plan.max_positions)
+        pairs = encoded(plan.pairs[name], tokenizer, name, splits[name].tag or "")
+        write_test_set(directory / name, pairs, plan.max_positions)
     trained = _write_training(plan, num_workers)
-    counts = {"train": sum(trained.counts.values(), PairCounts()), "valid": PairCounts()}
+    counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     assert trained.lines is not None, "some pair is left"
     trained.lines.save(directory)
-    of_validation = PairFilter.of_validation(plan.corpus)
     valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
-    write_validation(directory, kept_pairs(valid, of_validation, counts["valid"]), tokenizer)
+    counts["valid"] = write_validation(directory, valid, PieceFilters.of_validation(plan.corpus), tokenizer)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
     print(trained.lines.description)

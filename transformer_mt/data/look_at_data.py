@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
-from transformer_mt.corpora.filters import REASONS, Languages
+from transformer_mt.corpora.duplicates import pair_key
+from transformer_mt.corpora.filters import REASONS, Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.data.corpus_warnings import header_warnings
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
-from transformer_mt.data.pair_filter import PairFilter, held_out_of
-from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
+from transformer_mt.data.split_files import held_out_of
+from transformer_mt.data.tokenizer import Tokenizer, clean, holds_tokenizer
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.experiment import TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
@@ -68,6 +69,30 @@ class _Findings:
         self.examples.setdefault(reason or KEPT, []).append((place, pair))
 
 
+@dataclass
+class _Filters:
+    """All filters together. They remember which pairs there were."""
+
+    settings: FiltersConfig
+    texts: TextFilters
+    pieces: PieceFilters
+    seen: set[bytes] = field(default_factory=set)
+
+    def reason(
+        self, pair: tuple[str, str], pieces: tuple[int, int] | None, tag: str, languages: Languages
+    ) -> str | None:
+        """Return why a pair is left out. `pieces` are the numbers of subword pieces; None if they are not known."""
+        source, target = clean(pair[0]), clean(pair[1])
+        reason = self.texts.reason(source, target, languages)
+        if reason is None and pieces is not None:
+            reason = self.pieces.reason(*pieces)
+        if reason is None and self.settings.duplicates:
+            key, num_seen = pair_key(f"{tag} {source}", target), len(self.seen)
+            self.seen.add(key)
+            reason = "duplicate" if len(self.seen) == num_seen else None
+        return reason
+
+
 def add_look(parser: argparse.ArgumentParser) -> None:
     """Add the option --look, which is the number of pairs or None."""
     parser.add_argument(
@@ -100,7 +125,7 @@ def look(
     for warning in header_warnings(corpus, zip(texts, pairs, strict=True)):
         print(f"warning: {warning}", file=sys.stderr)
     held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
-    filters = PairFilter.of(settings, corpus, held_out)
+    filters = _Filters(settings, TextFilters.of(settings, corpus, held_out), PieceFilters.of(settings, corpus))
     tokenizer = _tokenizer(tokenizer_settings, data_dir)
     found: dict[str, _Findings] = {}
     is_part = False
@@ -134,7 +159,7 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
 
 
 def _findings(
-    sample: Sample, filters: PairFilter, tokenizer: Tokenizer | None, tag: str, languages: Languages
+    sample: Sample, filters: _Filters, tokenizer: Tokenizer | None, tag: str, languages: Languages
 ) -> _Findings:
     findings = _Findings()
     good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
@@ -147,7 +172,7 @@ def _findings(
         if isinstance(pair, BadPair):
             findings.add(pair.reason, place, pair)
         else:
-            findings.add(filters.reason(pair, next(lengths), place, tag, languages), place, pair)
+            findings.add(filters.reason(pair, next(lengths), tag, languages), place, pair)
     return findings
 
 
