@@ -110,7 +110,7 @@ def test_files_that_differ_in_length_are_refused_at_once(tmp_path: Path) -> None
 
 
 def test_missing_files_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"train\.en: no such file, nor train\.en\.gz.*language 'en'"):
+    with pytest.raises(CorpusError, match=r"train\.en: no file has this name, nor one with \.gz.*language 'en'"):
         opened(local(tmp_path), str(tmp_path / "train"))
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
 from typing import NamedTuple
@@ -72,77 +73,50 @@ class BlockEncoder:
 
     def encode(self, task: Task) -> EncodedBlock:
         """Return what becomes of a block. Raises CorpusError at a pair that cannot be read, unless it is skipped."""
-        dropped: Counter[str] = Counter()
-        found: list[Found] = []
-        texts = self._passed_by_text(task, dropped, found)
-        tagged = [f"{task.tag} {source}" for source in texts.sources] if task.tag else texts.sources
-        source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, texts.targets)
-        reasons = [
-            self.pieces.reason(len(source) - 1, len(target) - 1)
-            for source, target in zip(source_ids, target_ids, strict=True)
-        ]
+        block, dropped, found = task.block, Counter[str](), list[Found]()
+        texts = list(self._passed_by_text(task, dropped, found))
+        tagged = [f"{task.tag} {source}" if task.tag else source for _, source, _ in texts]
+        source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, [target for _, _, target in texts])
+        both = zip(source_ids, target_ids, strict=True)
+        reasons = [self.pieces.reason(len(source) - 1, len(target) - 1) for source, target in both]
         if any(reasons):
             dropped.update(reason for reason in reasons if reason)
             stays = [reason is None for reason in reasons]
-            texts = texts.only(stays)
-            tagged = list(compress(tagged, stays))
+            texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
             source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
         if not self.leaves_held_out:
-            found += self._held_out_of(task.block, texts)
+            held = self.held_out
+            found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
+        # The words are those of the text itself, before `clean`.
+        pairs = [block.pairs[row] for row, _, _ in texts] if task.counts_words else []
+        looked_at = [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
         return EncodedBlock(
             source=Side.of(source_ids, self.tokenizer.source_vocab_size),
             target=Side.of(target_ids, self.tokenizer.target_vocab_size),
-            lines=np.array(texts.lines, np.int64),
+            lines=np.array([block.first + row for row, _, _ in texts], np.int64),
             dropped=dropped,
-            keys=b"".join(map(pair_key, tagged, texts.targets)) if self.with_keys else b"",
+            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
             found=found,
-            words=count_words(_sources(task.block, texts.lines) if task.counts_words else [], task.languages[0]),
-            digest=block_digest(task.block),
+            words=count_words(looked_at, task.languages[0]),
+            digest=block_digest(block),
         )
 
-    def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> "_Texts":
-        """Return the pairs that the text filters let pass."""
-        block, texts = task.block, _Texts([], [], [])
-        for line, pair in enumerate(block.pairs, start=block.first):
+    def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
+        """Yield the pairs that the text filters let pass: their row in the block, source and target, cleaned."""
+        block = task.block
+        for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):
                 if pair.reason == BAD_LINE and not self.skips_bad_lines:
-                    raise CorpusError(f"{block.place(line - block.first)}: {pair.fault}")
+                    raise CorpusError(f"{block.place(row)}: {pair.fault}")
                 dropped[pair.reason] += 1
                 continue
             source, target = clean(pair[0]), clean(pair[1])
             if reason := self.texts.reason(source, target, task.languages):
                 dropped[reason] += 1
                 if reason == "held_out":
-                    found.append((block.place(line - block.first), source, target))
-                continue
-            texts.lines.append(line)
-            texts.sources.append(source)
-            texts.targets.append(target)
-        return texts
-
-    def _held_out_of(self, block: Block, texts: "_Texts") -> list[Found]:
-        held = self.held_out
-        found = [pair for pair in zip(*texts, strict=True) if pair[1] in held or pair[2] in held]
-        return [(block.place(line - block.first), source, target) for line, source, target in found]
-
-
-class _Texts(NamedTuple):
-    """Pairs by their lines in the file and their texts after `clean`, without tags."""
-
-    lines: list[int]
-    sources: list[str]
-    targets: list[str]
-
-    def only(self, stays: list[bool]) -> "_Texts":
-        """Return the pairs for which `stays` is true."""
-        texts = (list(compress(each, stays)) for each in (self.sources, self.targets))
-        return _Texts(list(compress(self.lines, stays)), *texts)
-
-
-def _sources(block: Block, lines: list[int]) -> list[str]:
-    """Return the sources of the pairs in these lines, as they are in the text."""
-    pairs = [block.pairs[line - block.first] for line in lines]
-    return [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
+                    found.append((block.place(row), source, target))
+            else:
+                yield row, source, target
 
 
 def block_digest(block: Block) -> bytes:
