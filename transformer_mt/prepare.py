@@ -13,7 +13,7 @@ from transformer_mt.data.corpus_warnings import header_warnings, tag_warnings, t
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
-from transformer_mt.data.look_at_data import add_look, look
+from transformer_mt.data.look_at_data import MOST_PAIRS, look
 from transformer_mt.data.prepared import (
     SUMMARY,
     Prepared,
@@ -54,7 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="processes that encode the training text; the files are the same for any number (default: %(default)s, "
         "one for each processor)",
     )
-    add_look(parser)
+    parser.add_argument(
+        "--look",
+        metavar="N",
+        nargs="?",
+        type=_positive,
+        const=MOST_PAIRS,
+        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
+        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
+    )
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.look is not None:
@@ -74,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of processes: give 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a number: give 1 or more, or --look as the last word")
     return int(text)
 
 

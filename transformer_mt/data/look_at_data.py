@@ -1,6 +1,5 @@
 """`prepare --look`: shows on a sample what the filters would leave out, and writes nothing."""
 
-import argparse
 import shutil
 import sys
 import unicodedata
@@ -25,6 +24,9 @@ from transformer_mt.wording import counted
 
 MOST_PAIRS = 10_000  # of each corpus, unless another number is given
 _SHOWN = 3  # pairs for each reason
+
+Examples = dict[str, list[tuple[str, tuple[str, str] | BadPair]]]
+"""Pairs with their places, by the reason why they are left out, or under KEPT."""
 
 
 @dataclass
@@ -60,16 +62,6 @@ class Sample:
 
 
 @dataclass
-class _Findings:
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[tuple[str, tuple[str, str] | BadPair]]] = field(default_factory=dict)
-
-    def add(self, reason: str | None, place: str, pair: tuple[str, str] | BadPair) -> None:
-        self.counts[reason or KEPT] += 1
-        self.examples.setdefault(reason or KEPT, []).append((place, pair))
-
-
-@dataclass
 class _Filters:
     """All filters together. They remember which pairs there were."""
 
@@ -93,25 +85,6 @@ class _Filters:
         return reason
 
 
-def add_look(parser: argparse.ArgumentParser) -> None:
-    """Add the option --look, which is the number of pairs or None."""
-    parser.add_argument(
-        "--look",
-        metavar="N",
-        nargs="?",
-        type=_number,
-        const=MOST_PAIRS,
-        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
-        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
-    )
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of pairs; give one, or --look as the last word")
-    return int(text)
-
-
 def look(
     corpus: CorpusConfig, settings: FiltersConfig, tokenizer_settings: TokenizerConfig, data_dir: Path, most: int
 ) -> None:
@@ -127,18 +100,19 @@ def look(
     held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
     filters = _Filters(settings, TextFilters.of(settings, corpus, held_out), PieceFilters.of(settings, corpus))
     tokenizer = _tokenizer(tokenizer_settings, data_dir)
-    found: dict[str, _Findings] = {}
+    found: dict[str, Examples] = {}
     is_part = False
     for text, corpus_pairs in zip(corpus.training_corpora, pairs[len(sets) :], strict=True):
         name = str(text.name)
         sample = Sample.of(corpus_pairs, most, only_first=bool(text.streaming))
-        found[name] = _findings(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
+        found[name] = _examples_of(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
         is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
         _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")
     if settings.duplicates and is_part:
         print("note: duplicates are looked for only among these pairs, so the whole text may have more")
     print()
-    print(drop_table({name: findings.counts for name, findings in found.items()}))
+    counts = {name: {reason: len(pairs) for reason, pairs in examples.items()} for name, examples in found.items()}
+    print(drop_table({name: Counter(of_corpus) for name, of_corpus in counts.items()}))
     width = shutil.get_terminal_size((100, 24)).columns
     for line in _examples(found, width):
         print(line)
@@ -158,10 +132,11 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     return None
 
 
-def _findings(
+def _examples_of(
     sample: Sample, filters: _Filters, tokenizer: Tokenizer | None, tag: str, languages: Languages
-) -> _Findings:
-    findings = _Findings()
+) -> Examples:
+    """Return the pairs of a sample by what becomes of them."""
+    found: Examples = {}
     good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
     lengths: Iterator[tuple[int, int] | None] = iter([None] * len(good))
     if tokenizer is not None:
@@ -169,11 +144,9 @@ def _findings(
         sides = tokenizer.encode_source(tagged), tokenizer.encode_target([target for _, target in good])
         lengths = ((len(source) - 1, len(target) - 1) for source, target in zip(*sides, strict=True))
     for place, pair in sample.pairs:
-        if isinstance(pair, BadPair):
-            findings.add(pair.reason, place, pair)
-        else:
-            findings.add(filters.reason(pair, next(lengths), tag, languages), place, pair)
-    return findings
+        reason = pair.reason if isinstance(pair, BadPair) else filters.reason(pair, next(lengths), tag, languages)
+        found.setdefault(reason or KEPT, []).append((place, pair))
+    return found
 
 
 def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
@@ -190,10 +163,10 @@ def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
         )
 
 
-def _examples(found: dict[str, _Findings], width: int) -> Iterator[str]:
+def _examples(found: dict[str, Examples], width: int) -> Iterator[str]:
     """Lines with a few pairs that are kept and a few for each reason, spread over the corpora and over the sample."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
-        examples = [pair for findings in found.values() for pair in findings.examples.get(reason, [])]
+        examples = [pair for of_corpus in found.values() for pair in of_corpus.get(reason, [])]
         if examples:
             yield ""
             yield f"{words}:"
