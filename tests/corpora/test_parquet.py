@@ -31,9 +31,9 @@ def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path)
     path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
     with pytest.raises(CorpusError, match=r"no column de, but: translation\.en, translation\.fr, id.*target_language"):
         opened({"parquet": path})
-    with pytest.raises(CorpusError, match="column id holds int64, not text; set target"):
+    with pytest.raises(CorpusError, match="column id holds INT64, not text; set target"):
         opened({"parquet": path, "source": "en", "target": "id"})
-    with pytest.raises(CorpusError, match="column translation holds fields, not text; set target"):
+    with pytest.raises(CorpusError, match=r"no column translation, but: translation\.en, "):
         opened({"parquet": path, "source": "en", "target": "translation"})
 
 
@@ -43,7 +43,9 @@ def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
     for column, name in ((words, "en"), (both, "translation")):
         table = pyarrow.Table.from_arrays([column, words, column, words, words], names=[name, "de", name, "x", "x"])
         pyarrow.parquet.write_table(table, path)
-        with pytest.raises(CorpusError, match=rf"a\.parquet: several columns have the name {name}; .* set source"):
+        with pytest.raises(
+            CorpusError, match=rf"a\.parquet: several columns have the name {name}(\.en)?; .* set source"
+        ):
             opened({"parquet": path, "source": name if column is words else f"{name}.en", "target": "de"})
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays([words] * 4, names=["en", "de", "x", "x"]), path)
     assert list(opened({"parquet": path}).pairs()) == [("a", "a")]

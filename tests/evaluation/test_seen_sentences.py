@@ -9,7 +9,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.encoded_text import EncodedText, ShardedText
 from transformer_mt.evaluation import seen_in_training
-from transformer_mt.evaluation.seen_in_training import Wanted, find_seen
+from transformer_mt.evaluation.seen_in_training import find_seen, lines_by_ids
 from transformer_mt.vocabulary import EOS
 
 VOCAB = 9  # so few pieces that many sentences have the same length and the same first, middle and last piece
@@ -48,20 +48,15 @@ def corpus(request, tmp_path: Path) -> EncodedCorpus:
 @pytest.mark.parametrize("at_a_time", [7, 500_000])
 def test_what_is_found_is_what_a_plain_search_finds(corpus, monkeypatch, at_a_time):
     monkeypatch.setattr(seen_in_training, "_AT_A_TIME", at_a_time)
-    wanted = Wanted()
-    for name, pairs in TESTS.items():
-        wanted.add_sources(name, [source for source, _ in pairs])
-        wanted.add_targets(name, [target for _, target in pairs])
     lines = [((name, line), pair) for name, pairs in TESTS.items() for line, pair in enumerate(pairs, start=1)]
     lines = [(line, pair) for line, pair in lines if len(pair[0]) > 1]
     sources, pairs = [source for source, _ in TRAINING], TRAINING
     expected_sources = {line: sources.index(pair[0]) for line, pair in lines if pair[0] in sources}
     expected_pairs = {line: pairs.index(pair) for line, pair in lines if pair in pairs}
-    assert find_seen(corpus, wanted) == (expected_sources, expected_pairs)
+    wanted = [lines_by_ids((name, [pair[side] for pair in pairs]) for name, pairs in TESTS.items()) for side in (0, 1)]
+    assert find_seen(corpus, *wanted) == (expected_sources, expected_pairs)
     assert len(lines) > len(expected_sources) > len(expected_pairs) >= 15
 
 
 def test_nothing_is_found_of_blank_lines(corpus):
-    wanted = Wanted()
-    wanted.add_sources("blank", [[EOS]])
-    assert find_seen(corpus, wanted) == ({}, {})
+    assert find_seen(corpus, lines_by_ids([("blank", [[EOS]])]), {}) == ({}, {})

@@ -37,7 +37,7 @@ def open_hub(text: PairedText) -> Corpus:
         fields.append(field)
 
     def blocks() -> Iterator[Block]:
-        return blocks_of_file(name, _pairs(rows, fields, name), "row")
+        return blocks_of_file(name, _hub_pairs(rows, fields, name), "row")
 
     return Corpus((), blocks, lambda: digest_of_hub(text), None if text.streaming else len(rows))
 
@@ -69,7 +69,7 @@ def _loading(name: str) -> Iterator[None]:
         ) from error
 
 
-def _pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[str, str] | BadPair]:
+def _hub_pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[str, str] | BadPair]:
     batches = rows.iter(batch_size=1000)
     while True:
         with _loading(name):
@@ -77,7 +77,7 @@ def _pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[str,
         if batch is None:
             return
         source, target = (_column(batch, field) for field in fields)
-        yield from (_pair(*texts) for texts in zip(source, target, strict=True))
+        yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
 
 
 def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
@@ -87,7 +87,7 @@ def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
     return column
 
 
-def _pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
+def _hub_pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
     """Return a pair; a missing text is empty."""
     for text in (source, target):
         if text is not None and not isinstance(text, str):

@@ -19,12 +19,12 @@ def open_jsonl(text: PairedText) -> Corpus:
 
     def read(path: Path, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
-            yield from blocks_of_file(str(path), _pairs(text, all_lines(file, str(path))))
+            yield from blocks_of_file(str(path), _json_pairs(text, all_lines(file, str(path))))
 
     return open_files(text, read, lambda path, of_file: of_file.num_lines)
 
 
-def _pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
+def _json_pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
     for line in lines:
         if isinstance(line, BadLine):
             yield BadPair(line.fault)

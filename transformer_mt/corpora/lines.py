@@ -7,7 +7,7 @@ from transformer_mt.corpora.corpus import BLOCK, LONGEST
 from transformer_mt.corpora.text_files import BOM, CONVERT, ByteStream
 from transformer_mt.errors import CorpusError
 
-_CHUNK = 1 << 18  # bytes
+_READ_AT_A_TIME = 1 << 18  # bytes
 _MANY_RETURNS = 10  # in text without any line end
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -52,7 +52,7 @@ def has_faults(lines: Iterable[str | BadLine]) -> bool:
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read bytes up to the end of a line. From the middle of a line longer than LONGEST, some are left out."""
-    start = file.read(_CHUNK)
+    start = file.read(_READ_AT_A_TIME)
     if start.startswith(_UTF16):
         raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
     chunk = start.removeprefix(BOM)
@@ -71,7 +71,7 @@ def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
         if end < len(chunk) and length <= LONGEST:
             begun.append(chunk[end:])
             length += len(chunk) - end
-        chunk = file.read(_CHUNK)
+        chunk = file.read(_READ_AT_A_TIME)
     if begun:
         yield b"".join(begun)
 

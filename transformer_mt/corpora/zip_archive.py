@@ -18,10 +18,12 @@ from transformer_mt.settings.corpus import PairedText
 def open_zip(text: PairedText) -> Corpus:
     """Open archives. Raises CorpusError as `open_sides` does, or if one has no file of a language, or several."""
     paths = local_files(text.place)
-    return open_sides(text, paths, [(_side(path, str(text.source)), _side(path, str(text.target))) for path in paths])
+    return open_sides(
+        text, paths, [(_member_side(path, str(text.source)), _member_side(path, str(text.target))) for path in paths]
+    )
 
 
-def _side(path: Path, name: str) -> OneSide:
+def _member_side(path: Path, name: str) -> OneSide:
     if is_compressed(path):
         raise CorpusError(f"{path}: an archive is compressed already, and is read only as a .zip; decompress it once")
     with _archive(path) as archive:

@@ -1,7 +1,7 @@
 """Says which pairs of test sets stand in the training text of a run: scores of these tell nothing about new text."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ _AT_A_TIME = 50_000  # pairs in memory
 
 Line = tuple[str, int]
 """The name of a test set, and the number of a line in it, from 1."""
+
+Wanted = dict[tuple[int, ...], set[Line]]
+"""The lines that have these token ids."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,19 @@ def seen_in_training(
             "whether the test sets stand in that of the run is not known"
         )
         return SeenTests({}, [note])
-    encoded, tags, wanted = EncodedCorpus.load(data_dir / "train"), Tags.of(corpus), Wanted()
-    for name, text in texts.items():
-        plain = [tags.parted(line)[1] for line in text.sources]
-        for tag in dict.fromkeys(text.tag for text in corpus.training_corpora):
-            wanted.add_sources(name, tokenizer.encode_source([tagged(tag, line) for line in plain]))
-        for lines in text.references:
-            wanted.add_targets(name, tokenizer.encode_target(lines))
-    sources, pairs = find_seen(encoded, wanted)
+    tags, before = Tags.of(corpus), dict.fromkeys(text.tag for text in corpus.training_corpora)
+    plain = {name: [tags.parted(line)[1] for line in text.sources] for name, text in texts.items()}
+    sources, pairs = find_seen(
+        EncodedCorpus.load(data_dir / "train"),
+        lines_by_ids(
+            (name, tokenizer.encode_source([tagged(tag, line) for line in lines]))
+            for name, lines in plain.items()
+            for tag in before
+        ),
+        lines_by_ids(
+            (name, tokenizer.encode_target(lines)) for name, text in texts.items() for lines in text.references
+        ),
+    )
     found, notes = {}, []
     for name, text in texts.items():
         in_set = [sorted(line for of, line in seen if of == name) for seen in (sources, pairs)]
@@ -99,34 +107,27 @@ def _message(name: str, text: TestSet, found: AlsoInTraining, place: str, data_d
     )
 
 
-class Wanted:
-    """The sentences that are looked for, by their token ids: the lines that have them."""
-
-    def __init__(self) -> None:
-        self.sources: dict[tuple[int, ...], set[Line]] = defaultdict(set)
-        self.targets: dict[tuple[int, ...], set[Line]] = defaultdict(set)
-
-    def add_sources(self, name: str, sentences: Sequence[Sequence[int]]) -> None:
-        """Look for these sources of a test set. Those without a piece are left out."""
+def lines_by_ids(sets: Iterable[tuple[str, Sequence[Sequence[int]]]]) -> Wanted:
+    """Return the lines of these test sets by their token ids, EOS included."""
+    lines: Wanted = defaultdict(set)
+    for name, sentences in sets:
         for line, ids in enumerate(sentences, start=1):
-            if len(ids) > 1:
-                self.sources[tuple(ids)].add((name, line))
-
-    def add_targets(self, name: str, sentences: Sequence[Sequence[int]]) -> None:
-        """Look for these targets, too: where one stands beside its source, the pair stands in the training text."""
-        for line, ids in enumerate(sentences, start=1):
-            self.targets[tuple(ids)].add((name, line))
+            lines[tuple(ids)].add((name, line))
+    return lines
 
 
-def find_seen(corpus: EncodedCorpus, wanted: Wanted) -> tuple[dict[Line, int], dict[Line, int]]:
+def find_seen(corpus: EncodedCorpus, wanted: Wanted, wanted_targets: Wanted) -> tuple[dict[Line, int], dict[Line, int]]:
     """Return the first training pair, from 0, that has the source of each line; and the first that is the whole pair.
+
+    `wanted` are the sources that are looked for, `wanted_targets` the targets, both as `lines_by_ids` returns them.
 
     Reads all sources of the training text. Memory does not grow with their number.
     """
     sources, pairs = dict[Line, int](), dict[Line, int]()
-    lengths = np.array(sorted({len(ids) for ids in wanted.sources}))
-    keys = np.array([_keys(np.array(ids), np.array([len(ids)]))[0] for ids in wanted.sources])
-    for start in range(0, len(corpus) if wanted.sources else 0, _AT_A_TIME):
+    wanted = {ids: lines for ids, lines in wanted.items() if len(ids) > 1}  # blank lines are not looked for
+    lengths = np.array(sorted({len(ids) for ids in wanted}))
+    keys = np.array([_keys(np.array(ids), np.array([len(ids)]))[0] for ids in wanted])
+    for start in range(0, len(corpus) if wanted else 0, _AT_A_TIME):
         numbers = np.arange(start, min(start + _AT_A_TIME, len(corpus)))
         numbers = numbers[np.isin(corpus.source.lengths(numbers), lengths)]
         alike = numbers[np.isin(_keys(*corpus.source.gather(numbers)), keys)]
@@ -134,9 +135,9 @@ def find_seen(corpus: EncodedCorpus, wanted: Wanted) -> tuple[dict[Line, int], d
             source, target = (
                 tuple(side.gather(np.array([number]))[0].tolist()) for side in (corpus.source, corpus.target)
             )
-            for line in wanted.sources.get(source, ()):
+            for line in wanted.get(source, ()):
                 sources.setdefault(line, number)
-                if line in wanted.targets.get(target, ()):
+                if line in wanted_targets.get(target, ()):
                     pairs.setdefault(line, number)
     return sources, pairs
 
