@@ -74,7 +74,8 @@ try:
     from benchmarks.training_text import random_rows
 
     from transformer_mt.data.batching import collate, epoch_batches
-    from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+    from transformer_mt.data.encoded import EncodedCorpus
+    from transformer_mt.data.encoded_files import write_encoded
     from transformer_mt.device import choose_device
     from transformer_mt.settings.training_settings import TrainingConfig
     from transformer_mt.storage.files import write_whole

@@ -16,7 +16,8 @@ import torch
 from helpers.tiny import demo_pairs, prepared_experiment, train_tiny
 
 from transformer_mt import average, evaluate
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device

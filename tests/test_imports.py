@@ -29,6 +29,7 @@ COMMON = {
     "version",
     "vocabulary",
     "wording",
+    "worker_pool",
 }
 # Every room, and every module of the ground floor that is no stage: what it may import besides itself and COMMON.
 BELOW = {

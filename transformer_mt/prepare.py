@@ -8,14 +8,11 @@ from pathlib import Path
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
-from transformer_mt.corpora.tables import header_warnings
-from transformer_mt.data.block_workers import num_cores
+from transformer_mt.data.corpus_warnings import header_warnings, tag_warnings, twice_warnings
 from transformer_mt.data.data_directory import hold_data_dir
 from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
 from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
-from transformer_mt.data.look_at_data import add_look, look
-from transformer_mt.data.mixing import twice_warnings
-from transformer_mt.data.pair_filter import held_out_of
+from transformer_mt.data.look_at_data import MOST_PAIRS, look
 from transformer_mt.data.prepared import (
     SUMMARY,
     Prepared,
@@ -25,7 +22,7 @@ from transformer_mt.data.prepared import (
     read_prepared,
     trained_on,
 )
-from transformer_mt.data.tags import tag_warnings
+from transformer_mt.data.split_files import held_out_of
 from transformer_mt.data.tokenizer import Tokenizer, clean, taken
 from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
 from transformer_mt.data.tokenizer_sample import sample_of
@@ -36,6 +33,7 @@ from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.terminal import cli
+from transformer_mt.worker_pool import num_cores
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="processes that encode the training text; the files are the same for any number (default: %(default)s, "
         "one for each processor)",
     )
-    add_look(parser)
+    parser.add_argument(
+        "--look",
+        metavar="N",
+        nargs="?",
+        type=cli.positive,
+        const=MOST_PAIRS,
+        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
+        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
+    )
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.look is not None:

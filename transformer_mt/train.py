@@ -10,11 +10,10 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loader import BatchLayout, Loader
 from transformer_mt.data.mixing import weights_of
-from transformer_mt.data.pair_places import places_of_pairs
 from transformer_mt.data.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer

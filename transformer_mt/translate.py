@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer_mt import torchrun
-from transformer_mt.corpora.packed import is_packed
+from transformer_mt.corpora.packed import is_compressed
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.reading import load_config
@@ -96,7 +96,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
     path = arguments.output
     if path is None:
         return
-    if is_packed(path) and path.suffix != ".gz":
+    if is_compressed(path) and path.suffix != ".gz":
         raise TranslationError(
             f"--output {path}: translations are written as plain text or as .gz, not as {path.suffix}: name "
             f"{path.with_suffix('.gz')}, or leave the ending out"

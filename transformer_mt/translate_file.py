@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer_mt import torchrun
-from transformer_mt.decoding.engine import num_cores
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CorpusError, DirectoryError, RankError, TrainingError, TranslationError
@@ -34,6 +33,7 @@ from transformer_mt.terminal.translated_blocks import Block, translate_block, wi
 from transformer_mt.terminal.translation_output import OutputForm
 from transformer_mt.terminal.translation_summary import TranslationSummary
 from transformer_mt.wording import counted
+from transformer_mt.worker_pool import num_cores
 
 if TYPE_CHECKING:
     from transformer_mt.training.distributed import Ranks

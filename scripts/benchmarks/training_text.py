@@ -17,7 +17,8 @@ from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_process import Race
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.data.batching import epoch_batches
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.corpus import PairedText, TokenizerConfig

@@ -35,9 +35,8 @@ def test_a_shard_without_its_translation_is_named(tmp_path: Path) -> None:
     Path(pattern.replace("*", "2.en")).unlink()
     with pytest.raises(CorpusError, match=r"1 file of en and 2 of de: .*part-3\.de is there, but .*part-3\.en is not"):
         opened({"path": pattern})
-    shards(tmp_path, en={"3": "b\n", "1.gz": "a\n"})
-    with pytest.raises(CorpusError, match=r"part-1\.en and .*part-1\.en\.gz are both there"):
-        opened({"path": pattern})
+    shards(tmp_path, en={"3": "b\n", "1.gz": "another\n"})  # of the two, the file that is not compressed is read
+    assert list(opened({"path": pattern}).pairs()) == [("a", "a"), ("b", "b")]
 
 
 def test_the_shard_that_is_misaligned_is_named_with_both_counts(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_a_pattern_without_files_is_named(tmp_path: Path) -> None:
         {"path": f"{tmp_path}/x-*.tsv"},
         {"source": f"{tmp_path}/x-*", "target": "y"},
     ):
-        with pytest.raises(CorpusError, match=r"x-\*.*: no file has a name of this pattern"):
+        with pytest.raises(CorpusError, match=r"x-\*.*: no file has (this name|a name of this pattern)"):
             opened(keys)
 
 

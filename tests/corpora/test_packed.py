@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from helpers.forms import PACKINGS, opened, pack, write, write_form
 
-from transformer_mt.corpora.text_files import count_lines, read_lines, survey
 from transformer_mt.corpora.text_files import opened as opened_bytes
+from transformer_mt.corpora.text_files import read_lines, survey
 from transformer_mt.errors import CorpusError
 from transformer_mt.terminal.line_input import beside, open_lines
 
@@ -23,7 +23,7 @@ def test_every_reader_unpacks(tmp_path: Path, packing: str, content: bytes) -> N
     path = Path(write(tmp_path / "a.en", content, packing))
     lines = content.decode().replace("\r", "").splitlines()
     assert list(read_lines(path)) == lines
-    assert count_lines(path) == survey(path).num_lines == len(lines)
+    assert survey(path).num_lines == len(lines)
     assert survey(path).digest == survey(Path(write(tmp_path / "plain", content))).digest
     given = open_lines(path, "strict", 2048)
     assert given.is_file and given.num_lines == (None if packing else len(lines))
@@ -104,17 +104,17 @@ def test_a_few_bytes_after_an_xz_may_be_rubbish_as_well_as_a_part_that_is_cut_of
 
 
 @pytest.mark.parametrize("num_zeros", [*range(1, 9), 8188, 8192, 65_537])
-def test_an_xz_may_have_a_multiple_of_four_zero_bytes_after_a_part(tmp_path: Path, num_zeros: int) -> None:
+def test_an_xz_may_have_zero_bytes_after_a_part(tmp_path: Path, num_zeros: int) -> None:
     part, zeros = pack(TEXT, ".xz"), b"\0" * num_zeros
     for content, copies in ((part + zeros, 1), (part + zeros + part, 2), (part + part + zeros, 2)):
-        assert read_whole(tmp_path / "a.xz", content) == (TEXT * copies if num_zeros % 4 == 0 else None)
+        assert read_whole(tmp_path / "a.xz", content) == TEXT * copies
 
 
 @pytest.mark.parametrize("packing", PACKED)
 def test_a_packed_file_with_a_plain_name_is_told(tmp_path: Path, packing: str) -> None:
     path = tmp_path / "a.en"
     path.write_bytes(pack(TEXT, packing))
-    with pytest.raises(CorpusError, match=rf"a\.en: is packed, but its name does not end in \{packing}; rename it"):
+    with pytest.raises(CorpusError, match=rf"a\.en: is compressed, but its name does not end in \{packing}; rename it"):
         opened({"source": str(path), "target": str(path)})
 
 
@@ -124,7 +124,7 @@ def test_a_packed_file_with_a_plain_name_is_told(tmp_path: Path, packing: str) -
 def test_a_file_that_is_packed_otherwise_is_told(tmp_path: Path, content: bytes, kind: str) -> None:
     path = tmp_path / "a.en"
     path.write_bytes(content)
-    with pytest.raises(CorpusError, match=rf"{path}: is no text, but packed by {kind}.*; unpack it"):
+    with pytest.raises(CorpusError, match=rf"{path}: is no text, but compressed by {kind}.*; decompress it"):
         survey(path)
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_changed_since_it_was_counted_is_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("form", "packing", "package", "otherwise"),
     [
-        ("files", ".zst", "pyarrow", "is packed as .zst,.*Or unpack it: zstd -d a.en.zst"),
+        ("files", ".zst", "pyarrow", "is compressed as .zst,.*Or decompress it: zstd -d a.en.zst"),
         ("parquet", "", "pyarrow", "is Parquet,.*Or write it as another form"),
         ("tmx", "", "lxml", "is TMX,.*Or write it as another form"),
     ],

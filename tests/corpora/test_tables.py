@@ -6,7 +6,7 @@ import pytest
 from helpers.forms import filled, opened, write
 
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.corpora.tables import header_warnings
+from transformer_mt.data.corpus_warnings import header_warnings
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import CorpusConfig
 

@@ -23,27 +23,22 @@ def test_one_corpus():
 
 def test_shares_of_little_and_of_nothing():
     table = drop_table({"a": Counter({KEPT: 10**9 - 1, "digits": 1}), "empty": Counter()})
-    assert re.search(r"with many digits +1 +<0\.01 % +0 +0\.00 % +1 +<0\.01 %", table)
-    assert re.search(r"kept +999,999,999 +>99\.9 % +0 +0\.00 % +999,999,999 +>99\.9 %\n", table)
+    assert re.search(r"with many digits +1 +<0\.01 %\n", table)
+    assert re.search(r"kept +999,999,999 +>99\.9 %\n", table) and re.search(r"kept +0 +0\.00 %\n", table)
     assert drop_table({"all": Counter({KEPT: 3})}).endswith("100.0 %")
     assert table.endswith("\nnote: nothing of empty is left")
 
 
-@pytest.mark.parametrize("number", [1, 2, 5, 20, 21, 300])
-@pytest.mark.parametrize("name", ["c", "a very long name of a corpus, as they are"])
-def test_many_corpora_fit_a_terminal(number, name):
-    counts = {f"{i}{name}": Counter({KEPT: 10**9 + i, "blank": 3 * i, "wrong_script": 1}) for i in range(number)}
+@pytest.mark.parametrize("number", [1, 2, 20, 21, 300])
+def test_of_many_corpora_those_with_most_left_out_are_shown(number):
+    counts = {f"{i}c": Counter({KEPT: 10**9 + i, "blank": 3 * i, "wrong_script": 1}) for i in range(number)}
     table = drop_table(counts)
     assert max(map(len, table.splitlines())) <= 100
     shown = min(number, 20)
-    assert len(re.findall(r"\b\d+c\b|\d+a very", table)) == shown
+    assert re.findall(r"^ +(\d+)c$", table, re.MULTILINE) == [str(i) for i in range(number)][-shown:]
     assert ("all corpora" in table) == (number > 1)
     assert (f"({number - 20} other corp" in table) == (number > 20)
-    assert "kept" in table and sum(line.startswith("kept") for line in table.splitlines()) >= shown // 5
-    total = sum(count[KEPT] for count in counts.values())
-    assert f"{total:,}" in table.replace("…", "")
-    if number == 300:
-        assert "299" in table and "279" not in table.split("(")[0], "those with most left out are shown"
+    assert f"{sum(count[KEPT] for count in counts.values()):,}" in table
 
 
 def test_every_reason_has_words_and_a_row():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from helpers.disk import largest_file
 
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.errors import CorpusError
 
 ROWS = [([5, 6, 3], [7, 3]), ([3], [8, 9, 10, 3]), ([65534, 3], [3])]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_mt.data.encoded_text import EncodedText, Part, ShardedText
+from transformer_mt.data.encoded_text import EncodedText, ShardedText
 
 
 def text_of(sentences: list[list[int]]) -> EncodedText:
@@ -19,13 +19,11 @@ def sentences() -> list[list[int]]:
 
 def sharded(sentences: list[list[int]], cuts: list[int], dropped: set[int]) -> ShardedText:
     """The text in parts that end at these cuts, without the sentences that are dropped."""
-    parts = []
-    for start, end in zip([0, *cuts], [*cuts, len(sentences)], strict=True):
-        kept = [i - start for i in range(start, end) if i not in dropped]
-        rows = np.array(kept, np.int32) if len(kept) < end - start else None
-        parts.append(Part(text_of(sentences[start:end]), rows))
-    left = [ids for i, ids in enumerate(sentences) if i not in dropped]
-    return ShardedText(tuple(parts), sum(map(len, left)), max(map(len, left)))
+    parts = [text_of(sentences[start:end]) for start, end in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
+    rows = [i for i in range(len(sentences)) if i not in dropped]
+    left = [sentences[i] for i in rows]
+    kept = np.array(rows) if dropped else None
+    return ShardedText(tuple(parts), sum(map(len, left)), max(map(len, left)), kept)
 
 
 @pytest.mark.parametrize("dropped", [set(), {0, 17, 99, 100, 101, 299}, set(range(100, 200))])

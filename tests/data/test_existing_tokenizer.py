@@ -11,7 +11,8 @@ from helpers.tiny import demo_pairs, log_records, renew_sums, status_and_error, 
 from sentencepiece import SentencePieceTrainer
 
 from transformer_mt import average, prepare, train
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.existing_tokenizer import check_symbols, open_existing
 from transformer_mt.data.prepared import Prepared
 from transformer_mt.data.sampling import SubwordSampler

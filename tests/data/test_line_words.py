@@ -1,4 +1,4 @@
-"""What is found in training lines: the same as by the rules for sentences and words, in blocks as line by line."""
+"""What is found in training lines: the same as by the rules for sentences and words."""
 
 import json
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from transformer_mt.data import line_words
-from transformer_mt.data.line_words import LineWords, look_at
+from transformer_mt.data.line_words import LineWords, count_words
 from transformer_mt.data.sentences import first_word, later_words, split_sentences
 
 LINES = [
@@ -18,33 +18,31 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_short_cuts_find_what_the_rules_find(line: str) -> None:
-    found = look_at([line], "de")
-    words = [word for word in later_words(line) if word != word.lower()]
-    assert found.sentences == [len(split_sentences(line, "de"))]
-    assert found.first_words == [first_word(line)]
-    assert found.later_words == ([words] if words else [])
+    found = count_words([line], "de")
+    assert found.sentences == {len(split_sentences(line, "de")): 1}
+    assert found.first_words == {first_word(line): 1}
+    assert found.later_words == Counter(word for word in later_words(line) if word != word.lower())
 
 
-@pytest.mark.parametrize("kept", [2, 3, 5, 1000])
-def test_lines_in_blocks_are_counted_as_one_by_one(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """Also where words are forgotten, which depends on what was there before."""
+@pytest.mark.parametrize("kept", [5, 1000])
+def test_lines_in_blocks_are_counted_and_the_most_frequent_words_stay(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
     monkeypatch.setattr(line_words, "_KEPT_WORDS", kept)
-    lines = [f"W{i * i % 17} sees W{i * 7 % 23} and W{i % 5} now. Yes." for i in range(200)]
-    one_by_one, in_blocks = LineWords(), LineWords()
-    for line in lines:
-        one_by_one.add(look_at([line], "en"))
+    lines = [f"{'The' if i % 2 else f'W{i * i % 17}'} sees W{i * 7 % 23} and Tom now. Yes." for i in range(200)]
+    in_blocks, all_words = LineWords(), count_words(lines, "en")
     for start in range(0, len(lines), 30):
-        in_blocks.add(look_at(lines[start : start + 30], "en"))
-    assert in_blocks == one_by_one
-    assert list(in_blocks.later_words) == list(one_by_one.later_words)
+        in_blocks.merge(count_words(lines[start : start + 30], "en"))
+    assert in_blocks.sentences == all_words.sentences
+    assert in_blocks.first_words["The"] == 100 and in_blocks.later_words["Tom"] == 200
+    assert (in_blocks == all_words) == (kept == 1000)
+    assert len(in_blocks.later_words) <= 2 * kept
     assert LineWords.of(json.loads(json.dumps(in_blocks.content))) == in_blocks
 
 
 def test_what_was_counted_of_every_third_line_counts_three_times() -> None:
-    some, others = LineWords(), LineWords()
-    some.add(look_at(["The dog."], "en"))
-    others.add(look_at(["The dog. The Cat runs.", "A dog."], "en"))
-    some.merge(others, 3)
-    assert some.sentences == {1: 4, 2: 3}
-    assert some.first_words == Counter({"The": 4, "A": 3})
-    assert some.later_words == Counter({"Cat": 3})
+    counts = count_words(["The dog."], "en")
+    counts.merge(count_words(["The dog. The Cat runs.", "A dog."], "en"), 3)
+    assert counts.sentences == {1: 4, 2: 3}
+    assert counts.first_words == Counter({"The": 4, "A": 3})
+    assert counts.later_words == Counter({"Cat": 3})

@@ -20,7 +20,8 @@ from helpers.thorough import thorough
 from helpers.tiny import ROOT
 
 from transformer_mt.data.batching import collate, epoch_batches
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus, EncodedText
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.sampling import BpeDropout, SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.vocabulary import EOS

@@ -2,7 +2,8 @@
 
 import pytest
 
-from transformer_mt.data.tags import tag_warnings, tagged
+from transformer_mt.data.corpus_warnings import tag_warnings
+from transformer_mt.data.tags import tagged
 from transformer_mt.settings.corpus import CorpusConfig
 
 TAGS = {"to_de": "<2de>", "to_en": "<2en>", "plain": None}

@@ -8,7 +8,7 @@ from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, write_experiment
 
 from transformer_mt import average, prepare
-from transformer_mt.data.line_words import look_at
+from transformer_mt.data.line_words import count_words
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import FILE, TrainingLines, TrainingLinesCounter
 from transformer_mt.errors import CheckpointError
@@ -17,7 +17,7 @@ from transformer_mt.errors import CheckpointError
 def counted(pairs):
     counter = TrainingLinesCounter()
     sources, num_source, num_target = zip(*pairs, strict=True)
-    counter.words.add(look_at(sources, "en"))
+    counter.words.merge(count_words(sources, "en"))
     counter.add_lengths(np.array(num_source), np.array(num_target))
     return counter.result()
 
@@ -56,8 +56,9 @@ def test_words_that_only_begin_lines_are_openers():
 def test_so_many_words_are_counted_and_no_more():
     counter = TrainingLinesCounter()
     counter.add_lengths(np.array([2]), np.array([2]))
-    for number in range(150_000):
-        counter.words.add(look_at(["The end" if number % 2 else f"W{number} ends"], "en"))
+    for start in range(0, 300_000, 2_000):
+        lines = ["The end" if number % 2 else f"W{number} ends" for number in range(start, start + 2_000)]
+        counter.words.merge(count_words(lines, "en"))
     assert len(counter.words.first_words) <= 100_000
     assert counter.result().openers == ("The",)
 

@@ -13,11 +13,11 @@ from helpers.processes import start, wait_until
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
-from transformer_mt.decoding.engine import Sentence, num_cores
+from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.decoding.workers import Workers
-from transformer_mt.errors import TranslationError, UserError
+from transformer_mt.errors import UserError, WorkerError
 from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.worker_pool import Workers, num_cores
 
 several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 
@@ -25,7 +25,7 @@ several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 ENDLESS_WORK = """
 import os, sys, time
 from pathlib import Path
-from transformer_mt.decoding.workers import Workers
+from transformer_mt.worker_pool import Workers
 
 def work(task):
     (Path(sys.argv[1]) / str(os.getpid())).touch()
@@ -152,7 +152,7 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
         return task
 
     workers = Workers(work, number)
-    with pytest.raises(TranslationError, match=r"a worker process was killed.*--workers"):
+    with pytest.raises(WorkerError, match=r"a worker process was killed.*--workers"):
         list(workers.map_unordered(range(10)))
     assert len(list(workers.map_unordered(range(10, 20)))) == 10
     workers.close()

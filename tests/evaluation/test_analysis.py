@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.data.encoded import write_encoded
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.analysis import (
     analyse,

@@ -17,7 +17,8 @@ from benchmarks.training_process import Race
 from benchmarks.training_text import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
 from conftest import TINY
 
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import greedy, max_lengths

@@ -205,7 +205,7 @@ def test_pairs_that_are_kept_are_shown_so_that_mixed_up_sides_are_seen(config, c
 def test_the_number_of_pairs_is_checked(config, capsys):
     with pytest.raises(SystemExit):
         prepare.main([str(config), "--look", "filters.identical=true"])
-    assert "filters.identical=true is not a number of pairs; give one, or --look as the last" in capsys.readouterr().err
+    assert "filters.identical=true is not a whole number of at least 1" in capsys.readouterr().err
     assert prepare.main([str(config), "--look"]) == 0
     assert prepare.main([str(config), "filters.duplicates=true", "--look", "7"]) == 0
     said = capsys.readouterr().out

@@ -11,9 +11,8 @@ import pytest
 import yaml
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.data.encoded_text import Text
-from transformer_mt.data.pair_places import places_of_pairs
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
 from transformer_mt.prepare import main

@@ -21,13 +21,12 @@ from helpers.processes import ended, said, start
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
-from transformer_mt import prepare
+from transformer_mt import prepare, worker_pool
 from transformer_mt.corpora import corpus as corpora
 from transformer_mt.corpora import lines
-from transformer_mt.data import block_workers, corpus_shards, training_shards
+from transformer_mt.data import training_shards
 from transformer_mt.data.block_encoding import BlockEncoder
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.pair_places import places_of_pairs
+from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.data.prepared import data_digests
 from transformer_mt.data.shards import ShardWriter
 from transformer_mt.errors import CorpusError, UserError, WorkerError
@@ -35,16 +34,21 @@ from transformer_mt.line_progress import LineProgress
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 
-SMALL = {(corpora, "BLOCK"): 20, (lines, "BLOCK"): 20, (corpus_shards, "ITEMS"): 100, (block_workers, "_HERE_FIRST"): 2}
+SMALL = {
+    (corpora, "BLOCK"): 20,
+    (lines, "BLOCK"): 20,
+    (training_shards, "ITEMS"): 100,
+    (training_shards, "DONE_HERE"): 2,
+}
 # The same for a process of its own.
 IN_A_PROCESS = """
 import sys
 from transformer_mt.corpora import lines
-from transformer_mt.data import block_workers, corpus_shards
+from transformer_mt.data import training_shards
 from transformer_mt import prepare
 from transformer_mt.terminal import cli
 if __name__ == "__main__":
-    lines.BLOCK, corpus_shards.ITEMS, block_workers._HERE_FIRST = 20, 100, 2
+    lines.BLOCK, training_shards.ITEMS, training_shards.DONE_HERE = 20, 100, 2
     sys.exit(cli.run(prepare.main))
 """
 
@@ -109,7 +113,7 @@ def test_in_shards_the_pairs_are_those_of_a_single_one(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     several = EncodedCorpus.load(run(config, tmp_path / "several") / "train")
-    monkeypatch.setattr(corpus_shards, "ITEMS", 10_000)
+    monkeypatch.setattr(training_shards, "ITEMS", 10_000)
     one = EncodedCorpus.load(run(config, tmp_path / "one") / "train")
     assert len(shards(tmp_path / "one")) == 1
     pairs = np.arange(len(one))
@@ -135,7 +139,7 @@ def test_pairs_that_were_there_before_are_left_out_of_all_shards(config: Path, t
     rows = np.array([*range(200), *range(210, 410)])
     assert ids.tolist() == everything.source.gather(rows)[0].tolist()
     assert corpus.source.num_tokens == len(ids) and corpus.source.longest == lengths.max()
-    assert not list(data.rglob("*duplicates*"))
+    assert np.fromfile(data / "train" / "kept.rows", np.int64).tolist() == rows.tolist()
 
 
 # --- Going on ------------------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ def counted_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     found: list[int] = []
     encode = BlockEncoder.encode
 
-    def counting(self: BlockEncoder, task: corpus_shards.Task) -> object:
+    def counting(self: BlockEncoder, task: training_shards.Task) -> object:
         found.append(task.block.first)
         return encode(self, task)
 
@@ -317,16 +321,16 @@ def test_the_files_do_not_depend_on_what_else_is_imported(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask, asked = block_workers._Worker.ask, []
+    submit, asked = worker_pool._Team.submit, []
 
-    def killing(self: block_workers._Worker, task: corpus_shards.Task) -> object:
-        asked.append(self.process.pid)
-        if len(asked) == 9:
-            self.process.kill()
-        return ask(self, task)
+    def killing(self: worker_pool._Team, task: training_shards.Task) -> object:
+        asked.extend(process.pid for process, _ in self.members)
+        if len(asked) == 2 * 9:
+            self.members[0][0].kill()
+        return submit(self, task)
 
-    monkeypatch.setattr(block_workers._Worker, "ask", killing)
-    with pytest.raises(WorkerError, match=r"\(process (\d+)\) was killed \(signal 9, SIGKILL\), as the system.*go on"):
+    monkeypatch.setattr(worker_pool._Team, "submit", killing)
+    with pytest.raises(WorkerError, match=r"was killed \(process \d+, exit status -9\), as happens.*--workers"):
         run(config, tmp_path / "data", workers=2)
     assert not set(children(os.getpid())) & set(asked)
     monkeypatch.undo()
@@ -338,11 +342,11 @@ def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypa
 def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
     script = IN_A_PROCESS.replace("sys.exit(", "import os, signal, time\n    sys.exit(").replace(
         "    sys.exit(",
-        "    finish = corpus_shards.ShardWriter.finish\n"
+        "    finish = training_shards.ShardWriter.finish\n"
         "    def waiting(self, is_last):\n"
         "        open(sys.argv[0] + '.reached', 'w').close()\n"
         "        time.sleep(60)\n"
-        "    corpus_shards.ShardWriter.finish = waiting\n"
+        "    training_shards.ShardWriter.finish = waiting\n"
         "    sys.exit(",
     )
     (tmp_path / "waiting.py").write_text(script)
@@ -379,11 +383,17 @@ def test_a_full_disk_is_named_and_leaves_nothing_that_looks_whole(config: Path, 
 def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = run(config, tmp_path / "data", "filters.duplicates=true")
-    found = [np.array([7], np.int64) for _ in shards(data)]
-    monkeypatch.setattr(training_shards, "find_duplicates", lambda files, work: iter(found))
-    with largest_file(100), pytest.raises(CorpusError, match=r"duplicates: cannot be written \(File too large\); make"):
-        training_shards._leave_out_duplicates(shards(data), data / "train" / "duplicates")
+    run(config, tmp_path / "data", "filters.duplicates=true")
+    (tmp_path / "data" / "prepare.json").unlink()
+    listed = training_shards._listed
+
+    def with_little_room(*given: object) -> object:
+        with largest_file(100):
+            return listed(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training_shards, "_listed", with_little_room)
+    with pytest.raises(CorpusError, match=r"kept\.rows: cannot be written \(File too large\); make"):
+        run(config, tmp_path / "data", "filters.duplicates=true")
 
 
 @pytest.mark.thorough
@@ -407,7 +417,7 @@ def test_wherever_the_disk_is_full_it_is_named_and_with_more_room_it_ends_the_sa
             disk.make_room()
             assert contents(run(config, data, *settings)) == whole
             shutil.rmtree(data)
-    assert names >= {"data", "tiny", "tokenizer.model", "00000", "duplicates", "valid"}
+    assert names >= {"data", "tiny", "tokenizer.model", "00000", "kept.rows", "valid"}
 
 
 # --- Several corpora -----------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from helpers.tiny import demo_pairs
 from transformer_mt import export
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.decoding.workers import Workers
 from transformer_mt.errors import TranslationError
 from transformer_mt.terminal import cli
+from transformer_mt.worker_pool import Workers
 
 LINES = [source for source, _ in demo_pairs(40)]
 ENDLESS = [line.encode() + b"\n" for line in LINES] * 500  # with WIDE, for several minutes
@@ -130,7 +130,7 @@ def test_workers_end_at_once_though_a_task_goes_on():
     workers = Workers(lambda task: time.sleep(600 * task), 2)
     results = workers.map_unordered([0, 1, 1])
     next(results)
-    processes = list(workers._pool._processes.values())
+    processes = [process for process, _ in workers._team.members]
     results.close()
     assert not any(process.is_alive() for process in processes)
 
@@ -160,10 +160,10 @@ def test_a_worker_outlives_the_thread_that_first_gave_it_work(load):
     thread = threading.Thread(target=translator.translate, args=[LINES])
     thread.start()
     thread.join()
-    processes = set(translator.engine.translators._pool._processes)
+    processes = translator.engine.translators._team.members
     time.sleep(0.1)  # in which the system would end them
     assert len(translator.translate(LINES)) == len(LINES)
-    assert set(translator.engine.translators._pool._processes) == processes
+    assert translator.engine.translators._team.members is processes
     translator.close()
 
 

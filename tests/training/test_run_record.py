@@ -32,7 +32,7 @@ OTHER_FILES = {
     "model/",
     "train/NAME/",
     "train/NAME/00000/keys",
-    "train/NAME/00000.kept",
+    "train/kept.rows",
     "evaluation/",
     "tensorboard/",
 }

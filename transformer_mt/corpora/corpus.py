@@ -58,10 +58,6 @@ class Corpus:
     num_pairs: int | None
     """How many there are, bad ones included; None where only reading them all can tell."""
 
-    def count(self) -> int:
-        """Return how many pairs there are, bad ones included, by reading them if need be."""
-        return sum(len(block.pairs) for block in self.blocks()) if self.num_pairs is None else self.num_pairs
-
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Read all pairs, in order. Raises CorpusError, naming the place, at a bad line."""
         for block in self.blocks():

@@ -2,10 +2,11 @@
 
 import re
 import string
-import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+
+import regex
 
 from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.held_out import HeldOut
@@ -38,8 +39,7 @@ _ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does no
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _LETTERS_AND_SPACE = f"{string.ascii_letters} ".encode()
 _DIGIT = re.compile(r"\d")
-# All punctuation marks and symbols, but also the accents that are characters of their own.
-_MAYBE_MARK = re.compile(r"[^\w\s]|_")
+_MARK = regex.compile(r"[\p{P}\p{S}]")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class SideFilters:
             return None
         if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * there:
             return "digits"
-        if self.max_punctuation_share < 1.0 and _has_more_marks(text, self.max_punctuation_share * there):
+        if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * there:
             return "punctuation"
         return None
 
@@ -183,10 +183,3 @@ def _script(language: str, side: str) -> Script:
 def _has_control_characters(text: str) -> bool:
     # U+FFFD is printable.
     return "\ufffd" in text or (not text.isprintable() and _CONTROL.search(text) is not None)
-
-
-def _has_more_marks(text: str, most: float) -> bool:
-    """Whether more characters of a text than this are punctuation marks or symbols."""
-    if len(_MAYBE_MARK.findall(text)) <= most:
-        return False
-    return sum(unicodedata.category(character)[0] in "PS" for character in text) > most

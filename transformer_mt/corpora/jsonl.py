@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
-from transformer_mt.corpora.fields import FieldPath, find_field, names_of_fields
+from transformer_mt.corpora.fields import find_field, names_of_fields
 from transformer_mt.corpora.lines import BadLine, all_lines
 from transformer_mt.corpora.single_files import open_files
 from transformer_mt.corpora.text_files import opened_again
@@ -19,14 +19,12 @@ def open_jsonl(text: PairedText) -> Corpus:
 
     def read(path: Path, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
-            yield from blocks_of_file(str(path), _pairs(text, all_lines(file, str(path))))
+            yield from blocks_of_file(str(path), _json_pairs(text, all_lines(file, str(path))))
 
     return open_files(text, read, lambda path, of_file: of_file.num_lines)
 
 
-def _pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
-    source, target = str(text.source), str(text.target)
-    paths: dict[str, FieldPath] = {}
+def _json_pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
     for line in lines:
         if isinstance(line, BadLine):
             yield BadPair(line.fault)
@@ -36,25 +34,22 @@ def _pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[s
         except (ValueError, RecursionError) as error:
             yield BadPair(f"is not JSON ({cut(str(error))}); found: {cut(line) or 'nothing'}")
             continue
-        sides = [_value(row, name, paths) for name in (source, target)]
-        faults = [side for side in sides if isinstance(side, BadPair)]
-        yield faults[0] if faults else pair_of_texts(*sides)  # type: ignore[arg-type]  # both are texts
+        try:
+            yield pair_of_texts(_value(row, str(text.source)), _value(row, str(text.target)))
+        except ValueError as error:
+            yield BadPair(str(error))
 
 
-def _value(row: Any, name: str, paths: dict[str, FieldPath]) -> str | BadPair:
-    """Return the text of a field; a null is an empty text. `paths` keeps where the last row had it."""
+def _value(row: Any, name: str) -> str:
+    """Return the text of a field; a null is an empty text. Raises ValueError if there is no such text."""
     if not isinstance(row, dict):
-        return BadPair(f"is JSON, but no object with fields; found: {cut(json.dumps(row))}")
+        raise ValueError(f"is JSON, but no object with fields; found: {cut(json.dumps(row))}")
+    path = find_field(row, name)
+    if path is None:
+        raise ValueError(f"has no field {name}, but: {cut(names_of_fields(row), 200)}")
     value: Any = row
-    try:
-        for part in paths.get(name, (name,)):
-            value = value[part]
-    except (KeyError, TypeError, IndexError):
-        path = find_field(row, name)
-        if path is None:
-            return BadPair(f"has no field {name}, but: {cut(names_of_fields(row), 200)}")
-        paths[name] = path
-        return _value(row, name, paths)
-    if isinstance(value, str):
-        return value
-    return "" if value is None else BadPair(f"{name} is no text, but: {cut(json.dumps(value))}")
+    for part in path:
+        value = value[part]
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} is no text, but: {cut(json.dumps(value))}")
+    return value or ""

@@ -1,19 +1,15 @@
 """Cuts text into lines, in blocks, quickly. A line that cannot be used becomes its fault; the others go on."""
 
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO
 
 from transformer_mt.corpora.corpus import BLOCK, LONGEST
+from transformer_mt.corpora.text_files import BOM, CONVERT, ByteStream
 from transformer_mt.errors import CorpusError
 
-_CHUNK = 1 << 18  # bytes
-_BOM = b"\xef\xbb\xbf"
+_READ_AT_A_TIME = 1 << 18  # bytes
 _MANY_RETURNS = 10  # in text without any line end
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
-CONVERT = "convert it from its encoding, as in `iconv -f WINDOWS-1252 -t UTF-8`"
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class BadLine:
     """Its text, with U+FFFD in place of bytes that are not UTF-8, cut if it is too long."""
 
 
-def line_blocks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[list[str | BadLine]]:
+def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
     """Cut a file of UTF-8 into blocks of BLOCK lines, without their ends; the last block may have fewer.
 
     Only "\\n" ends a line. Carriage returns before it are removed, and so is a byte order mark at the start.
@@ -43,7 +39,7 @@ def line_blocks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[list
         yield waiting
 
 
-def all_lines(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[str | BadLine]:
+def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
     """Cut a file into lines as `line_blocks` does."""
     for block in line_blocks(file, name):
         yield from block
@@ -54,19 +50,19 @@ def has_faults(lines: Iterable[str | BadLine]) -> bool:
     return BadLine in set(map(type, lines))
 
 
-def _chunks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[bytes]:
+def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read bytes up to the end of a line. From the middle of a line longer than LONGEST, some are left out."""
-    head = _head(file)
-    if head.startswith(_UTF16):
+    start = file.read(_READ_AT_A_TIME)
+    if start.startswith(_UTF16):
         raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
-    chunk = head.removeprefix(_BOM) + file.read(_CHUNK)
+    chunk = start.removeprefix(BOM)
     if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
         raise CorpusError(
             f"{name}: its lines end in carriage returns alone (CR), as of an old Macintosh; convert it, as in "
             "`tr '\\r' '\\n'`"
         )
     # A byte order mark by itself is an empty line, as where lines are counted.
-    begun, length = [b""] if head else [], 0
+    begun, length = [b""] if start else [], 0
     while chunk:
         end = chunk.rfind(b"\n") + 1
         if end:
@@ -75,17 +71,9 @@ def _chunks(file: io.BufferedIOBase | IO[bytes], name: str) -> Iterator[bytes]:
         if end < len(chunk) and length <= LONGEST:
             begun.append(chunk[end:])
             length += len(chunk) - end
-        chunk = file.read(_CHUNK)
+        chunk = file.read(_READ_AT_A_TIME)
     if begun:
         yield b"".join(begun)
-
-
-def _head(file: io.BufferedIOBase | IO[bytes]) -> bytes:
-    """Read as many bytes as a byte order mark has, or all if there are fewer."""
-    head = b""
-    while len(head) < len(_BOM) and (more := file.read(len(_BOM) - len(head))):
-        head += more
-    return head
 
 
 def _lines_of(chunk: bytes) -> list[str | BadLine]:

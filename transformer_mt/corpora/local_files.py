@@ -1,10 +1,10 @@
 """Finds the files that a name of the configuration stands for: one file, or all that match a pattern."""
 
 import re
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 
-from transformer_mt.corpora.packed import PACKED
+from transformer_mt.corpora.packed import COMPRESSED
 from transformer_mt.errors import CorpusError
 from transformer_mt.settings.corpus import SINGLE_FILES
 from transformer_mt.wording import counted
@@ -26,20 +26,28 @@ def local_files(name: str) -> tuple[Path, ...]:
     for path in paths:
         if path.exists() and not path.is_file():
             raise CorpusError(
-                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, packed or "
+                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, compressed or "
                 "not, and name that"
             )
     return paths
 
 
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
-    """Return the files PREFIX.source and PREFIX.target, packed or not; or of each prefix that matches a pattern.
+    """Return the files PREFIX.source and PREFIX.target, compressed or not; or of each prefix that matches a pattern.
 
     Raises CorpusError if a file is missing, or if a side of the pattern has a prefix that the other lacks.
     """
-    if not _PATTERN.search(prefix) or _present(prefix, source):
-        return [(_file(prefix, source), _file(prefix, target))]
-    sides = [_matches(prefix, language) for language in (source, target)]
+    named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
+    is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
+    pattern = prefix if is_pattern else escape(prefix)
+    sides = [_matches(pattern, language) for language in (source, target)]
+    for language, found in zip((source, target), sides, strict=True):
+        if not found:
+            cure = f"; or {_other_form(prefix)}" if not is_pattern else ""
+            raise CorpusError(
+                f"{prefix}.{language}: no file has this name, nor one with {', '.join(COMPRESSED)} after it; correct "
+                f"the prefix '{prefix}' or the language '{language}' in corpus{cure}"
+            )
     if lone := sides[0].keys() ^ sides[1].keys():
         first = min(lone)
         here, missing = (source, target) if first in sides[0] else (target, source)
@@ -50,42 +58,13 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
     return [(sides[0][common], sides[1][common]) for common in sorted(sides[0])]
 
 
-def _matches(prefix: str, language: str) -> dict[str, Path]:
-    """Return the files of a language by what stands before it in their names."""
+def _matches(pattern: str, language: str) -> dict[str, Path]:
+    """Return the files of a language by what stands before it in their names; of two, the one not compressed."""
     found: dict[str, Path] = {}
-    for ending in ("", *PACKED):
-        for path in map(Path, glob(f"{prefix}.{_literal(language)}{ending}", recursive=True)):
-            common = str(path).removesuffix(ending).removesuffix(f".{language}")
-            if common in found:
-                raise CorpusError(f"{found[common]} and {path} are both there; the pattern must match one of them")
-            found[common] = path
-    if not found:
-        raise CorpusError(
-            f"{prefix}.{language}: no file has a name of this pattern, nor one with {', '.join(PACKED)} after it; "
-            f"correct the prefix '{prefix}' or the language '{language}' in corpus"
-        )
+    for ending in ("", *COMPRESSED):
+        for name in glob(f"{pattern}.{escape(language)}{ending}", recursive=True):
+            found.setdefault(name.removesuffix(ending).removesuffix(f".{language}"), Path(name))
     return found
-
-
-def _literal(text: str) -> str:
-    """Return a pattern that only this text matches."""
-    return re.sub(r"([*?\[])", r"[\1]", text)
-
-
-def _present(prefix: str, language: str) -> Path | None:
-    paths = [Path(f"{prefix}.{language}{ending}") for ending in ("", *PACKED)]
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _file(prefix: str, language: str) -> Path:
-    path = _present(prefix, language)
-    if path is None:
-        name = f"{Path(prefix).name}.{language}"
-        raise CorpusError(
-            f"{prefix}.{language}: no such file, nor {', '.join(name + ending for ending in PACKED)}; correct the "
-            f"prefix '{prefix}' or the language '{language}' in corpus, or {_other_form(prefix)}"
-        )
-    return path
 
 
 def _other_form(prefix: str) -> str:

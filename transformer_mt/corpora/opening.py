@@ -12,7 +12,7 @@ from transformer_mt.corpora.parquet import open_parquet
 from transformer_mt.corpora.tables import open_csv, open_tsv
 from transformer_mt.corpora.text_files import survey
 from transformer_mt.corpora.tmx import open_tmx
-from transformer_mt.corpora.zip_archive import digest_of_zip, open_zip
+from transformer_mt.corpora.zip_archive import open_zip
 from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import Form, PairedText
 
@@ -52,5 +52,5 @@ def corpus_digest(text: PairedText) -> str:
     if text.form == "hub":
         return digest_of_hub(text)
     if text.form == "zip":
-        return digest_of_zip(text)
+        return open_zip(text).digest()
     return fingerprint(*(survey(path).digest for path in corpus_files(text)))

@@ -6,7 +6,6 @@ as the Japanese sign for a long vowel, are not judged.
 
 import re
 from dataclasses import dataclass
-from functools import cache
 
 import regex
 
@@ -34,8 +33,6 @@ _OF_CODES = {
 }
 _OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
 _ASCII_LETTER = re.compile("[A-Za-z]")
-# No letter comes after it; Unicode reserves what does for other uses.
-_AFTER_ALL_LETTERS = 0x40000
 
 
 def script_of(code: str) -> str | None:
@@ -53,9 +50,10 @@ def script_of(code: str) -> str | None:
 class Script:
     """One script, or several together, which a text may mix."""
 
-    letters: frozenset[str]
-    others: re.Pattern[str]
-    """Finds a character that may be a letter of another script: a quick look, which a few other characters pass."""
+    letters: regex.Pattern[str]
+    """Finds a letter of the script."""
+    others: regex.Pattern[str]
+    """Finds a letter of another script."""
     is_latin: bool
 
     @classmethod
@@ -64,55 +62,31 @@ class Script:
 
         Raises ConfigError, which names the key of the configuration, if there is no such script.
         """
-        letters = [letter for name in names.split("+") for letter in _letters(name.strip(), key)]
-        return cls(frozenset(letters), re.compile(rf"[^\W\d_{_ranges(letters)}]"), "A" in letters)
+        own = "".join(rf"\p{{Script={_checked(name.strip(), key)}}}" for name in names.split("+"))
+        letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
+        return cls(letters, others, letters.match("A") is not None)
 
     def share(self, text: str) -> float:
         """Return the share of the letters of a text that are of this script; 1 if there is no letter to judge."""
         if text.isascii():
             return 1.0 if self.is_latin or not _ASCII_LETTER.search(text) else 0.0
-        if not self.others.search(text):
+        num_others = len(self.others.findall(text))
+        if not num_others:
             return 1.0
-        return plain_share(self.letters, text)
+        num_own = len(self.letters.findall(text))
+        return num_own / (num_own + num_others)
 
 
-def plain_share(own_letters: frozenset[str], text: str) -> float:
-    """Return the share that `Script.share` returns, without its short cuts."""
-    judged = [character for character in text if character.isalpha() and character not in _of_no_script()]
-    return sum(character in own_letters for character in judged) / len(judged) if judged else 1.0
-
-
-@cache
-def _all_characters() -> str:
-    return "".join(map(chr, [*range(0xD800), *range(0xE000, _AFTER_ALL_LETTERS)]))
-
-
-@cache
-def _of_no_script() -> frozenset[str]:
-    pattern = r"[\p{L}&&[\p{Script=Common}\p{Script=Inherited}]]"
-    return frozenset(regex.findall(pattern, _all_characters(), regex.V1))
-
-
-def _letters(name: str, key: str) -> list[str]:
+def _checked(name: str, key: str) -> str:
+    """Return the name of a script. Raises ConfigError if there is none with this name."""
     try:
         if not re.fullmatch("[A-Za-z_]+", name):
             raise ValueError(name)
-        pattern = regex.compile(rf"[\p{{L}}&&\p{{Script={name}}}]", regex.V1)
+        regex.compile(rf"\p{{Script={name}}}")
     except (ValueError, regex.error):
         raise ConfigError(
             f"{key}: '{name}' is no script of Unicode; name one such as Latin, Cyrillic, Greek, Arabic, Devanagari, "
             "Han or Hangul"
         ) from None
-    found: list[str] = pattern.findall(_all_characters())
-    return found
-
-
-def _ranges(letters: list[str]) -> str:
-    """Return letters as the inside of a character class."""
-    ranges: list[list[str]] = []
-    for letter in sorted(set(letters)):
-        if ranges and ord(letter) == ord(ranges[-1][1]) + 1:
-            ranges[-1][1] = letter
-        else:
-            ranges.append([letter, letter])
-    return "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in ranges)
+    return name

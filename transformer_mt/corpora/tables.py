@@ -10,8 +10,7 @@ from transformer_mt.corpora.lines import BadLine, all_lines
 from transformer_mt.corpora.single_files import open_files
 from transformer_mt.corpora.text_files import Survey, opened_again
 from transformer_mt.errors import CorpusError
-from transformer_mt.languages import name_columns
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.corpus import PairedText
 from transformer_mt.wording import counted, cut
 
 _SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is the decimal sign
@@ -37,7 +36,7 @@ def open_tsv(text: PairedText) -> Corpus:
             yield from blocks_of_file(str(path), _pairs_of_lines(rest, columns, num_columns), first=1 + header)
 
     def count(path: Path, of_file: Survey) -> int:
-        _check_beginning(read(path, of_file.digest))
+        next(read(path, of_file.digest), None)  # so that a missing column is found before anything else is done
         return max(0, of_file.num_lines - header)
 
     return open_files(text, read, count)
@@ -54,30 +53,11 @@ def open_csv(text: PairedText) -> Corpus:
             yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
 
     def count(path: Path, of_file: Survey) -> int | None:
-        _check_beginning(read(path, of_file.digest))
+        next(read(path, of_file.digest), None)  # so that a missing column is found before anything else is done
         # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
         return 0 if of_file.num_lines <= 1 else None
 
     return open_files(text, read, count)
-
-
-def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> list[str]:
-    """Return a warning of each TSV whose columns are not named, though its first line seems to have their names."""
-    found = []
-    for text, pairs in opened_texts:
-        block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
-        first = block.pairs[0] if block else None
-        if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
-            found.append(
-                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
-                f"does, say which is which, and it is no pair: {{path: {text.place}, source: NAME, target: NAME}}"
-            )
-    return found
-
-
-def _check_beginning(blocks: Iterator[Block]) -> None:
-    """Read the beginning of a file, so that a missing column is found before anything else is done."""
-    next(blocks, None)
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
@@ -127,50 +107,52 @@ def _pairs_of_lines(
         yield pair
 
 
-def _pair_of_cells(cells: list[str], columns: tuple[int, int], num_columns: int) -> tuple[str, str] | BadPair:
-    if num_columns and len(cells) != num_columns:
-        return _ragged(cells, num_columns, "\t")
-    if max(columns) >= len(cells):
-        side = "source" if columns[0] >= len(cells) else "target"
-        number = (columns[0] if side == "source" else columns[1]) + 1
-        found = cut("\t".join(cells)) or "nothing"
-        return BadPair(f"has {counted(len(cells), 'column')}, but the {side} is column {number}; found: {found}")
-    return cells[columns[0]], cells[columns[1]]
+def _pair_of_cells(
+    cells: list[str], columns: tuple[int, int], num_columns: int, separator: str = "\t"
+) -> tuple[str, str] | BadPair:
+    if len(cells) == (num_columns or len(cells)) > max(columns):
+        return cells[columns[0]], cells[columns[1]]
+    has, found = counted(len(cells), "column"), cut(separator.join(cells)) or "nothing"
+    if num_columns:  # what stands in a column may belong to another one
+        return BadPair(f"has {has}, but the first line has {num_columns}; correct it. Found: {found}")
+    side, number = ("source", columns[0]) if columns[0] >= len(cells) else ("target", columns[1])
+    return BadPair(f"has {has}, but the {side} is column {number + 1}; found: {found}")
 
 
 def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
-    header, faults = next(lines, None), list[str]()
-    if header is None:
+    first = next(lines, None)
+    if first is None:
         return
-    separator = _separator(header.text if isinstance(header, BadLine) else header, text)
-    rows = csv.reader(_with_ends(chain([header], lines), faults), delimiter=separator, strict=True)
-    columns: tuple[int, int] | None = None
-    begin, num_columns = 1, 0
+    header = first.text if isinstance(first, BadLine) else first
+    separator = max(_SEPARATORS, key=header.count)
+    faults = list[str]()
+    rows = csv.reader(_with_ends(chain([first], lines), faults), delimiter=separator, strict=True)
+    names, begin = list[str](), 1
     while True:
         try:
-            cells = next(rows)
-        except StopIteration:
-            return
+            cells = next(rows, None)
         except csv.Error as error:
-            yield _bad_row(error, path, begin, rows.line_num)
-            begin = rows.line_num + 1
-            continue
-        if columns is None:
-            columns = _index(str(text.source), cells, path), _index(str(text.target), cells, path)
-            num_columns = len(cells)
+            if "unexpected end" in str(error) or "field larger" in str(
+                error
+            ):  # nobody knows how many rows went with it
+                raise CorpusError(
+                    f"{path}:{begin}: a quotation mark that opens in this row is not closed by line {rows.line_num}; "
+                    "close it"
+                ) from None
+            yield BadPair(f"is not CSV ({error}); it begins in line {begin}")
         else:
-            yield _pair_of_row(cells, columns, num_columns, faults, separator)
-        faults.clear()
+            if cells is None:
+                return
+            if not names:
+                names = cells
+                columns = _index(str(text.source), names, path), _index(str(text.target), names, path)
+            elif faults:
+                yield BadPair(faults[0])
+            else:
+                pair = _pair_of_cells(cells, columns, len(names), separator)
+                yield pair if isinstance(pair, BadPair) else pair_of_texts(*pair)
+            faults.clear()
         begin = rows.line_num + 1
-
-
-def _separator(header: str, text: PairedText) -> str:
-    """Return the first separator with which the header has both columns; a comma if none does."""
-    for separator in _SEPARATORS:
-        names = next(csv.reader([header], delimiter=separator), [])
-        if text.source in names and text.target in names:
-            return separator
-    return ","
 
 
 def _with_ends(lines: Iterable[str | BadLine], faults: list[str]) -> Iterator[str]:
@@ -179,30 +161,3 @@ def _with_ends(lines: Iterable[str | BadLine], faults: list[str]) -> Iterator[st
         if isinstance(line, BadLine):
             faults.append(line.fault)
         yield (line.text if isinstance(line, BadLine) else line) + "\n"
-
-
-def _bad_row(error: csv.Error, path: Path, begin: int, end: int) -> BadPair:
-    """Return the fault of a row. Raises CorpusError if nobody can tell how many rows went with it."""
-    if "unexpected end" in str(error) or "field larger" in str(error):
-        raise CorpusError(
-            f"{path}:{begin}: a quotation mark that opens in this row is not closed by line {end}; close it"
-        )
-    return BadPair(f"is not CSV ({error}); it begins in line {begin}")
-
-
-def _pair_of_row(
-    cells: list[str], columns: tuple[int, int], num_columns: int, faults: list[str], separator: str
-) -> tuple[str, str] | BadPair:
-    if faults:
-        return BadPair(faults[0])
-    if len(cells) != num_columns:
-        return _ragged(cells, num_columns, separator)
-    return pair_of_texts(cells[columns[0]], cells[columns[1]])
-
-
-def _ragged(cells: list[str], num_columns: int, separator: str) -> BadPair:
-    """Return the fault of a row in which what stands in a column may belong to another one."""
-    found = cut(separator.join(cells)) or "nothing"
-    return BadPair(
-        f"has {counted(len(cells), 'column')}, but the first line has {num_columns}; correct it. Found: {found}"
-    )

@@ -1,29 +1,30 @@
-"""Opens files of text, packed or not, and reads their lines."""
+"""Opens files of text, compressed or not, and reads their lines."""
 
 import hashlib
 import io
 import logging
-import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
-from transformer_mt.corpora.lines import CONVERT
-from transformer_mt.corpora.packed import Damage, unpacked
+from transformer_mt.corpora.packed import Damage, decompressed
 from transformer_mt.errors import CorpusError
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+# Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
+CONVERT = "convert it from its encoding, as in `iconv -f WINDOWS-1252 -t UTF-8`"
 _CHUNK = 1 << 20  # bytes
 _log = logging.getLogger(__name__)
+
+ByteStream = io.BufferedIOBase | IO[bytes]
 
 # What to do with bytes that are not UTF-8: name the line and stop, or write U+FFFD in their place.
 InvalidText = Literal["strict", "replace"]
 
 
 def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
-    """Read the lines of a UTF-8 file, unpacked if its name asks for it, as `decode_lines` does.
+    """Read the lines of a UTF-8 file, decompressed if its name asks for it, as `decode_lines` does.
 
     Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
     """
@@ -40,7 +41,7 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
     """
     warned = False
     for number, raw in enumerate(file, start=1):
-        line = (raw.removeprefix(_BOM) if number == 1 else raw).removesuffix(b"\n").rstrip(b"\r")
+        line = (raw.removeprefix(BOM) if number == 1 else raw).removesuffix(b"\n").rstrip(b"\r")
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -55,34 +56,18 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file for bytes, unpacked if it is a .gz, .zst or .xz.
+    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz.
 
     Any error while they are read is raised as a CorpusError.
     """
     try:
-        with path.open("rb") as raw:
-            _check_that_it_ends(path, raw.fileno())
-            with unpacked(raw, path) as file:
-                yield file
+        with path.open("rb") as raw, decompressed(raw, path) as file:
+            yield file
     except Damage as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(
             f"{path}: cannot be read ({reason}); name a text file, or a complete .gz, .zst or .xz of one"
         ) from None
-
-
-def _check_that_it_ends(path: Path, number: int) -> None:
-    """Raises CorpusError for a device such as /dev/zero, and for a file of the kernel such as /proc/kmsg.
-
-    But a terminal ends with Ctrl-D, and /dev/null at once.
-    """
-    mode, what = os.fstat(number).st_mode, ""
-    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not os.isatty(number) and not path.samefile(os.devnull)):
-        what = "a device"
-    elif stat.S_ISREG(mode) and path.resolve().as_posix().startswith(("/proc/", "/sys/")):
-        what = "a file of the kernel"
-    if what:
-        raise CorpusError(f"{path}: is {what}, which may never end; name a text file, packed or not")
 
 
 @contextmanager
@@ -93,7 +78,7 @@ def opened_again(path: Path, digest: str) -> Iterator[io.BufferedIOBase]:
 
 
 @contextmanager
-def same_text(file: io.BufferedIOBase | IO[bytes], digest: str, name: str) -> Iterator[io.BufferedIOBase]:
+def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedIOBase]:
     """Hash what is read of a file, which messages call `name`.
 
     At the end, raises CorpusError if its bytes do not have the digest of its survey. So what is encoded is the text
@@ -117,7 +102,7 @@ def check_same(found: str, digest: str, name: str) -> None:
 class _Hashed(io.BufferedIOBase):
     """The bytes of another file, which are hashed as they are read."""
 
-    def __init__(self, file: io.BufferedIOBase | IO[bytes]) -> None:
+    def __init__(self, file: ByteStream) -> None:
         self._file, self.sum = file, hashlib.sha256()
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -126,36 +111,21 @@ class _Hashed(io.BufferedIOBase):
         return content
 
 
-def count_lines(path: Path) -> int:
-    """Count the lines of a file as `read_lines` splits it, by reading it to the end."""
-    with opened(path) as file:
-        return count_lines_left(file)
-
-
-def count_lines_left(file: io.BufferedIOBase) -> int:
-    """Count the lines from the current position to the end; the last one may lack its newline."""
-    count, last = 0, b"\n"
-    while chunk := file.read(_CHUNK):
-        count += chunk.count(b"\n")
-        last = chunk[-1:]
-    return count + (last != b"\n")
-
-
 class Survey(NamedTuple):
     """What one reading of a whole file tells, before any of it is used."""
 
     digest: str
-    """The SHA-256, hexadecimal, of the unpacked bytes."""
+    """The SHA-256, hexadecimal, of the decompressed bytes."""
     num_lines: int
 
 
 def survey(path: Path) -> Survey:
-    """Read a file to its end. Raises CorpusError if it cannot be read, or if what is packed is not whole."""
+    """Read a file to its end. Raises CorpusError if it cannot be read, or if what is compressed is not whole."""
     with opened(path) as file:
         return survey_of(file)
 
 
-def survey_of(file: io.BufferedIOBase | IO[bytes]) -> Survey:
+def survey_of(file: ByteStream) -> Survey:
     """Read what is left of a file to its end. Lines are counted as `read_lines` splits them."""
     digest, count, last = hashlib.sha256(), 0, b"\n"
     while chunk := file.read(_CHUNK):

@@ -1,9 +1,11 @@
 """Encodes the pairs of a block for training: what a worker process does, and what it gives back."""
 
+import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +13,10 @@ from numpy.typing import NDArray
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
 from transformer_mt.corpora.duplicates import pair_key
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
-from transformer_mt.data.encoded import dtype_of
-from transformer_mt.data.line_words import LookedAt, look_at
-from transformer_mt.data.pair_filter import bad_line
+from transformer_mt.data.encoded_files import Side
+from transformer_mt.data.line_words import LineWords, count_words
 from transformer_mt.data.tokenizer import Tokenizer, clean
+from transformer_mt.errors import CorpusError
 
 Found = tuple[str, str, str]
 """Place, source and target of a pair; the texts are as `clean` returns them."""
@@ -27,24 +29,16 @@ class Task(NamedTuple):
     tag: str
     """What is put before each source; empty: nothing."""
     languages: Languages
-    first: int
-    """How many pairs of the shard come before the block."""
-    every: int
-    """The sentences of every so many-th pair of the shard are counted, from the first on."""
-
-
-class Side(NamedTuple):
-    """The sentences of one language, end to end."""
-
-    ids: NDArray[Any]
-    lengths: NDArray[np.int64]
+    shard: int
+    """The number of the shard that it belongs to."""
+    counts_words: bool
+    """Whether the sentences and words of its lines are counted."""
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
     """What became of a block."""
 
-    num_read: int
     source: Side
     target: Side
     """The pairs that stay."""
@@ -57,7 +51,10 @@ class EncodedBlock:
     found: list[Found]
     """The pairs that have a text of the held-out sets: of those left out because of it, or else, if it is no reason, of
     those that stay."""
-    looked_at: LookedAt
+    words: LineWords
+    """What was counted of the lines of the pairs that stay; nothing unless it should be."""
+    digest: bytes
+    """That of the block (`block_digest`)."""
 
 
 @dataclass(frozen=True)
@@ -76,81 +73,53 @@ class BlockEncoder:
 
     def encode(self, task: Task) -> EncodedBlock:
         """Return what becomes of a block. Raises CorpusError at a pair that cannot be read, unless it is skipped."""
-        dropped: Counter[str] = Counter()
-        found: list[Found] = []
-        texts = self._passed_by_text(task, dropped, found)
-        tagged = [f"{task.tag} {source}" for source in texts.sources] if task.tag else texts.sources
-        source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, texts.targets)
-        reasons = [
-            self.pieces.reason(len(source) - 1, len(target) - 1)
-            for source, target in zip(source_ids, target_ids, strict=True)
-        ]
+        block, dropped, found = task.block, Counter[str](), list[Found]()
+        texts = list(self._passed_by_text(task, dropped, found))
+        tagged = [f"{task.tag} {source}" if task.tag else source for _, source, _ in texts]
+        source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, [target for _, _, target in texts])
+        both = zip(source_ids, target_ids, strict=True)
+        reasons = [self.pieces.reason(len(source) - 1, len(target) - 1) for source, target in both]
         if any(reasons):
             dropped.update(reason for reason in reasons if reason)
             stays = [reason is None for reason in reasons]
-            texts = texts.only(stays)
-            tagged = list(compress(tagged, stays))
+            texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
             source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
         if not self.leaves_held_out:
-            found += self._held_out_of(task.block, texts)
+            held = self.held_out
+            found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
+        # The words are those of the text itself, before `clean`.
+        pairs = [block.pairs[row] for row, _, _ in texts] if task.counts_words else []
+        looked_at = [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
         return EncodedBlock(
-            num_read=len(task.block.pairs),
-            source=_side(source_ids, self.tokenizer.source_vocab_size),
-            target=_side(target_ids, self.tokenizer.target_vocab_size),
-            lines=np.array(texts.lines, np.int64),
+            source=Side.of(source_ids, self.tokenizer.source_vocab_size),
+            target=Side.of(target_ids, self.tokenizer.target_vocab_size),
+            lines=np.array([block.first + row for row, _, _ in texts], np.int64),
             dropped=dropped,
-            keys=b"".join(map(pair_key, tagged, texts.targets)) if self.with_keys else b"",
+            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
             found=found,
-            looked_at=look_at(_looked_at(task, texts.lines), task.languages[0]),
+            words=count_words(looked_at, task.languages[0]),
+            digest=block_digest(block),
         )
 
-    def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> "_Texts":
-        """Return the pairs that the text filters let pass."""
-        block, texts = task.block, _Texts([], [], [])
-        for line, pair in enumerate(block.pairs, start=block.first):
+    def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
+        """Yield the pairs that the text filters let pass: their row in the block, source and target, cleaned."""
+        block = task.block
+        for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):
                 if pair.reason == BAD_LINE and not self.skips_bad_lines:
-                    raise bad_line(pair, block.place(line - block.first))
+                    raise CorpusError(f"{block.place(row)}: {pair.fault}")
                 dropped[pair.reason] += 1
                 continue
             source, target = clean(pair[0]), clean(pair[1])
             if reason := self.texts.reason(source, target, task.languages):
                 dropped[reason] += 1
                 if reason == "held_out":
-                    found.append((block.place(line - block.first), source, target))
-                continue
-            texts.lines.append(line)
-            texts.sources.append(source)
-            texts.targets.append(target)
-        return texts
-
-    def _held_out_of(self, block: Block, texts: "_Texts") -> list[Found]:
-        held = self.held_out
-        found = [pair for pair in zip(*texts, strict=True) if pair[1] in held or pair[2] in held]
-        return [(block.place(line - block.first), source, target) for line, source, target in found]
+                    found.append((block.place(row), source, target))
+            else:
+                yield row, source, target
 
 
-class _Texts(NamedTuple):
-    """Pairs by their lines in the file and their texts after `clean`, without tags."""
-
-    lines: list[int]
-    sources: list[str]
-    targets: list[str]
-
-    def only(self, stays: list[bool]) -> "_Texts":
-        """Return the pairs for which `stays` is true."""
-        texts = (list(compress(each, stays)) for each in (self.sources, self.targets))
-        return _Texts(list(compress(self.lines, stays)), *texts)
-
-
-def _looked_at(task: Task, lines: list[int]) -> list[str]:
-    """Return the sources of the pairs that stay and whose turn it is to be looked at, as they are in the text."""
-    block, every = task.block, task.every
-    rows = [line - block.first for line in lines]
-    pairs = [block.pairs[row] for row in rows if every == 1 or (task.first + row) % every == 0]
-    return [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
-
-
-def _side(sentences: list[list[int]], vocab_size: int) -> Side:
-    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-    return Side(np.fromiter(chain.from_iterable(sentences), dtype_of(vocab_size), int(lengths.sum())), lengths)
+def block_digest(block: Block) -> bytes:
+    """Return the SHA-256 of the pairs of a block, bad ones included."""
+    sides = chain.from_iterable((pair.fault,) if isinstance(pair, BadPair) else pair for pair in block.pairs)
+    return hashlib.sha256("\n".join(sides).encode()).digest()

@@ -1,26 +1,51 @@
-"""Stores token ids on disk: `prepare` writes them, and `train` reads them as memory maps."""
+"""Opens the token ids that `prepare` wrote, as memory maps: of one directory, or of a training set in shards."""
 
-import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-from transformer_mt.data.encoded_text import EncodedText, Text
-from transformer_mt.data.shard_index import INDEX, ShardIndex
+from transformer_mt.data.encoded_text import EncodedText, ShardedText, Text
 from transformer_mt.errors import CorpusError
 from transformer_mt.storage.json_text import read_json
 
 SIZES = "sizes.json"
-FILES = ("source.ids", "source.offsets", "target.ids", "target.offsets", SIZES)
+IDS = ("source.ids", "source.offsets", "target.ids", "target.offsets")
+FILES = (*IDS, SIZES)
+INDEX, KEPT = "shards.json", "kept.rows"  # of a training set
+RECORD, LINES = "shard.json", "lines"  # of a shard
 _DTYPES = ("uint16", "uint32")
-_BLOCK = 10_000  # pairs held in memory at a time
+_SHOWN = 20  # places of pairs
+
+Place = tuple[str, int]  # the file, and the line, row or unit in it from 1
+
+
+class ShardIndex(BaseModel):
+    """The list of the shards of a training set, by which training opens all of them as one corpus."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    shards: tuple[str, ...] = Field(min_length=1)
+    """Their directories, from that of the index, in the order of the configuration."""
+    sizes: tuple[int, ...]
+    """How many pairs of each corpus belong to the training set."""
+    tokens: tuple[int, int]
+    """The tokens of these pairs, EOS included, in source and target."""
+    longest: tuple[int, int]
+    """The tokens of the longest sentence."""
+    has_kept: bool
+    """Whether the file KEPT lists the pairs that belong to the training set, numbered through all shards, as int64. If
+    not, all do."""
+
+    @classmethod
+    def load(cls, directory: Path) -> "ShardIndex":
+        """Read shards.json. Raises OSError or ValueError if it cannot be read."""
+        return cls.model_validate(read_json(directory / INDEX))
 
 
 @dataclass(frozen=True)
@@ -41,16 +66,20 @@ class EncodedCorpus:
 
     @classmethod
     def load(cls, directory: Path) -> "EncodedCorpus":
-        """Open what `write_encoded` wrote, or the shards of a training set.
-
-        Raises CorpusError if a file is missing or cut short.
-        """
+        """Open the ids in a directory, or the shards of a training set. Raises CorpusError if a file is damaged."""
         try:
             if not (directory / INDEX).exists():
                 return cls(*_load_sides(directory))
             index = ShardIndex.load(directory)
-            sources, targets = zip(*(_load_sides(directory / shard.path) for shard in index.shards), strict=True)
-            return cls(index.text(directory, 0, sources), index.text(directory, 1, targets), index.sizes)
+            sources, targets = zip(*(_load_sides(directory / shard) for shard in index.shards), strict=True)
+            kept = _map(directory / KEPT, np.dtype(np.int64), sum(index.sizes)) if index.has_kept else None
+            if len(sources) == 1 and kept is None:
+                return cls(sources[0], targets[0], index.sizes)
+            return cls(
+                ShardedText(sources, index.tokens[0], index.longest[0], kept),
+                ShardedText(targets, index.tokens[1], index.longest[1], kept),
+                index.sizes,
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(
                 f"{directory}: is missing, or not as it was written ({error}); delete {directory.parent} and "
@@ -58,63 +87,34 @@ class EncodedCorpus:
             ) from error
 
 
-def write_encoded(
-    directory: Path,
-    rows: Iterable[tuple[list[int], list[int]]],
-    source_vocab_size: int,
-    target_vocab_size: int,
-) -> None:
-    """Write the source and target ids of each pair; there must be at least one. Memory does not grow with their number.
-
-    An older directory is deleted first, and the new one appears only when it is complete. Raises CorpusError if a
-    directory is there that this function did not write.
-    """
-    if directory.exists() and not (directory / SIZES).is_file():
-        raise CorpusError(f"{directory}: is in the way, and prepare did not write it; choose another data_dir")
-    partial = directory.with_name(directory.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    if directory.exists():
-        # It is renamed first: if deleting it is interrupted, what is left has a name that only this program uses.
-        os.replace(directory, partial)
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True)
-    sizes: dict[str, Any] = {"pairs": 0}
-    sizes["source"] = {"dtype": dtype_of(source_vocab_size), "tokens": 0}
-    sizes["target"] = {"dtype": dtype_of(target_vocab_size), "tokens": 0}
-    with (
-        (partial / "source.ids").open("wb") as source_ids,
-        (partial / "source.offsets").open("wb") as source_offsets,
-        (partial / "target.ids").open("wb") as target_ids,
-        (partial / "target.offsets").open("wb") as target_offsets,
-    ):
-        for offsets in (source_offsets, target_offsets):
-            offsets.write(np.zeros(1, np.int64).data)
-        for block in _blocks(rows):
-            _append([source for source, _ in block], sizes["source"], source_ids, source_offsets)
-            _append([target for _, target in block], sizes["target"], target_ids, target_offsets)
-            sizes["pairs"] += len(block)
-    assert sizes["pairs"], "a corpus of no pairs cannot be memory-mapped"
-    (partial / SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, directory)
-
-
 def dtype_of(vocab_size: int) -> str:
     """Return the type in which the ids of a vocabulary are stored."""
     return _DTYPES[0] if vocab_size < 2**16 else _DTYPES[1]
 
 
-def _blocks(rows: Iterable[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
-    remaining = iter(rows)
-    while block := list(islice(remaining, _BLOCK)):
-        yield block
+def places_of_pairs(data_dir: Path, pairs: NDArray[np.int64]) -> list[Place]:
+    """Return where these pairs of the training set stand in the text. Raises CorpusError if they cannot be read."""
+    directory = data_dir / "train"
+    source = EncodedCorpus.load(directory).source
+    shards = [directory / shard for shard in ShardIndex.load(directory).shards]
+    where, rows = source.rows(pairs) if isinstance(source, ShardedText) else (np.zeros_like(pairs), pairs)
+    return [_place(shards[shard], row) for shard, row in zip(where.tolist(), rows.tolist(), strict=True)]
 
 
-def _append(sentences: list[list[int]], size: dict[str, Any], ids: BinaryIO, offsets: BinaryIO) -> None:
-    ends = np.fromiter(accumulate(map(len, sentences)), np.int64, len(sentences))
-    # Not by `tofile` of NumPy, which says nothing if the disk is full.
-    ids.write(np.fromiter(chain.from_iterable(sentences), size["dtype"], ends[-1]).data)
-    offsets.write((ends + size["tokens"]).data)
-    size["tokens"] += int(ends[-1])
+def _place(shard: Path, row: int) -> Place:
+    files: list[tuple[str, int]] = read_json(shard / RECORD)["files"]
+    file, _ = files[bisect_right([first for _, first in files], row) - 1]
+    line = np.fromfile(shard / LINES, "<i8", count=1, offset=8 * row)
+    return file, int(line[0])
+
+
+def described(places: list[Place]) -> str:
+    """Return places as text, as in "lines 3, 17 of a.en; line 8 of b.en"; of many, the first twenty."""
+    of_files = []
+    for file, of_file in groupby(sorted(places)[:_SHOWN], lambda place: place[0]):
+        lines = [str(line) for _, line in of_file]
+        of_files.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)} of {file}")
+    return "; ".join(of_files) + (f", and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
 
 
 def _load_sides(directory: Path) -> tuple[EncodedText, EncodedText]:
@@ -125,9 +125,8 @@ def _load_sides(directory: Path) -> tuple[EncodedText, EncodedText]:
 def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
     if sizes[side]["dtype"] not in _DTYPES:
         raise ValueError(f"{SIZES} names another type than {' or '.join(_DTYPES)}")
-    tokens, dtype, pairs = sizes[side]["tokens"], np.dtype(sizes[side]["dtype"]), sizes["pairs"]
-    ids = _map(directory / f"{side}.ids", dtype, tokens)
-    return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), pairs + 1))
+    ids = _map(directory / f"{side}.ids", np.dtype(sizes[side]["dtype"]), sizes[side]["tokens"])
+    return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), sizes["pairs"] + 1))
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

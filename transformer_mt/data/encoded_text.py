@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 _AT_A_TIME = 1_000_000  # sentences whose lengths are in memory together
 _GATHERED = 100_000  # sentences whose ids are in memory together
-_FEW = 16  # sentences of a part, up to which finding them one by one is as fast as together
 
 
 @dataclass(frozen=True)
@@ -56,84 +55,58 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a text, and which of its sentences belong to the text."""
-
-    text: EncodedText
-    kept: NDArray[np.int32] | None = None
-    """The sentences that belong, in rising order, memory-mapped; None: all do."""
-
-    def __len__(self) -> int:
-        return len(self.text) if self.kept is None else len(self.kept)
-
-
-@dataclass(frozen=True)
 class ShardedText:
     """Sentences in several parts, numbered through all of them. Nothing is copied; the parts stay on disk."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[EncodedText, ...]
     num_tokens: int
     longest: int
+    """Both are of the sentences that belong to the text."""
+    kept: NDArray[np.int64] | None = None
+    """The sentences that belong to the text, in rising order, memory-mapped; None: all of the parts do."""
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self._starts[-1]) if self.kept is None else len(self.kept)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the ids."""
-        return self.parts[0].text.dtype
+        return self.parts[0].dtype
 
     def lengths(self, sentences: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return the number of tokens of each of these sentences, EOS included."""
-        _, starts, ends = self._places(sentences)
+        _, starts, ends = self._bounds(sentences)
         return ends - starts
 
     def gather(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the ids of these sentences, end to end in their order, and the number of tokens of each."""
-        where, starts, ends = self._places(sentences)
+        where, starts, ends = self._bounds(sentences)
         places = zip(where.tolist(), starts.tolist(), ends.tolist(), strict=True)
-        ids = [self.parts[part].text.ids[start:end] for part, start, end in places]
+        ids = [self.parts[part].ids[start:end] for part, start, end in places]
         return np.concatenate(ids) if ids else np.empty(0, self.dtype), ends - starts
 
     def rows(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return in which part each of these sentences lies, and the number that it has there."""
-        where = np.searchsorted(self._starts, sentences, side="right") - 1
-        numbers = sentences - self._starts[where]
-        if self._all_kept:
-            return where, numbers
-        for part, of_part in _by_part(where):
-            if (kept := self.parts[part].kept) is not None:
-                numbers[of_part] = kept[numbers[of_part]]
-        return where, numbers
+        numbers = sentences if self.kept is None else self.kept[sentences]
+        where = np.searchsorted(self._starts, numbers, side="right") - 1
+        return where, numbers - self._starts[where]
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
         return np.cumsum([0, *map(len, self.parts)], dtype=np.int64)
 
-    @cached_property
-    def _all_kept(self) -> bool:
-        return all(part.kept is None for part in self.parts)
-
-    @cached_property
-    def _offsets(self) -> list[NDArray[np.int64]]:
-        return [part.text.offsets for part in self.parts]
-
-    def _places(
+    def _bounds(
         self, sentences: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the part of each sentence, and where in its ids the sentence begins and ends."""
-        where, numbers = self.rows(sentences)
-        if len(sentences) <= _FEW * len(self.parts):
-            offsets = self._offsets
-            places = zip(where.tolist(), numbers.tolist(), strict=True)
-            bounds = [offsets[part][number : number + 2] for part, number in places]
-            starts, ends = np.concatenate(bounds).reshape(-1, 2).T if bounds else np.empty((2, 0), np.int64)
-            return where, starts, ends
-        starts, ends = np.empty_like(numbers), np.empty_like(numbers)
-        for part, of_part in _by_part(where):
-            offsets_of_part = self._offsets[part]
-            starts[of_part] = offsets_of_part[numbers[of_part]]
-            ends[of_part] = offsets_of_part[numbers[of_part] + 1]
+        where, rows = self.rows(sentences)
+        starts, ends = np.empty_like(rows), np.empty_like(rows)
+        order = np.argsort(narrow(where), kind="stable")
+        edges = np.flatnonzero(np.diff(where[order], prepend=-1, append=len(self.parts)))
+        for begin, end in pairwise(edges.tolist()):
+            of_part = order[begin:end]
+            offsets = self.parts[where[of_part[0]]].offsets
+            starts[of_part], ends[of_part] = offsets[rows[of_part]], offsets[rows[of_part] + 1]
         return where, starts, ends
 
 
@@ -152,10 +125,3 @@ def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
 def narrow(numbers: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
     """Return numbers of 0 or more in as few bytes as all have room in: NumPy sorts those of two bytes much faster."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
-
-
-def _by_part(where: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return each part that occurs, and the indices at which it does."""
-    order = np.argsort(narrow(where), kind="stable")
-    edges = [0, *(np.flatnonzero(np.diff(where[order])) + 1).tolist(), len(order)]
-    return [(int(where[order[start]]), order[start:end]) for start, end in pairwise(edges) if start < end]

@@ -10,22 +10,20 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.held_out import HeldOut
 from transformer_mt.data.block_encoding import BlockEncoder
-from transformer_mt.data.block_workers import BlockWorkers
-from transformer_mt.data.corpus_shards import ShardMaker, TrainingCorpus
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.pair_counts import PairCounts
-from transformer_mt.data.pair_filter import PairFilter, check_some_left, good_pairs, kept_pairs
 from transformer_mt.data.prepared import SUMMARY, is_training, write_data_sums
-from transformer_mt.data.split_files import encoded, write_test_set, write_validation
+from transformer_mt.data.split_files import check_some_left, encoded, write_test_set, write_validation
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
-from transformer_mt.data.training_shards import TrainingSet, write_training_set
+from transformer_mt.data.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
 from transformer_mt.machine import versions
 from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import CorpusConfig, PairedText, TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.wording import counted
+from transformer_mt.worker_pool import Workers
 
 # Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.
 _OFTEN = 30
@@ -66,16 +64,15 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
-        in_order = good_pairs(encoded(plan.pairs[name], tokenizer, name, splits[name].tag or ""))
-        write_test_set(directory / name, in_order, plan.max_positions)
+        pairs = encoded(plan.pairs[name], tokenizer, name, splits[name].tag or "")
+        write_test_set(directory / name, pairs, plan.max_positions)
     trained = _write_training(plan, num_workers)
-    counts = {"train": sum(trained.counts.values(), PairCounts()), "valid": PairCounts()}
+    counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     assert trained.lines is not None, "some pair is left"
     trained.lines.save(directory)
-    of_validation = PairFilter.of_validation(plan.corpus)
     valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
-    write_validation(directory, kept_pairs(valid, of_validation, counts["valid"]), tokenizer)
+    counts["valid"] = write_validation(directory, valid, PieceFilters.of_validation(plan.corpus), tokenizer)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
     print(trained.lines.description)
@@ -108,8 +105,14 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
         for name, text in splits_of(corpus).items()
         if is_training(name)
     ]
-    with BlockWorkers(encoder, num_workers) as workers:
-        return write_training_set(ShardMaker(plan.directory / "train", workers, settings, plan.held_out), corpora)
+    # Not by a fork, which would copy threads of libraries without their locks.
+    workers = Workers(encoder.encode, num_workers, start="spawn")
+    try:
+        return write_training_set(
+            ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out), corpora
+        )
+    finally:
+        workers.close()
 
 
 def _write_summary(  # last of all: where it is, the stage is finished

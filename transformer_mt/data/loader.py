@@ -1,13 +1,11 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from threading import Thread
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,8 +13,10 @@ from transformer_mt.data.batching import Batch, BatchOrder, Pairs, collate, epoc
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import Text
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
-from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.data.sampling import SubwordSampler
 
 BatchLayout = Literal["padded", "packed"]
 """How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
@@ -42,7 +42,7 @@ class Loader:
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
-    sampler: SubwordSampler | None = None
+    sampler: "SubwordSampler | None" = None
     """Cuts text into other pieces each time that it is read."""
     max_positions: int = 2**31
     """No sampled sentence is longer."""
@@ -51,25 +51,13 @@ class Loader:
 
     def order(self, epoch: int) -> BatchOrder:
         """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
-        made: Future[BatchOrder] = Future()
-
-        def make() -> None:
-            try:
-                made.set_result(self._order(epoch))
-            except MemoryError:
-                cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
-                made.set_exception(ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}"))
-            except BaseException as error:
-                made.set_exception(error)
-
-        # In a thread, because Python heeds Ctrl-C only when NumPy has shuffled all pairs, and here while it waits.
-        Thread(target=make, daemon=True).start()
-        return made.result()
-
-    def _order(self, epoch: int) -> BatchOrder:
-        if self.layout == "packed":
-            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
-        return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+        try:
+            if self.layout == "packed":
+                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
+            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+        except MemoryError:
+            cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
+            raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
 
     def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
         """The micro-batches of each update from `position` on, without end, and the position after them.

@@ -1,6 +1,5 @@
 """`prepare --look`: shows on a sample what the filters would leave out, and writes nothing."""
 
-import argparse
 import shutil
 import sys
 import unicodedata
@@ -10,19 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
-from transformer_mt.corpora.filters import REASONS, Languages
+from transformer_mt.corpora.duplicates import pair_key
+from transformer_mt.corpora.filters import REASONS, Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.corpora.tables import header_warnings
+from transformer_mt.data.corpus_warnings import header_warnings
 from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
-from transformer_mt.data.pair_filter import PairFilter, held_out_of
-from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
+from transformer_mt.data.split_files import held_out_of
+from transformer_mt.data.tokenizer import Tokenizer, clean, holds_tokenizer
 from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.wording import counted
 
 MOST_PAIRS = 10_000  # of each corpus, unless another number is given
 _SHOWN = 3  # pairs for each reason
+
+Examples = dict[str, list[tuple[str, tuple[str, str] | BadPair]]]
+"""Pairs with their places, by the reason why they are left out, or under KEPT."""
 
 
 @dataclass
@@ -58,32 +61,27 @@ class Sample:
 
 
 @dataclass
-class _Findings:
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[tuple[str, tuple[str, str] | BadPair]]] = field(default_factory=dict)
+class _Filters:
+    """All filters together. They remember which pairs there were."""
 
-    def add(self, reason: str | None, place: str, pair: tuple[str, str] | BadPair) -> None:
-        self.counts[reason or KEPT] += 1
-        self.examples.setdefault(reason or KEPT, []).append((place, pair))
+    settings: FiltersConfig
+    texts: TextFilters
+    pieces: PieceFilters
+    seen: set[bytes] = field(default_factory=set)
 
-
-def add_look(parser: argparse.ArgumentParser) -> None:
-    """Add the option --look, which is the number of pairs or None."""
-    parser.add_argument(
-        "--look",
-        metavar="N",
-        nargs="?",
-        type=_number,
-        const=MOST_PAIRS,
-        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
-        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
-    )
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of pairs; give one, or --look as the last word")
-    return int(text)
+    def reason(
+        self, pair: tuple[str, str], pieces: tuple[int, int] | None, tag: str, languages: Languages
+    ) -> str | None:
+        """Return why a pair is left out. `pieces` are the numbers of subword pieces; None if they are not known."""
+        source, target = clean(pair[0]), clean(pair[1])
+        reason = self.texts.reason(source, target, languages)
+        if reason is None and pieces is not None:
+            reason = self.pieces.reason(*pieces)
+        if reason is None and self.settings.duplicates:
+            key, num_seen = pair_key(f"{tag} {source}", target), len(self.seen)
+            self.seen.add(key)
+            reason = "duplicate" if len(self.seen) == num_seen else None
+        return reason
 
 
 def look(
@@ -99,20 +97,21 @@ def look(
     for warning in header_warnings(corpus, zip(texts, pairs, strict=True)):
         print(f"warning: {warning}", file=sys.stderr)
     held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
-    filters = PairFilter.of(settings, corpus, held_out)
+    filters = _Filters(settings, TextFilters.of(settings, corpus, held_out), PieceFilters.of(corpus))
     tokenizer = _tokenizer(tokenizer_settings, data_dir)
-    found: dict[str, _Findings] = {}
+    found: dict[str, Examples] = {}
     is_part = False
     for text, corpus_pairs in zip(corpus.training_corpora, pairs[len(sets) :], strict=True):
         name = str(text.name)
         sample = Sample.of(corpus_pairs, most, only_first=bool(text.streaming))
-        found[name] = _findings(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
+        found[name] = _examples_of(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
         is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
         _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")
     if settings.duplicates and is_part:
         print("note: duplicates are looked for only among these pairs, so the whole text may have more")
     print()
-    print(drop_table({name: findings.counts for name, findings in found.items()}))
+    counts = {name: {reason: len(pairs) for reason, pairs in examples.items()} for name, examples in found.items()}
+    print(drop_table({name: Counter(of_corpus) for name, of_corpus in counts.items()}))
     width = shutil.get_terminal_size((100, 24)).columns
     for line in _examples(found, width):
         print(line)
@@ -132,10 +131,11 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     return None
 
 
-def _findings(
-    sample: Sample, filters: PairFilter, tokenizer: Tokenizer | None, tag: str, languages: Languages
-) -> _Findings:
-    findings = _Findings()
+def _examples_of(
+    sample: Sample, filters: _Filters, tokenizer: Tokenizer | None, tag: str, languages: Languages
+) -> Examples:
+    """Return the pairs of a sample by what becomes of them."""
+    found: Examples = {}
     good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
     lengths: Iterator[tuple[int, int] | None] = iter([None] * len(good))
     if tokenizer is not None:
@@ -143,11 +143,9 @@ def _findings(
         sides = tokenizer.encode_source(tagged), tokenizer.encode_target([target for _, target in good])
         lengths = ((len(source) - 1, len(target) - 1) for source, target in zip(*sides, strict=True))
     for place, pair in sample.pairs:
-        if isinstance(pair, BadPair):
-            findings.add(pair.reason, place, pair)
-        else:
-            findings.add(filters.reason(pair, next(lengths), place, tag, languages), place, pair)
-    return findings
+        reason = pair.reason if isinstance(pair, BadPair) else filters.reason(pair, next(lengths), tag, languages)
+        found.setdefault(reason or KEPT, []).append((place, pair))
+    return found
 
 
 def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
@@ -164,10 +162,10 @@ def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
         )
 
 
-def _examples(found: dict[str, _Findings], width: int) -> Iterator[str]:
+def _examples(found: dict[str, Examples], width: int) -> Iterator[str]:
     """Lines with a few pairs that are kept and a few for each reason, spread over the corpora and over the sample."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
-        examples = [pair for findings in found.values() for pair in findings.examples.get(reason, [])]
+        examples = [pair for of_corpus in found.values() for pair in of_corpus.get(reason, [])]
         if examples:
             yield ""
             yield f"{words}:"

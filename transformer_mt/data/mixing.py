@@ -1,15 +1,17 @@
 """Decides which pairs an epoch has: of several corpora each as often as its weight says, in a shuffled order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.host_memory import free_memory
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+
+if TYPE_CHECKING:
+    from transformer_mt.settings.corpus import CorpusConfig
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
@@ -17,7 +19,7 @@ _BLOCK = 2**20  # numbers written at once
 _DIGITS = 6  # of a weight that a temperature makes, so that it is the same on machines whose pow() differs
 
 
-def weights_of(corpus: CorpusConfig, sizes: Sequence[int]) -> tuple[Fraction, ...]:
+def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
     """Return how many times an epoch has each pair of each corpus; `sizes` are the numbers of their pairs.
 
     With a temperature T, corpora of n pairs are drawn in proportion to n^(1/T), and the largest has weight 1. Raises
@@ -39,25 +41,6 @@ def weights_of(corpus: CorpusConfig, sizes: Sequence[int]) -> tuple[Fraction, ..
             f"{'raise' if num_pairs < 1 else 'lower'} the weights"
         )
     return weights
-
-
-def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
-    """Return a warning of each corpus that is the same text as an earlier one, with the same tag.
-
-    `digests` are those of the text of each corpus, by its name.
-    """
-    first: dict[tuple[str, str, str | None], str] = {}
-    found = []
-    for name, text in corpora.items():
-        # The digest of two files tells which one is the source, and that of one file with both sides does not.
-        reading = "" if text.form in (None, "prefix", "zip") else text.reading
-        before = first.setdefault((digests[name], reading, text.tag), name)
-        if before != name:
-            found.append(
-                f"{before} and {name} are the same text, so an epoch has its pairs of both. If that is not meant, take "
-                f"one of them out; if it is, a weight for one of them does the same, and encodes the text once"
-            )
-    return found
 
 
 def epoch_pairs(

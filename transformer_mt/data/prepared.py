@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.data.encoded import FILES
+from transformer_mt.data.encoded import FILES, INDEX, KEPT, ShardIndex
 from transformer_mt.data.existing_tokenizer import open_existing
-from transformer_mt.data.shard_index import INDEX, ShardIndex
 from transformer_mt.data.shards import SHARD_FILES
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import ORIGIN
@@ -26,7 +25,7 @@ _VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
 VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
 _TRAINED_ON = (SUMMARY, *VALIDATED_ON, "training_lines.json", ORIGIN)
 # The files of shards: they have checksums of their own, and the checksum of the file with these stands with the others.
-_SHARDS = (f"train/{INDEX}", f"train/*/*/{SUMS}", "train/*/*.kept")
+_SHARDS = (f"train/{INDEX}", f"train/{KEPT}", f"train/*/*/{SUMS}")
 
 
 @dataclass(frozen=True)
@@ -158,15 +157,13 @@ def data_digests(data_dir: Path) -> dict[str, str]:
 
 def _training_sums(data_dir: Path) -> dict[str, str]:
     """Return the checksums of the token ids of training, by names that are the same wherever they lie."""
-    shards = ShardIndex.load(data_dir / "train").shards
-    found: dict[str, str] = {}
-    for number, shard in enumerate(shards):
-        place = "train" if len(shards) == 1 else f"train/{number}"
-        of_shard = read_sums(data_dir / "train" / shard.path)
+    directory = data_dir / "train"
+    index, found = ShardIndex.load(directory), dict[str, str]()
+    for number, shard in enumerate(index.shards):
+        place = "train" if len(index.shards) == 1 else f"train/{number}"
+        of_shard = read_sums(directory / shard)
         found |= {f"{place}/{name}": of_shard[name] for name in FILES}
-        if shard.kept is not None:
-            found[f"{place}/kept"] = sha256(data_dir / "train" / shard.kept)
-    return found
+    return found | ({f"train/{KEPT}": sha256(directory / KEPT)} if index.has_kept else {})
 
 
 def _digest(sums: Mapping[str, str], names: Iterable[str]) -> str:

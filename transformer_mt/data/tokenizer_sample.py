@@ -1,6 +1,6 @@
 """Chooses the lines from which a tokenizer is trained: spread evenly, from every corpus, and bounded in memory."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Line = tuple[str, str]  # source and target
@@ -12,22 +12,18 @@ class _Sample:
 
     step: int
     pairs: list[Line] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    """The bytes of each pair on its longer side."""
     num_bytes: int = 0
+    """The bytes of all pairs, of each on its longer side."""
 
     def add(self, pair: Line) -> None:
-        size = max(_num_bytes(pair[0]), _num_bytes(pair[1]))
         self.pairs.append(pair)
-        self.sizes.append(size)
-        self.num_bytes += size
+        self.num_bytes += _num_bytes(pair)
 
     def thin_out(self) -> None:
         """Keep every second of these pairs, and of all that come."""
         self.step *= 2
         del self.pairs[1::2]
-        del self.sizes[1::2]
-        self.num_bytes = sum(self.sizes)
+        self.num_bytes = sum(map(_num_bytes, self.pairs))
 
 
 def sample_of(
@@ -44,34 +40,24 @@ def sample_of(
     has the most of them: large corpora end with equal shares or nearly so, and small ones stay whole.
     """
     samples: list[_Sample] = []
-    num_lines = num_bytes = 0
     for corpus, (pairs, num_pairs) in enumerate(corpora):
         sample = _Sample(step=-(-(num_pairs or 1) // most_lines))
         samples.append(sample)
         for number, pair in enumerate(pairs):
             if number % sample.step or not stays(corpus, pair):
                 continue
-            before = sample.num_bytes
             sample.add(pair)
-            num_lines, num_bytes = num_lines + 1, num_bytes + sample.num_bytes - before
-            while num_lines > most_lines or num_bytes > most_bytes:
-                largest = _largest(samples, by_lines=num_lines > most_lines)
+            while (too_many := sum(len(each.pairs) for each in samples) > most_lines) or (
+                sum(each.num_bytes for each in samples) > most_bytes
+            ):
+                # Of the samples that can be thinned out, if there is one.
+                largest = max(samples, key=lambda s: (len(s.pairs) > 1, len(s.pairs) if too_many else s.num_bytes))
                 if len(largest.pairs) == 1:  # not even one line of each corpus has room: keep that
                     break
-                num_lines, num_bytes = num_lines - len(largest.pairs) // 2, num_bytes - largest.num_bytes
                 largest.thin_out()
-                num_bytes += largest.num_bytes
-    return list(_sides(samples, 0)), list(_sides(samples, 1))
+    sampled = [pair for sample in samples for pair in sample.pairs]
+    return [source for source, _ in sampled], [target for _, target in sampled]
 
 
-def _largest(samples: Sequence[_Sample], *, by_lines: bool) -> _Sample:
-    """The sample with the most lines or bytes, among those that can be thinned out if there is one."""
-    return max(samples, key=lambda s: (len(s.pairs) > 1, len(s.pairs) if by_lines else s.num_bytes))
-
-
-def _sides(samples: Sequence[_Sample], side: int) -> Iterator[str]:
-    return (pair[side] for sample in samples for pair in sample.pairs)
-
-
-def _num_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _num_bytes(pair: Line) -> int:
+    return max(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in pair)

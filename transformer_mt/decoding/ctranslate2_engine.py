@@ -19,10 +19,11 @@ from transformer_mt.decoding.ctranslate2_search import (
     ranked,
     search_options,
 )
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, num_cores, positions_per_batch
+from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, positions_per_batch
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.json_text import read_json
+from transformer_mt.worker_pool import num_cores
 
 SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 

@@ -170,10 +170,3 @@ def positions_per_batch(decoding: DecodingConfig, width: int, *, on_gpu: bool) -
     if tokens == "auto":
         tokens = AUTO_ON_GPU if on_gpu else AUTO_ON_CPU
     return tokens // width
-
-
-def num_cores() -> int:
-    """The number of cores available to this process. A scheduler or a container may give fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

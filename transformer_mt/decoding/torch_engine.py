@@ -20,14 +20,12 @@ from transformer_mt.decoding.engine import (
     Hypothesis,
     Sentence,
     batches,
-    num_cores,
     positions_per_batch,
 )
 from transformer_mt.decoding.lengths import coverage_penalty
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.search import beam_search, greedy
 from transformer_mt.decoding.utf8 import Utf8
-from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
@@ -37,6 +35,7 @@ from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.worker_pool import Workers, num_cores
 
 # A sentence on a GPU counts as so many source positions at least: the shortest has as many slots as most others.
 LEAST_COUNTED = 16

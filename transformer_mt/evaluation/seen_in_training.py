@@ -1,15 +1,16 @@
 """Says which pairs of test sets stand in the training text of a run: scores of these tell nothing about new text."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.pair_places import described, places_of_pairs
+from transformer_mt.data.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.data.prepared import data_digests, read_prepared
-from transformer_mt.data.seen_sentences import Seen, Wanted, find_seen
 from transformer_mt.data.tags import tagged
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.tags import Tags
@@ -19,6 +20,13 @@ from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.wording import counted
 
 _SHOWN = 5  # lines that are named
+_AT_A_TIME = 50_000  # pairs in memory
+
+Line = tuple[str, int]
+"""The name of a test set, and the number of a line in it, from 1."""
+
+Wanted = dict[tuple[int, ...], set[Line]]
+"""The lines that have these token ids."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +57,34 @@ def seen_in_training(
     if data_dir is None:
         return NOT_KNOWN
     if trained_on is not None and data_digests(data_dir)["train"] != trained_on:
-        return SeenTests(
-            {},
-            [
-                f"note: {data_dir} was prepared anew since the run was trained, and holds another training text now: "
-                "whether the test sets stand in that of the run is not known"
-            ],
+        note = (
+            f"note: {data_dir} was prepared anew since the run was trained, and holds another training text now: "
+            "whether the test sets stand in that of the run is not known"
         )
-    encoded = EncodedCorpus.load(data_dir / "train")
-    wanted, tags = Wanted.in_corpus(encoded), Tags.of(corpus)
-    before_sources = dict.fromkeys(text.tag for text in corpus.training_corpora)
+        return SeenTests({}, [note])
+    tags, before = Tags.of(corpus), dict.fromkeys(text.tag for text in corpus.training_corpora)
+    plain = {name: [tags.parted(line)[1] for line in text.sources] for name, text in texts.items()}
+    sources, pairs = find_seen(
+        EncodedCorpus.load(data_dir / "train"),
+        lines_by_ids(
+            (name, tokenizer.encode_source([tagged(tag, line) for line in lines]))
+            for name, lines in plain.items()
+            for tag in before
+        ),
+        lines_by_ids(
+            (name, tokenizer.encode_target(lines)) for name, text in texts.items() for lines in text.references
+        ),
+    )
+    found, notes = {}, []
     for name, text in texts.items():
-        plain = [tags.parted(line)[1] for line in text.sources]
-        for tag in before_sources:
-            wanted.add_sources(name, tokenizer.encode_source([tagged(tag, line) for line in plain]))
-        for lines in text.references:
-            wanted.add_targets(name, tokenizer.encode_target(lines))
-    seen = find_seen(encoded, wanted)
-    found = {name: _of_test_set(name, seen) for name in texts}
-    notes = [_message(name, texts[name], each, seen, data_dir) for name, each in found.items() if each.sources]
+        in_set = [sorted(line for of, line in seen if of == name) for seen in (sources, pairs)]
+        found[name] = AlsoInTraining(
+            sources=len(in_set[0]), pairs=len(in_set[1]), source_lines=in_set[0], pair_lines=in_set[1]
+        )
+        if in_set[0]:
+            first = pairs[name, in_set[1][0]] if in_set[1] else sources[name, in_set[0][0]]
+            place = described(places_of_pairs(data_dir, np.array([first])))
+            notes.append(_message(name, text, found[name], place, data_dir))
     return SeenTests(found, notes)
 
 
@@ -78,15 +95,8 @@ def _has_training_text(data_dir: Path, tokenizer: Tokenizer) -> bool:
     return prepared is not None and prepared.tokenizer_digest == tokenizer.digest
 
 
-def _of_test_set(name: str, seen: Seen) -> AlsoInTraining:
-    sources, pairs = (sorted(line for of, line in lines if of == name) for lines in (seen.sources, seen.pairs))
-    return AlsoInTraining(sources=len(sources), pairs=len(pairs), source_lines=sources, pair_lines=pairs)
-
-
-def _message(name: str, text: TestSet, found: AlsoInTraining, seen: Seen, data_dir: Path) -> str:
+def _message(name: str, text: TestSet, found: AlsoInTraining, place: str, data_dir: Path) -> str:
     kind, lines = ("pairs", found.pair_lines) if found.pairs else ("sources", found.source_lines)
-    first = (seen.pairs if found.pairs else seen.sources)[name, lines[0]]
-    place = described(places_of_pairs(data_dir, np.array([first])))
     shown = ", ".join(map(str, lines[:_SHOWN])) + (", …" if len(lines) > _SHOWN else "")
     begin = "warning" if found.pairs else "note"
     return (
@@ -95,3 +105,48 @@ def _message(name: str, text: TestSet, found: AlsoInTraining, seen: Seen, data_d
         f"line{'s' if len(lines) > 1 else ''} {shown} of the test set; line {lines[0]} is {place}. Scores of text that "
         "was trained on tell little about new text"
     )
+
+
+def lines_by_ids(sets: Iterable[tuple[str, Sequence[Sequence[int]]]]) -> Wanted:
+    """Return the lines of these test sets by their token ids, EOS included."""
+    lines: Wanted = defaultdict(set)
+    for name, sentences in sets:
+        for line, ids in enumerate(sentences, start=1):
+            lines[tuple(ids)].add((name, line))
+    return lines
+
+
+def find_seen(corpus: EncodedCorpus, wanted: Wanted, wanted_targets: Wanted) -> tuple[dict[Line, int], dict[Line, int]]:
+    """Return the first training pair, from 0, that has the source of each line; and the first that is the whole pair.
+
+    `wanted` are the sources that are looked for, `wanted_targets` the targets, both as `lines_by_ids` returns them.
+
+    Reads all sources of the training text. Memory does not grow with their number.
+    """
+    sources, pairs = dict[Line, int](), dict[Line, int]()
+    wanted = {ids: lines for ids, lines in wanted.items() if len(ids) > 1}  # blank lines are not looked for
+    lengths = np.array(sorted({len(ids) for ids in wanted}))
+    keys = np.array([_keys(np.array(ids), np.array([len(ids)]))[0] for ids in wanted])
+    for start in range(0, len(corpus) if wanted else 0, _AT_A_TIME):
+        numbers = np.arange(start, min(start + _AT_A_TIME, len(corpus)))
+        numbers = numbers[np.isin(corpus.source.lengths(numbers), lengths)]
+        alike = numbers[np.isin(_keys(*corpus.source.gather(numbers)), keys)]
+        for number in alike.tolist():
+            source, target = (
+                tuple(side.gather(np.array([number]))[0].tolist()) for side in (corpus.source, corpus.target)
+            )
+            for line in wanted.get(source, ()):
+                sources.setdefault(line, number)
+                if line in wanted_targets.get(target, ()):
+                    pairs.setdefault(line, number)
+    return sources, pairs
+
+
+def _keys(ids: NDArray[Any], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a number for each sentence, by which sentences can be compared quickly: few others have the same."""
+    starts = np.cumsum(lengths) - lengths
+    positions = np.arange(len(ids)) - np.repeat(starts, lengths)
+    # Numbers without signs wrap around. The factor is odd, so that no position loses the bits of its id.
+    factors = positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    terms = (ids.astype(np.uint64) + np.uint64(1)) * factors
+    return np.add.reduceat(terms, starts) if len(starts) else np.empty(0, np.uint64)

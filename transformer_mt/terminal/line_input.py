@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer_mt.corpora.packed import is_packed
-from transformer_mt.corpora.text_files import InvalidText, count_lines, count_lines_left, decode_lines, read_lines
+from transformer_mt.corpora.packed import is_compressed
+from transformer_mt.corpora.text_files import InvalidText, decode_lines, read_lines, survey, survey_of
 from transformer_mt.data.stream import arriving_blocks, blocks
 from transformer_mt.errors import CorpusError, UserError
 from transformer_mt.line_progress import LineProgress
@@ -62,7 +62,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
     if path is not None:
-        num_lines = None if is_packed(path) else count_lines(path)
+        num_lines = None if is_compressed(path) else survey(path).num_lines
         return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
     if sys.stdin is None:
         raise UserError("standard input is closed: connect it to a file or a pipe")
@@ -74,7 +74,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return LineInput(arriving_blocks(lines, buffer_lines))
     start = file.tell()
-    num_lines = count_lines_left(file)
+    num_lines = survey_of(file).num_lines
     file.seek(start)
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
 
@@ -86,7 +86,7 @@ def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iter
     counted, else where the shorter one ends.
     """
     if lines.num_lines is not None and path.is_file():
-        _check_as_many(path, count_lines(path), lines.num_lines)
+        _check_as_many(path, survey(path).num_lines, lines.num_lines)
     return _beside(lines.blocks, path, errors)
 
 

@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import Path
 
 from transformer_mt.data.batching import Pairs
+from transformer_mt.data.encoded import Place
 from transformer_mt.data.loader import Loader, Position, split_evenly
-from transformer_mt.data.pair_places import Place
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.in_flight import InFlight, lead_on

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from transformer_mt.data.batching import Pairs
-from transformer_mt.data.pair_places import Place, described
+from transformer_mt.data.encoded import Place, described
 from transformer_mt.errors import TrainingError
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress

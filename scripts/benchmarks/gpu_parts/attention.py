@@ -11,7 +11,8 @@ from torch import Tensor
 from benchmarks.gpu_parts import own_process
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.training_text import random_rows
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device, choose_device

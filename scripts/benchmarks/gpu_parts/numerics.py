@@ -21,7 +21,8 @@ from benchmarks.gpu_parts.searches import captured_search, search_on_both
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.training_text import random_rows
 from transformer_mt.data.batching import Batch, collate
-from transformer_mt.data.encoded import EncodedCorpus, write_encoded
+from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.packing import PackedBatch, collate_packed, packed_shape
 from transformer_mt.device import Device, choose_device
 from transformer_mt.inference.build import build_model
