@@ -18,7 +18,8 @@ _LOCAL = "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
 def open_hub(text: PairedText) -> Corpus:
     """Open a split of a data set. Raises CorpusError if it cannot be loaded, has no rows, or lacks a column."""
     name = f"{text.hub} ({text.split})"
-    datasets = needed("datasets", f"corpus.dataset={text.hub} is on the Hugging Face hub", f"use local files: {_LOCAL}")
+    what = f"{{hub: {text.hub}}} is on the Hugging Face hub"
+    datasets = needed("datasets", what, f"use local files: {_LOCAL}")
     with _loading(name):
         rows = datasets.load_dataset(
             text.hub, text.subset, split=text.split, revision=text.revision, streaming=bool(text.streaming)
