@@ -14,7 +14,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loader import BatchLayout, Loader
 from transformer_mt.data.mixing import weights_of
-from transformer_mt.data.pair_places import places_of_pairs
+from transformer_mt.data.pair_places import described, places_of_pairs
 from transformer_mt.data.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
@@ -31,7 +31,6 @@ from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
 from transformer_mt.terminal import cli
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
-    initialise_from,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
@@ -39,14 +38,21 @@ from transformer_mt.training.checkpoint import (
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.going_on import may_change
-from transformer_mt.training.learner import check_layout, choose_layout, choose_rank_device, new_learner
+from transformer_mt.training.learner import (
+    check_layout,
+    choose_layout,
+    choose_rank_device,
+    initialise_from,
+    new_learner,
+)
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import train
 from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress, is_trained
 from transformer_mt.training.run_data import copy_from_data, on_data, say_of_data
 from transformer_mt.training.run_record import record_start
-from transformer_mt.training.update import Learner
-from transformer_mt.training.validation import ValidationSet, load_validation
+from transformer_mt.training.running import Run
+from transformer_mt.training.validation import ValidationSet, load_validation, validate
 from transformer_mt.wording import counted
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
@@ -144,8 +150,17 @@ def _train(
     if not progress.tokens_per_batch:
         budget = _budget(learner, loader, settings, ranks, say)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
-    places_of = partial(places_of_pairs, Path(config.data_dir))
-    progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, places_of)
+    run = Run(
+        run_dir,
+        learner,
+        tokenizer.digest,
+        settings,
+        progress,
+        ranks,
+        lines_of=lambda pairs: described(places_of_pairs(Path(config.data_dir), pairs)),
+    )
+    measure = partial(validate, learner, validation, ranks)
+    progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     if ranks.is_first:
         _say_end(config, progress, signum)
     return signum

@@ -11,7 +11,7 @@ import pytest
 from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
-from transformer_mt.training import loop, saving
+from transformer_mt.training import loop, running, saving
 from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
 
 
@@ -38,7 +38,7 @@ def slowed(monkeypatch):
 
     monkeypatch.setattr(loop, "one_update", one_update)
     monkeypatch.setattr(saving, "save", save)
-    monkeypatch.setattr(loop, "writes_beside", lambda device: True)
+    monkeypatch.setattr(running, "writes_beside", lambda device: True)
     return happening.update
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_training_waits_for_the_one_that_is_being_written(experiment
 KILLED = """
 import os, sys
 from transformer_mt import train
-from transformer_mt.training import loop, saving
+from transformer_mt.training import running, saving
 
 def save(run_dir, tensors, progress, *others):
     if progress.step == 6:
@@ -94,7 +94,7 @@ def save(run_dir, tensors, progress, *others):
     whole(run_dir, tensors, progress, *others)
 
 whole, saving.save = saving.save, save
-loop.writes_beside = lambda device: True
+running.writes_beside = lambda device: True
 train.main(sys.argv[1:])
 """
 

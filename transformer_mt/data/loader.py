@@ -1,13 +1,13 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from threading import Thread
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from transformer_mt.data.batching import Batch, BatchOrder, Pairs, collate, epoc
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_text import Text
 from transformer_mt.data.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
-from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformer_mt.data.sampling import SubwordSampler
 
 BatchLayout = Literal["padded", "packed"]
 """How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
@@ -42,7 +44,7 @@ class Loader:
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
-    sampler: SubwordSampler | None = None
+    sampler: "SubwordSampler | None" = None
     """Cuts text into other pieces each time that it is read."""
     max_positions: int = 2**31
     """No sampled sentence is longer."""
@@ -51,6 +53,10 @@ class Loader:
 
     def order(self, epoch: int) -> BatchOrder:
         """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
+        return self._begin_order(epoch).result()
+
+    def _begin_order(self, epoch: int) -> Future[BatchOrder]:
+        """Make an order in a thread, because Python heeds no signal until NumPy has shuffled all pairs."""
         made: Future[BatchOrder] = Future()
 
         def make() -> None:
@@ -62,23 +68,25 @@ class Loader:
             except BaseException as error:
                 made.set_exception(error)
 
-        # In a thread, because Python heeds Ctrl-C only when NumPy has shuffled all pairs, and here while it waits.
         Thread(target=make, daemon=True).start()
-        return made.result()
+        return made
 
     def _order(self, epoch: int) -> BatchOrder:
         if self.layout == "packed":
             return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
         return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
 
-    def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
-        """The micro-batches of each update from `position` on, without end, and the position after them.
+    def updates(
+        self, position: Position, wait_for: Callable[[Future[BatchOrder]], bool] = lambda _: True
+    ) -> Iterator[tuple[list[Pairs], Position]]:
+        """The micro-batches of each update from `position` on, and the position after them.
 
-        An update takes as many as `tokens_per_update` target tokens allow, and at least one.
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
+        `wait_for`, which is given the order of each epoch while it is made, says false.
         """
         update: list[Pairs] = []
         num_tokens, reached = 0, position
-        for pairs, after in self._micro_batches(position):
+        for pairs, after in self._micro_batches(position, wait_for):
             more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
@@ -144,14 +152,19 @@ class Loader:
             return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
-    def _micro_batches(self, position: Position) -> Iterator[tuple[Pairs, Position]]:
+    def _micro_batches(
+        self, position: Position, wait_for: Callable[[Future[BatchOrder]], bool]
+    ) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            batches = self.order(epoch)
+            made = self._begin_order(epoch)
+            if not wait_for(made):
+                return
+            batches = made.result()
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)
-            del batches  # before the next order is made
+            del made, batches  # before the next order is made
             first = 0
 
 

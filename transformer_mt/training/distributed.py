@@ -203,6 +203,9 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
     # unequal numbers of them. Then they would wait for each other for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
         unit.set_modules_to_backward_prefetch([former])
+        # The sum of the ranks' gradients, as without sharding; by itself FSDP would take their mean.
+        unit.set_gradient_divide_factor(1.0)
+        unit.set_force_sum_reduction_for_comms(True)
 
 
 @contextmanager

@@ -3,13 +3,36 @@
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from transformer_mt.device import Device, end_of_queue
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Update
+from transformer_mt.training.update import Numbers
 
 LEAD = 2  # updates that a GPU still has to do while the host reads the numbers of those before
-NUMBERS = ("smoothed", "nll", "gradient_norm", "is_finite", "splits")
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update that was made, and what the host knows of it at once; all over all ranks, but for the pairs."""
+
+    numbers: Numbers
+    step: int
+    """From 1."""
+    learning_rate: float
+    num_labels: int
+    """Real target tokens."""
+    num_positions: int
+    """Target positions, padding included."""
+    num_batches: int
+    """Micro-batches, before any was split."""
+    pairs: Tensor
+    """int64, on the CPU: the numbers of the corpus's pairs that this rank saw."""
+
+    @property
+    def splits(self) -> int:
+        """How often a micro-batch was split in two because it, or one as large, did not fit into memory."""
+        return int(self.numbers.num_batches) - self.num_batches
 
 
 @dataclass(frozen=True)
@@ -70,7 +93,7 @@ def lead_on(device: Device) -> int:
 
 
 def _start_copy(update: Update) -> _Sent:
-    if update.nll.device.type != "cuda":
+    if update.numbers.nll.device.type != "cuda":
         return _Sent(update, None)
-    numbers = {name: getattr(update, name).to("cpu", non_blocking=True) for name in NUMBERS}  # into pinned memory
-    return _Sent(replace(update, **numbers), end_of_queue(update.nll.device))
+    numbers = Numbers(*(number.to("cpu", non_blocking=True) for number in update.numbers))  # into pinned memory
+    return _Sent(replace(update, numbers=numbers), end_of_queue(update.numbers.nll.device))

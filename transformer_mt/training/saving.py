@@ -13,8 +13,8 @@ from transformer_mt.errors import CheckpointError
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.checkpoint import Tensors, save
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class _Saving:
 
     written: Future[None] | None
     """None on ranks that do not write."""
+    progress: Progress
     may_fail: bool
     former: Progress
 
@@ -33,9 +34,21 @@ class Saver:
     At its end, also by an error, it waits for the checkpoint that is being written.
     """
 
-    def __init__(self, run_dir: Path, tokenizer_digest: str, settings: TrainingConfig, ranks: Ranks, beside: bool):
+    saved: Progress
+    """What the newest checkpoint holds; before the first, what the run begins with."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        beside: bool,
+    ) -> None:
         self._run_dir, self._digest, self._settings, self._ranks = run_dir, tokenizer_digest, settings, ranks
-        self._beside = beside
+        self._learner, self._beside, self.saved = learner, beside, progress
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._saving: _Saving | None = None
 
@@ -48,19 +61,19 @@ class Saver:
         if self._saving and self._saving.written and (error := self._saving.written.exception()):
             print(f"warning: {error}", file=sys.stderr)
 
-    def save(self, learner: Learner, progress: Progress, may_fail: bool, former: Progress) -> Progress:
+    def save(self, progress: Progress, may_fail: bool, former: Progress) -> Progress:
         """Begin to save a checkpoint; the one before has to be settled, and every rank has to call this.
 
         One that may not fail is written at the return. Returns the progress as `settle` does. `former` is the
         progress before this update's validation.
         """
         beside = self._beside and may_fail
-        tensors = Tensors.of(learner, self._ranks, copied=beside)
+        tensors = Tensors.of(self._learner, self._ranks, copied=beside)
         written: Future[None] | None = None
         if self._ranks.is_first:
             write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
             written = self._thread.submit(write) if beside else _written_now(write)
-        self._saving = _Saving(written, may_fail, former)
+        self._saving = _Saving(written, progress, may_fail, former)
         return progress if beside else self.settle(progress, wait=True)
 
     def settle(self, progress: Progress, wait: bool) -> Progress:
@@ -75,6 +88,7 @@ class Saver:
         self._saving = None
         failure = self._ranks.broadcast(_failure(saving))
         if not failure:
+            self.saved = saving.progress
             return progress
         if not (saving.may_fail and self._settings.on_failed_save == "go_on"):
             raise CheckpointError(failure)

@@ -14,11 +14,12 @@ from transformer_mt.inference.build import build_model
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import InFlight, lead_on
+from transformer_mt.training.in_flight import InFlight, Update, lead_on
 from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner, Update, one_update
 
 ALONE = Ranks()
 

@@ -1,0 +1,110 @@
+"""What happens around the updates of a run: signals, late numbers, the log, checkpoints."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from transformer_mt.data.batching import Batch, Pairs
+from transformer_mt.data.loader import Loader, Position, split_evenly
+from transformer_mt.data.packing import PackedBatch
+from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.in_flight import InFlight, Update, lead_on
+from transformer_mt.training.interrupt import StopSignal
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.log import RunLog
+from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
+from transformer_mt.training.saving import Saver, writes_beside
+from transformer_mt.training.skipped_updates import SkippedUpdates
+
+if TYPE_CHECKING:
+    from transformer_mt.training.validation import ValidationScores
+
+
+class Run:
+    """The course of a run from `progress` on, as a context: at its end, nothing is left to be written.
+
+    `lines_of` says where pairs stand in the text, and `tokenizer_digest` which tokenizer has made their ids.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        lines_of: Callable[[Pairs], str],
+    ) -> None:
+        self._settings, self._ranks, device = settings, ranks, learner.device
+        self._stop = StopSignal(ranks)
+        self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks, writes_beside(device))
+        self._log = RunLog(run_dir, settings, progress, ranks, device.torch_device)
+        self._in_flight = InFlight(lead_on(device))
+        self._skipped = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
+        self._former = progress
+        self._began = 0.0  # when the time of this update began
+        self.signal = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entered:
+            for each in (self._stop, self._saver, self._log):
+                entered.enter_context(each)
+            self._entered = entered.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
+
+    def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[Batch | PackedBatch], Position]]:
+        """This rank's micro-batches of each update, and the position after it; without end.
+
+        If a signal comes while the order of an epoch is made, that is the end, and `signal` is its number.
+        """
+        self._began = time.perf_counter()
+        updates = loader.updates(progress.position, self._stop.unless_it_comes)
+        for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
+            numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
+            yield [loader.batch(part, step, number) for number, part in numbered], position
+            self._began = time.perf_counter()
+        self.signal = self._stop.number()
+
+    def after_update(self, progress: Progress, update: Update) -> Progress:
+        """Count what was done, and log what has arrived; `progress` has the step and the position after the update."""
+        settings, step = self._settings, update.step
+        to_validate = is_due(settings.validate_every, step, settings)
+        is_needed = to_validate or is_due(settings.save_every, step, settings)
+        self._in_flight.send(update, wait_for_all=is_needed)  # the seconds of a GPU are thus counted here
+        seconds = progress.seconds + time.perf_counter() - self._began
+        progress = replace(progress, tokens=progress.tokens + update.num_labels, seconds=seconds)
+
+        self.signal = self._stop.number()
+        is_needed = is_needed or self.signal > 0
+        for then, arrived in self._in_flight.read(progress, all_of_them=is_needed):
+            progress = self._skipped.count(progress, arrived)
+            self._log.update(with_counts(then, progress), arrived)
+        self._former = progress = self._saver.settle(progress, wait=is_needed)
+        if to_validate and self.signal:  # a signal may leave less time than validation takes
+            progress = self._saver.save(progress, may_fail=False, former=progress)
+        return progress
+
+    def after_validation(self, progress: Progress, scores: "ValidationScores") -> Progress:
+        """Rank this validation among those before, and log it."""
+        progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
+        self._log.validation(progress, scores)
+        return progress
+
+    def save(self, progress: Progress) -> Progress:
+        """Begin to save a checkpoint. If it cannot be written, training may go on: then it is not among the best."""
+        return self._saver.save(progress, may_fail=True, former=self._former)
+
+    def end(self, progress: Progress) -> Progress:
+        """Save what is not saved yet; now the checkpoint has to be written. Returns the progress that it holds."""
+        progress = self._saver.settle(progress, wait=True)
+        if progress != self._saver.saved:
+            progress = self._saver.save(progress, may_fail=False, former=self._former)
+        return progress
