@@ -16,7 +16,7 @@ from transformer_mt.errors import TrainingError
 from transformer_mt.host_memory import peak_memory
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import Update
+from transformer_mt.training.learning import Update
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.update import Numbers

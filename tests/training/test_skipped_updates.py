@@ -23,7 +23,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.training.checkpoint import checkpoint_path, load_progress, saved_steps
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import Update
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.skipped_updates import SkippedUpdates
 from transformer_mt.training.update import Numbers

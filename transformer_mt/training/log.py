@@ -16,7 +16,7 @@ from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.json_text import parse_json
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import Update
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.wording import counted, duration, two_decimals
 

@@ -11,8 +11,7 @@ from transformer_mt.data.loader import Loader
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import Update
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained
 from transformer_mt.training.running import Run

@@ -1,4 +1,4 @@
-"""What happens around the updates of a run: signals, late numbers, the log, checkpoints."""
+"""What happens around the updates of a run: signals, the log, checkpoints."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self
 from transformer_mt.data.batching import Batch, Pairs
 from transformer_mt.data.loader import Loader, Position, split_evenly
 from transformer_mt.data.packing import PackedBatch
+from transformer_mt.device import Device
 from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import InFlight, Update, lead_on
 from transformer_mt.training.interrupt import StopSignal
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
 from transformer_mt.training.saving import Saver, writes_beside
@@ -44,7 +44,7 @@ class Run:
         self._stop = StopSignal(ranks)
         self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks, writes_beside(device))
         self._log = RunLog(run_dir, settings, progress, ranks, device.torch_device)
-        self._in_flight = InFlight(lead_on(device))
+        self._device, self._unread = device, list[tuple[Progress, Update]]()
         self._skipped = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
         self._former = progress
         self._began = 0.0  # when the time of this update began
@@ -74,22 +74,32 @@ class Run:
         self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
-        """Count what was done, and log what has arrived; `progress` has the step and the position after the update."""
+        """Count what was done, and log it; `progress` has the step and the position after the update."""
         settings, step = self._settings, update.step
         to_validate = is_due(settings.validate_every, step, settings)
         is_needed = to_validate or is_due(settings.save_every, step, settings)
-        self._in_flight.send(update, wait_for_all=is_needed)  # the seconds of a GPU are thus counted here
+        to_read = is_needed or is_due(settings.log_every, step, settings) or reads_at_once(self._device)
+        if to_read:
+            self._device.synchronize()  # the seconds of a GPU are thus counted here
         seconds = progress.seconds + time.perf_counter() - self._began
         progress = replace(progress, tokens=progress.tokens + update.num_labels, seconds=seconds)
+        self._unread.append((progress, update))
 
         self.signal = self._stop.number()
         is_needed = is_needed or self.signal > 0
-        for then, arrived in self._in_flight.read(progress, all_of_them=is_needed):
-            progress = self._skipped.count(progress, arrived)
-            self._log.update(with_counts(then, progress), arrived)
+        if to_read or is_needed:
+            progress = self._read(progress)
         self._former = progress = self._saver.settle(progress, wait=is_needed)
         if to_validate and self.signal:  # a signal may leave less time than validation takes
             progress = self._saver.save(progress, may_fail=False, former=progress)
+        return progress
+
+    def _read(self, progress: Progress) -> Progress:
+        """Log the updates since the last time, and count those that were skipped and the micro-batches that were split."""
+        for then, update in self._unread:
+            progress = self._skipped.count(progress, update)
+            self._log.update(with_counts(then, progress), update)
+        self._unread.clear()
         return progress
 
     def after_validation(self, progress: Progress, scores: "ValidationScores") -> Progress:
@@ -108,3 +118,11 @@ class Run:
         if progress != self._saver.saved:
             progress = self._saver.save(progress, may_fail=False, former=self._former)
         return progress
+
+
+def reads_at_once(device: Device) -> bool:
+    """Whether the numbers of each update are read when it is made.
+
+    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would run empty.
+    """
+    return device.torch_device.type != "cuda"

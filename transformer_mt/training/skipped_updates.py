@@ -8,7 +8,7 @@ import numpy as np
 from transformer_mt.data.batching import Pairs
 from transformer_mt.errors import TrainingError
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import Update
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.wording import counted
 

@@ -20,7 +20,7 @@ from benchmarks.training_text import random_rows
 from transformer_mt.data.encoded import EncodedCorpus, write_encoded
 from transformer_mt.device import Device, choose_device
 from transformer_mt.settings.experiment import TrainingConfig
-from transformer_mt.training.in_flight import Update
+from transformer_mt.training.learning import Update
 
 UPDATES = 20
 TOP = 40

@@ -3,42 +3,10 @@
 import os
 import signal
 
-import pytest
-import torch
-from helpers.pretended_gpus import two_gpus
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
 from transformer_mt.training import loop, running
-from transformer_mt.training.in_flight import InFlight, Update, _start_copy
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Numbers
-
-
-def update(step):
-    number = torch.tensor(float(step))
-    numbers = Numbers(number, number, number, number, torch.tensor(True))
-    return Update(numbers, step, 0.1, step, step, 1, torch.tensor([step]))
-
-
-@pytest.mark.parametrize(("lead", "read"), [(0, [[1], [2], [3], [4], [5]]), (2, [[], [], [1], [2, 3, 4], []])])
-def test_each_update_is_read_once_and_in_order_with_its_own_progress(lead, read):
-    in_flight, found = InFlight(lead), []
-    for step in range(1, 6):
-        in_flight.send(update(step), wait_for_all=step == 4)
-        arrived = in_flight.read(Progress(step=step), all_of_them=step == 4)
-        assert all(then.step == each.step == int(each.numbers.nll) for then, each in arrived)
-        found.append([each.step for _, each in arrived])
-    assert found == read
-
-
-@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
-def test_numbers_are_waited_for_on_the_gpu_that_computes_them(device):
-    with two_gpus():
-        number = torch.ones((), device=device)
-        sent = _start_copy(Update(Numbers(*[number] * 5), 1, 0.1, 1, 1, 1, torch.tensor([1])))
-    assert sent.update.numbers.nll.device == sent.update.numbers.is_finite.device == torch.device("cpu")
-    assert sent.copied.device == torch.device(device)
 
 
 def numbers(run_dir):
@@ -49,7 +17,7 @@ def numbers(run_dir):
 def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monkeypatch):
     settings = ("training.log_every=3", "training.save_every=5", "training.validate_every=10")
     at_once = train_tiny(experiment, tmp_path / "at-once", *settings)
-    monkeypatch.setattr(running, "lead_on", lambda device: 2)
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
     assert numbers(train_tiny(experiment, tmp_path / "later", *settings)) == numbers(at_once)
     assert_same_weights(weights_at(tmp_path / "later", 12), weights_at(at_once, 12))
 
@@ -57,7 +25,7 @@ def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monke
 def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, trained, tmp_path, monkeypatch):
     settings = (str(experiment), f"run_dir={tmp_path}", "training.log_every=1")
     real_update = loop.one_update
-    monkeypatch.setattr(running, "lead_on", lambda device: 2)
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
 
     def interrupted(*arguments):
         made = real_update(*arguments)
