@@ -47,7 +47,7 @@ choose() {
     read -r -a settings <<< "$rest"
     settings=("configs/compare_$1_$kind.yaml" "run_dir=runs/compare_$1/$name" "${settings[@]}")
     if [[ $1 == multi30k && ${MULTI30K:-} ]]; then
-        settings+=(corpus.dataset=null "corpus.train=$MULTI30K/train" "corpus.valid=$MULTI30K/val"
+        settings+=("corpus.train=$MULTI30K/train" "corpus.valid=$MULTI30K/val"
             "corpus.test={test_2016_flickr: $MULTI30K/test_2016_flickr}")
     fi
     settings+=(${for_all[@]+"${for_all[@]}"})

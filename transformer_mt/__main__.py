@@ -3,6 +3,8 @@
 import difflib
 import importlib
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from transformer_mt import __version__
 from transformer_mt.terminal import cli
@@ -20,21 +22,60 @@ STAGES = {
     "plot": "attention, and what else books draw, becomes a picture",
     "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
 }
-# Commands whose module has another name than the command: the module, and what it does.
 OTHERS = {
-    "configs": ("copy_configs", "copies the configurations that come with the package"),
-    "settings": ("show_settings", "shows every setting: its default, the values it can have, and what it means"),
+    "configs": "copies the configurations that come with the package",
+    "settings": "shows every setting: its default, the values it can have, and what it means",
 }
 
 
 def main() -> int:
     """Run the command that the first argument names, with the arguments after it. Returns the exit status."""
     name, *others = sys.argv[1:] or [""]
-    if name not in STAGES | OTHERS:
+    if name in OTHERS:
+        command = copy_configs if name == "configs" else show_settings
+        return cli.run(lambda _: command(others))
+    if name not in STAGES:
         return cli.run(lambda _: _list_commands(sys.argv[1:]))
     # Imported before `run`, so that Ctrl-C ends this at once.
-    module = importlib.import_module(f"transformer_mt.{OTHERS[name][0] if name in OTHERS else name}")
+    module = importlib.import_module(f"transformer_mt.{name}")
     return cli.run(lambda _: module.main(others))
+
+
+def show_settings(argv: Sequence[str]) -> int:
+    """Print all settings, the settings of a section, or a single one."""
+    from transformer_mt.settings.shown import settings_text
+
+    parser = cli.parser(
+        "settings",
+        "Shows settings: key, default, [values it can have], and what it means. Set them in the configuration file,\n"
+        "or as key=value after the name of that file on the command line.",
+        "python -m transformer_mt settings training\n  python -m transformer_mt settings training.peak_lr",
+    )
+    about = "a section such as training, or a key such as training.peak_lr"
+    parser.add_argument("name", metavar="SECTION", nargs="?", default="", help=about)
+    print(settings_text(parser.parse_args(argv).name))
+    return 0
+
+
+def copy_configs(argv: Sequence[str]) -> int:
+    """Copy the configurations into a directory. Files that exist there are kept."""
+    from transformer_mt.demo import copy_config, shipped_configs
+
+    parser = cli.parser(
+        "configs",
+        "Copies the configurations that come with the package into a directory, with schema.json, which lets\n"
+        "editors check them. A file that exists there already is kept as it is.",
+        "python -m transformer_mt configs my_configs",
+    )
+    about = "where to copy them (default: configs)"
+    parser.add_argument("directory", metavar="DIR", type=Path, nargs="?", default=Path("configs"), help=about)
+    directory = parser.parse_args(argv).directory
+    shipped = sorted(shipped_configs().iterdir())
+    kept = [file.name for file in shipped if not copy_config(file.name, directory)]
+    print(f"{cli.shown(directory)}: {len(shipped) - len(kept)} of {len(shipped)} files copied")
+    if kept:
+        print(f"not copied, because they are there already: {', '.join(kept)}")
+    return 0
 
 
 def _list_commands(arguments: list[str]) -> int:
@@ -42,7 +83,7 @@ def _list_commands(arguments: list[str]) -> int:
         print(f"transformer-mt {__version__}")
         return 0
     is_help = arguments in ([], ["-h"], ["--help"])
-    purposes = STAGES | {name: purpose for name, (_, purpose) in OTHERS.items()}
+    purposes = STAGES | OTHERS
     if not is_help:
         nearest = difflib.get_close_matches(arguments[0], purposes, n=1)
         advice = f". Did you mean '{nearest[0]}'?" if nearest else ""

@@ -13,8 +13,10 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.device import Device, check_c_compiler, choose_device
 from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
-from transformer_mt.settings.experiment import Config, TrainingConfig
-from transformer_mt.settings.reading import dump_config, fingerprint, load_config
+from transformer_mt.settings.bounds import fingerprint
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import dump_config, load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import SUMS, fault, sums_of, write_sums
 from transformer_mt.storage.compiler_files import use_own_cache
 from transformer_mt.storage.files import cure, own_name, write_whole

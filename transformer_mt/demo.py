@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-from transformer_mt.copy_configs import copy_config
 from transformer_mt.errors import UserError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
@@ -47,6 +46,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif status > 128:  # a signal ended it
         print(f"To go on with the demo: {shlex.join(cli.command('demo', *overrides))}")
     return status
+
+
+def shipped_configs() -> Path:
+    """Return the directory of these configurations: in the package if it was installed, beside it in a checkout."""
+    package = Path(__file__).parent
+    in_wheel = package / "shipped_configs"
+    return in_wheel if in_wheel.is_dir() else package.parent / "configs"
+
+
+def copy_config(name: str, directory: Path) -> bool:
+    """Copy one configuration into a directory, unless it exists there already. Returns whether it was copied.
+
+    Raises UserError if it cannot be written.
+    """
+    path = directory / name
+    if os.path.lexists(path):  # a link that leads nowhere counts, too
+        return False
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be made ({error.strerror}); name another directory") from None
+    write_whole(path, (shipped_configs() / name).read_bytes())
+    return True
 
 
 def packaged_corpus() -> list[tuple[str, str]]:

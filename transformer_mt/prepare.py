@@ -33,8 +33,9 @@ from transformer_mt.data.tokenizer_sample import sample_of
 from transformer_mt.errors import CorpusError
 from transformer_mt.evaluation.guards import cut_warning, tokenised_warning
 from transformer_mt.evaluation.metrics import check_tokeniser
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, fingerprint, load_config
+from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.terminal import cli
 
 

@@ -20,11 +20,11 @@ from transformer_mt.data.sampling import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.build import build_model, check_memory
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import Config, TrainingConfig
-from transformer_mt.settings.needed_memory import IN_TRAINING, check_model_memory
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
@@ -216,10 +216,10 @@ def _build(
     """Model and optimizer, from the checkpoint; without one, from the seed or from another run's weights."""
     settings = config.training
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    if device.torch_device.type == "cpu" and ranks.size == 1:
-        check_model_memory(config.model, *sizes, copies=IN_TRAINING)
     torch.manual_seed(settings.seed)
     model = build_model(config.model, *sizes, settings.kernels)
+    if device.torch_device.type == "cpu" and ranks.size == 1:
+        check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
     if path is None and settings.initialise_from is not None:
         initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)

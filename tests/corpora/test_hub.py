@@ -30,10 +30,12 @@ def write_rows(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def hub_corpus(dataset: str, target: str = "de") -> CorpusConfig:
-    return CorpusConfig(
-        source_language="en", target_language=target, dataset=dataset, train="train", valid="test", test={}
-    )
+def english(target: str = "de") -> CorpusConfig:
+    return CorpusConfig(source_language="en", target_language=target, train="train", valid="test", test={})
+
+
+def hub_text(hub: object, split: str = "train") -> PairedText:
+    return PairedText(hub=str(hub), split=split)
 
 
 SENTENCES = [("a\nb", "A"), ("c\r\nd", "C\u2028D"), ("e", ""), *((f"s{i}", f"t{i}") for i in range(2500))]
@@ -44,25 +46,24 @@ EXPECTED = [("a b", "A"), ("c d", "C\u2028D"), ("e", ""), *SENTENCES[3:]]
 def test_hub_rows_have_either_shape(hub: Path, nested: bool) -> None:
     rows: list[dict[str, object]] = [{"en": source, "de": target or None} for source, target in SENTENCES]
     write_rows(hub / "train.jsonl", [{"translation": row} for row in rows] if nested else rows)
-    corpus = hub_corpus(str(hub))
-    pairs = opened(corpus, "train")
+    pairs = opened(english(), hub_text(hub))
     assert pairs.num_pairs == len(EXPECTED)
     assert list(pairs.pairs()) == list(pairs.pairs()) == EXPECTED
-    assert read(corpus, "train[:2]") == EXPECTED[:2]
+    assert read(english(), hub_text(hub, "train[:2]")) == EXPECTED[:2]
     with pytest.raises(CorpusError, match=r"no column 'fr', but: .*en.*target_language"):
-        opened(hub_corpus(str(hub), target="fr"), "train")
+        opened(english("fr"), hub_text(hub))
 
 
 def test_unknown_hub_splits_are_named(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"en": "a", "de": "A"}])
     write_rows(hub / "test.jsonl", [{"en": "b", "de": "B"}])
     with pytest.raises(CorpusError, match=r"\(dev\) cannot be loaded: .*'train'.*'test'"):
-        opened(hub_corpus(str(hub)), "dev")
+        opened(english(), hub_text(hub, "dev"))
 
 
 def test_without_network_the_way_to_local_files_is_shown(hub: Path) -> None:
-    with pytest.raises(CorpusError, match=r"nobody/nothing \(train\).*corpus\.dataset=null corpus\.train=PREFIX"):
-        opened(hub_corpus("nobody/nothing"), "train")
+    with pytest.raises(CorpusError, match=r"nobody/nothing \(train\).*local files: corpus\.train=PREFIX"):
+        opened(english(), hub_text("nobody/nothing"))
 
 
 def test_without_the_package_that_reads_the_hub_the_command_that_installs_it_is_shown(
@@ -70,25 +71,25 @@ def test_without_the_package_that_reads_the_hub_the_command_that_installs_it_is_
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
     with pytest.raises(CorpusError) as raised:
-        opened(hub_corpus("nobody/nothing"), "train")
+        opened(english(), hub_text("nobody/nothing"))
     message = str(raised.value)
-    assert "corpus.dataset=nobody/nothing is on the Hugging Face hub" in message
+    assert "{hub: nobody/nothing} is on the Hugging Face hub" in message
     assert f"{sys.executable} -m pip install datasets" in message
-    assert "corpus.dataset=null corpus.train=PREFIX" in message
+    assert "local files: corpus.train=PREFIX" in message
 
 
 def test_the_digest_of_a_hub_split_is_of_its_names() -> None:
-    corpus = hub_corpus("nobody/nothing")
-    others = [corpus.model_copy(update={key: "x"}) for key in ("dataset", "subset", "revision")]
-    digests = [digest(one, "train") for one in [corpus, *others]] + [digest(corpus, "test")]
+    text = hub_text("nobody/nothing")
+    others = [text.model_copy(update={key: "x"}) for key in ("hub", "subset", "revision", "split")]
+    digests = [digest(english(), one) for one in [text, *others]]
     assert len(set(digests)) == 5
-    assert digest(corpus, "train") == digests[0]
+    assert digest(english(), text) == digests[0]
 
 
 def test_rows_can_be_streamed(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"id": 1, "translation": {"en": a, "de": b or None}} for a, b in SENTENCES])
     keys = {"hub": str(hub), "split": "train", "streaming": True}
-    corpus = hub_corpus("other").model_copy(update={"dataset": None})
+    corpus = english()
     pairs = opened(corpus, PairedText(**keys))
     assert pairs.num_pairs is None
     assert list(pairs.pairs()) == list(pairs.pairs()) == EXPECTED
@@ -105,7 +106,7 @@ def test_rows_can_be_streamed(hub: Path) -> None:
 
 def test_a_row_without_text_is_one_bad_pair(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"en": "a", "de": 1}, {"en": "b\u0000", "de": 2}])
-    [block] = opened(hub_corpus(str(hub)), "train").blocks()
+    [block] = opened(english(), hub_text(hub)).blocks()
     assert [pair.fault[:20] for pair in block.pairs if isinstance(pair, BadPair)] == ["holds no text, but: "] * 2
 
 
@@ -115,5 +116,5 @@ def test_a_set_name_that_cannot_be_found_says_so_and_that_the_hub_is_switched_of
     with pytest.raises(
         CorpusError, match=r"nobody/nothing \(train\) cannot be loaded: .*HF_HUB_OFFLINE is set"
     ) as raised:
-        opened(hub_corpus("other"), keys)
+        opened(english(), keys)
     assert len(str(raised.value)) < 1200

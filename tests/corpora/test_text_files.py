@@ -124,13 +124,6 @@ def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
     assert digest(write(tmp_path, "a\nA\n", ""), corpus.train) != before
 
 
-def test_files_are_local_beside_a_hub_data_set(tmp_path: Path) -> None:
-    write(tmp_path, "a\n", "A\n")
-    corpus = local(tmp_path).model_copy(update={"dataset": "nobody/nothing"})
-    pair = PairedText(source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"))
-    assert read(corpus, pair) == [("a", "A")]
-
-
 @pytest.mark.parametrize("kind", ["device", "pipe", "directory", "socket"])
 def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "odd"

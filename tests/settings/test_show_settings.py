@@ -5,12 +5,13 @@ import re
 import pytest
 import yaml
 
-from transformer_mt import show_settings
+from transformer_mt.__main__ import show_settings
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import MODELS, dump_config
-from transformer_mt.show_settings import settings_text
+from transformer_mt.settings.reading import dump_config
+from transformer_mt.settings.shown import _parts, settings_text
+from transformer_mt.settings.suggestions import MODELS
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "a", "valid": "b", "test": {}}
 
@@ -54,21 +55,21 @@ def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
 
 
 def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
-    for part in show_settings._parts():
-        assert [key for key, schema in part.keys.items() if len(schema.get("description", "")) < 8] == []
+    for _, _, keys in _parts():
+        assert [key for key, schema in keys.items() if len(schema.get("description", "")) < 8] == []
     assert max(map(len, settings_text().splitlines())) <= 100
 
 
 def test_every_meaning_is_in_plain_words():
     unclear = re.compile(r"\b(?:so many|alone|likewise)\b", re.IGNORECASE)
     half_a_sentence = re.compile(r"(?:Of|As|Than)\b")
-    for part in show_settings._parts():
-        meanings = {part.full_key(key): schema["description"] for key, schema in part.keys.items()}
-        for name, meaning in meanings.items():
-            assert not unclear.search(meaning), name
-            assert not half_a_sentence.match(meaning), name
-            assert meaning.endswith("."), name
-        assert not unclear.search(part.title), part.name
+    for name, title, keys in _parts():
+        for key, schema in keys.items():
+            meaning = schema["description"]
+            assert not unclear.search(meaning), (name, key)
+            assert not half_a_sentence.match(meaning), (name, key)
+            assert meaning.endswith("."), (name, key)
+        assert not unclear.search(title), name
 
 
 @pytest.mark.parametrize(
@@ -117,12 +118,12 @@ def test_a_key_of_all_models_is_shown_for_each():
         ("trainin", "training"),
         ("peak_lr", "training.peak_lr"),
         ("decoding.peak_lr", "training.peak_lr"),
-        ("model.droput", "model.dropout"),
+        ("model.droput", "dropout"),
         ("warmup", "training.warmup_steps"),
         ("lr", "training.peak_lr"),
         ("beam", "decoding.beam_size"),
-        ("tmx", "corpus.train.tmx"),
-        ("corpus.valid.jsonl", "corpus.train.jsonl"),
+        ("corpus.train.tnx", "tmx"),
+        ("corpus.valid.jsonl", "jsonl"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
@@ -131,10 +132,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
 
 
 def test_without_any_near_name_the_sections_are_listed():
-    with pytest.raises(ConfigError, match=r"^zzzz: .* Sections: corpus, filters, tokenizer, model, training, "):
+    with pytest.raises(ConfigError, match=r"^zzzz: .* The keys there are: data_dir, run_dir, corpus, filters, "):
         settings_text("zzzz")
 
 
 def test_the_command_prints_a_section(capsys):
-    assert show_settings.main(["averaging"]) == 0
+    assert show_settings(["averaging"]) == 0
     assert capsys.readouterr().out == settings_text("averaging") + "\n"

@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import keys_of
-from transformer_mt.settings.suggestions import MODELS, _sections, suggestion
-from transformer_mt.settings.synonyms import ADVICE, KEYS
+from transformer_mt.settings.bounds import keys_of
+from transformer_mt.settings.suggestions import MODELS, sections_of, suggestion, synonyms
+
+KEYS, ADVICE = synonyms()
 
 
 def keys(kind: str) -> set[str]:
     """Every key there is, as training.peak_lr, and the sections."""
-    sections = _sections(kind)
+    sections = sections_of(kind)
     return {f"{name}.{key}" if name else key for name, section in sections.items() for key in section.model_fields}
 
 
@@ -37,6 +37,10 @@ def keys(kind: str) -> set[str]:
         ("decoding.max_length", "Did you mean 'max_extra_length'?"),
         ("training.batch_size", ADVICE["batch_size"]),
         ("decoding.batch_size", "Did you mean 'tokens_per_batch'?"),
+        # What earlier versions had.
+        ("corpus.dataset", ADVICE["dataset"]),
+        ("training.on_failed_save", ADVICE["on_failed_save"]),
+        ("filters.min_length", "Did you mean 'min_characters'?"),
         ("training.warmup_stpes", "Did you mean 'warmup_steps'?"),
         ("corpus.train.src", "Did you mean 'source'?"),
         ("corpus.train.tgt", "Did you mean 'target'?"),
@@ -52,7 +56,7 @@ def test_the_key_that_was_meant_is_named(path, answer):
 
 
 def test_no_answer_lists_many_keys():
-    for name, section in _sections("transformer").items():
+    for name, section in sections_of("transformer").items():
         path = (name, "zzz") if name else ("zzz",)
         said = suggestion(path, "transformer")
         keys = keys_of(section)
@@ -61,10 +65,10 @@ def test_no_answer_lists_many_keys():
 
 
 def test_every_synonym_stands_for_a_key_that_exists():
-    known = keys("transformer") | set(Config.model_fields)
+    known = keys("transformer")
     assert {key for key in KEYS.values() if key not in known} == set()
     said = " ".join(ADVICE.values())
-    named = re.findall(rf"\b(?:{'|'.join(name for name in _sections('transformer') if name)})\.\w+", said)
+    named = re.findall(rf"\b(?:{'|'.join(name for name in sections_of('transformer') if name)})\.\w+", said)
     assert len(named) > 20
     assert set(named) - known == set()
 

@@ -202,8 +202,6 @@ def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):
     "override",
     [
         "training.keep_best=2",
-        "training.on_failed_save=go_on",
-        "training.max_bad_updates=3",
         "training.validate_every=5",
         "training.log_every=3",
         "decoding.beam_size=7",

@@ -13,7 +13,7 @@ from torch import nn
 from transformer_mt.data.loader import Position
 from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.checkpoint import (

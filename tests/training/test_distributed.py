@@ -198,8 +198,8 @@ def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
         "error: override training.max_stps=3: training.max_stps: no such key. Did you mean 'max_steps'?"
     ]
     assert errors(f"data_dir={tmp_path}").count(f"{tmp_path} is not prepared") == 1
-    bad = errors(*poisoned_checkpoint(experiment, tmp_path / "poisoned", EOS), "training.max_bad_updates=2")
-    assert bad.count("error: loss or gradient of 2 updates in a row was not finite") == 1
+    bad = errors(*poisoned_checkpoint(experiment, tmp_path / "poisoned", EOS))
+    assert bad.count("error: loss or gradient of 10 updates in a row was not finite") == 1
 
     descriptor = os.open(tmp_path / "run" / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

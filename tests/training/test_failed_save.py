@@ -7,12 +7,11 @@ import resource
 from contextlib import contextmanager, nullcontext
 
 import pytest
-from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training import checkpoint, running, saving
+from transformer_mt.training import saving
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 
@@ -21,7 +20,7 @@ def failing(request, monkeypatch):
     """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
     real_save, failure = saving.save, no_room
     if request.param == "beside":
-        monkeypatch.setattr(running, "writes_beside", lambda device: True)
+        monkeypatch.setattr(saving, "writes_beside", lambda device: True)
         failure = something_in_the_way  # the thread has its limits in common with the log
 
     def fail(*steps):
@@ -32,9 +31,6 @@ def failing(request, monkeypatch):
         monkeypatch.setattr(saving, "save", save)
 
     return fail
-
-
-only_beside = pytest.mark.parametrize("failing", [*thorough("waiting"), "beside"], indirect=True)
 
 
 @contextmanager
@@ -58,9 +54,7 @@ def something_in_the_way(run_dir, step):
         path.unlink()
 
 
-def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(
-    experiment, trained, tmp_path, failing, capsys
-):
+def test_it_ends_the_run_which_then_goes_on_from_the_checkpoint_before(experiment, trained, tmp_path, failing, capsys):
     failing(6)
     assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
     assert "step-00000006: cannot be saved" in capsys.readouterr().err
@@ -70,44 +64,12 @@ def test_to_stop_ends_the_run_which_then_goes_on_from_the_checkpoint_before(
     assert saved_steps(tmp_path) == saved_steps(trained)
 
 
-@pytest.mark.parametrize("steps", [*thorough((6,)), (2, 4, 6, 8, 10)])
-def test_to_go_on_goes_on(experiment, trained, tmp_path, failing, capsys, steps):
-    failing(*steps)
-    run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.keep_last=9")
-    error = capsys.readouterr().err
-    for step in range(2, 13, 2):
-        warning = f"warning: {checkpoint_path(run, step)}: cannot be saved"
-        assert error.count(warning) == (step in steps)
-    assert saved_steps(run) == [step for step in range(2, 13, 2) if step not in steps]
-    assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
-
-
-@only_beside
-def test_what_cannot_be_saved_is_not_the_best_for_the_next_may_be(experiment, tmp_path, failing, capsys):
-    # With a vanishing rate the first validation, of update 4, would stay the best.
-    failing(4)
-    settings = ("training.on_failed_save=go_on", "training.peak_lr=1e-30", "training.validate_every=4")
-    run = train_tiny(experiment, tmp_path, *settings, "training.metric=nll", "training.keep_best=2")
-    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [8, 12]
-    assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, 8)
-
-
 def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_path, failing, capsys):
     failing(12)
-    arguments = [str(experiment), f"run_dir={tmp_path}", "training.on_failed_save=go_on", "training.metric=nll"]
-    assert cli.run(train_stage.main, arguments) == 2
+    assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}", "training.metric=nll"]) == 2
     error = capsys.readouterr().err
     assert "error: " in error
     assert saved_steps(tmp_path)[-1] == 10
     # It would have been the best.
     assert error.count("the best so far") == 3
     assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
-
-
-@only_beside
-def test_while_a_better_one_cannot_be_saved_the_best_stays_the_best(experiment, tmp_path, failing, capsys):
-    failing(8)
-    run = train_tiny(experiment, tmp_path, "training.on_failed_save=go_on", "training.metric=nll")
-    progress = checkpoint.load_progress(checkpoint_path(run, 10))
-    assert (progress.best_steps, progress.validations_since_best) == ([4], 0)
-    assert checkpoint.load_progress(checkpoint_path(run, 12)).best_steps == [12]

@@ -9,8 +9,8 @@ from helpers.pretended_gpus import two_gpus
 from transformer_mt.device import choose_device
 from transformer_mt.errors import ConfigError
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training import learner as learner_module
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import check_layout, choose_layout, choose_rank_device, new_learner

@@ -14,7 +14,7 @@ import torch
 from transformer_mt.data.loader import Position
 from transformer_mt.errors import TrainingError
 from transformer_mt.host_memory import peak_memory
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Update
 from transformer_mt.training.log import RunLog

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import (
     build_optimizer,
     cooldown,

@@ -11,8 +11,9 @@ import pytest
 from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
-from transformer_mt.training import loop, running, saving
-from transformer_mt.training.checkpoint import checkpoint_path, damage, load_progress, saved_steps
+from transformer_mt.errors import CheckpointError
+from transformer_mt.training import loop, saving
+from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
 
 
 def slowed(monkeypatch):
@@ -38,7 +39,7 @@ def slowed(monkeypatch):
 
     monkeypatch.setattr(loop, "one_update", one_update)
     monkeypatch.setattr(saving, "save", save)
-    monkeypatch.setattr(running, "writes_beside", lambda device: True)
+    monkeypatch.setattr(saving, "writes_beside", lambda device: True)
     return happening.update
 
 
@@ -85,7 +86,8 @@ def test_an_error_of_training_waits_for_the_one_that_is_being_written(experiment
 KILLED = """
 import os, sys
 from transformer_mt import train
-from transformer_mt.training import running, saving
+from transformer_mt.errors import CheckpointError
+from transformer_mt.training import loop, saving
 
 def save(run_dir, tensors, progress, *others):
     if progress.step == 6:
@@ -94,7 +96,7 @@ def save(run_dir, tensors, progress, *others):
     whole(run_dir, tensors, progress, *others)
 
 whole, saving.save = saving.save, save
-running.writes_beside = lambda device: True
+saving.writes_beside = lambda device: True
 train.main(sys.argv[1:])
 """
 
@@ -107,28 +109,14 @@ def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experime
     assert list(map(without_times, log_records(run))) == list(map(without_times, log_records(trained)))
 
 
-def test_a_validation_waits_to_learn_whether_the_best_so_far_was_saved(experiment, tmp_path, slow_disk, capsys):
-    def fails(step):
-        time.sleep(0.1)
-        if step == 1:
-            raise OSError("no room")
-
-    slow_disk({"save": fails})
-    # With a vanishing rate the first validation would stay the best.
-    settings = ("training.peak_lr=1e-30", "training.validate_every=1", "training.max_steps=3", "training.metric=nll")
-    run = train_tiny(experiment, tmp_path, *settings, "training.save_every=3", "training.on_failed_save=go_on")
-    assert capsys.readouterr().err.count("warning: no room") == 1
-    assert load_progress(checkpoint_path(run, 3)).best_steps == [2]
-
-
 def train_with_failures(experiment, run, *settings):
     """The work of a rank, which is a process of its own."""
 
     def fails(step):
-        if step in (4, 8):
+        if step == 4:
             raise OSError("no room")
 
-    with pytest.MonkeyPatch.context() as monkeypatch:
+    with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(CheckpointError, match="no room"):
         slowed(monkeypatch)({"save": fails})
         train_tiny(experiment, run, *settings)
 
@@ -136,9 +124,7 @@ def train_with_failures(experiment, run, *settings):
 @pytest.mark.thorough
 @pytest.mark.parametrize("sharding", ["none", "full"])
 def test_two_ranks_save_beside_training_and_both_learn_of_a_failure(experiment, tmp_path, sharding):
-    own = (f"training.sharding={sharding}", "training.validate_every=12")
-    settings = (*own, "training.on_failed_save=go_on", "training.keep_last=9")
     run = tmp_path / "run"
+    settings = (f"training.sharding={sharding}", "training.validate_every=12")
     work_of_ranks(2, partial(train_with_failures, experiment, run, *settings))
-    assert saved_steps(run) == [2, 6, 10, 12]
-    assert load_progress(checkpoint_path(run, 12)).best_steps == [12]
+    assert saved_steps(run) == [2]

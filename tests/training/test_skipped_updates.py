@@ -25,9 +25,8 @@ from transformer_mt.training.checkpoint import checkpoint_path, load_progress, s
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.skipped_updates import SkippedUpdates
+from transformer_mt.training.skipped_updates import MOST_IN_A_ROW, SkippedUpdates
 from transformer_mt.training.update import Numbers
-from transformer_mt.wording import counted
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike
 OWN = ("model.tied_embeddings=none", "training.log_every=1")
@@ -113,16 +112,16 @@ def test_bad_updates_are_skipped_counted_and_logged_and_the_run_goes_on(
     assert load_progress(checkpoint_path(tmp_path / "again", 10)).skipped == len(bad)
 
 
-@pytest.mark.parametrize("limit", [1, 3])
 def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
-    experiment, corpus, poisoned, tmp_path, capsys, limit
+    experiment, corpus, poisoned, tmp_path, capsys
 ):
     # EOS, which every source has.
-    arguments = [str(experiment), f"run_dir={tmp_path}", *OWN, poisoned(3), f"training.max_bad_updates={limit}"]
+    arguments = [str(experiment), f"run_dir={tmp_path}", *OWN, poisoned(3)]
     capsys.readouterr()
     assert cli.run(train.main, arguments) == 2
     error = capsys.readouterr().err
-    assert f"loss or gradient of {counted(limit, 'update')} in a row was not finite" in error
+    limit = MOST_IN_A_ROW
+    assert f"loss or gradient of {limit} updates in a row was not finite" in error
     assert f"The last one, update {limit}, was on" in error
     pairs = bad_updates(experiment, corpus, 3, load_config(experiment).training)[limit]
     lines = ", ".join(str(pair + 1 + BLANKS) for pair in sorted(pairs))
@@ -137,7 +136,6 @@ def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experim
         f"run_dir={tmp_path}",
         "training.warmup_steps=1",
         "training.save_every=1",
-        "training.max_bad_updates=4",
     ]
     config = load_config(experiment, arguments)
     # More than a configuration may have.

@@ -12,8 +12,8 @@ from torch.optim import SGD
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.device import choose_device
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner

@@ -20,8 +20,8 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.device import choose_device
 from transformer_mt.evaluation.metrics import bleu, chrf
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.distributed import Ranks

@@ -61,8 +61,8 @@ class TextFilters:
         all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
         sides = {
             (source, target): (
-                SideFilters.of(settings, settings.source_script, source, "source"),
-                SideFilters.of(settings, settings.target_script, target, "target"),
+                SideFilters.of(settings, source, "source"),
+                SideFilters.of(settings, target, "target"),
             )
             for source, target in all_languages
         }
@@ -117,12 +117,12 @@ class SideFilters:
     """The smaller one of the two."""
 
     @classmethod
-    def of(cls, settings: FiltersConfig, script: str | None, language: str, side: str) -> "SideFilters | None":
+    def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters | None":
         """Make the filters of a side; None if all of them are off."""
         shares = settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share
         if shares == (0.0, 1.0, 1.0):
             return None
-        found = _script(script, language, side) if settings.min_script_share else None
+        found = _script(language, side) if settings.min_script_share else None
         return cls(found, *shares, min(shares[1:]))
 
     def reason(self, text: str) -> str | None:
@@ -144,20 +144,19 @@ class SideFilters:
 class PieceFilters:
     """The filters that look at how many subword pieces a pair has."""
 
-    min_length: int
     max_length: int
-    """The fewest and the most pieces of a side, the end of the sentence included."""
+    """The most pieces of a side, the end of the sentence included."""
     max_ratio: float
 
     @classmethod
-    def of(cls, settings: FiltersConfig, corpus: CorpusConfig) -> "PieceFilters":
+    def of(cls, corpus: CorpusConfig) -> "PieceFilters":
         """Make the filters of the training set."""
-        return cls(settings.min_length, corpus.max_length, corpus.max_ratio)
+        return cls(corpus.max_length, corpus.max_ratio)
 
     @classmethod
     def of_validation(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the validation set: whoever wrote it meant its ratios and short lines, however odd."""
-        return cls(0, corpus.max_length, float("inf"))
+        """Make the filters of the validation set: whoever wrote it meant its ratios, however odd."""
+        return cls(corpus.max_length, float("inf"))
 
     def reason(self, num_source: int, num_target: int) -> str | None:
         """Return why a pair with so many pieces, ends of sentences not included, is left out; None if it stays."""
@@ -166,22 +165,19 @@ class PieceFilters:
             return "blank"
         if longer >= self.max_length:
             return "too_long"
-        if shorter + 1 < self.min_length:
-            return "too_short"
         if longer > _ANY_RATIO and longer > self.max_ratio * shorter:
             return "bad_ratio"
         return None
 
 
-def _script(name: str | None, language: str, side: str) -> Script:
+def _script(language: str, side: str) -> Script:
     """Return the script of a side. Raises ConfigError if it is not known."""
-    name = name or script_of(language)
+    key, name = f"corpus.{side}_language={language}", script_of(language)
     if name is None:
         raise ConfigError(
-            f"filters.min_script_share: the script of corpus.{side}_language={language} is not known; name it, as in "
-            f"filters.{side}_script=Latin"
+            f"filters.min_script_share: the script of {key} is not known; name it after the code, as in {language}-Latn"
         )
-    return Script.named(name, f"filters.{side}_script")
+    return Script.named(name, key)
 
 
 def _has_control_characters(text: str) -> bool:

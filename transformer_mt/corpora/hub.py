@@ -7,11 +7,11 @@ from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file
 from transformer_mt.corpora.fields import FieldPath, find_field, names_of_fields
 from transformer_mt.corpora.packages import needed
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.reading import fingerprint
 from transformer_mt.wording import cut
 
-_LOCAL = "corpus.dataset=null corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
+_LOCAL = "corpus.train=PREFIX corpus.valid=PREFIX 'corpus.test={NAME: PREFIX}'"
 
 
 def open_hub(text: PairedText) -> Corpus:
@@ -44,7 +44,7 @@ def digest_of_hub(text: PairedText) -> str:
 
 def _rows(text: PairedText, name: str) -> Any:
     """Load the datasets.Dataset of a split, or if it is streamed its IterableDataset, which errors call `name`."""
-    wanted = f"corpus.dataset={text.hub} is on the Hugging Face hub"
+    wanted = f"{{hub: {text.hub}}} is on the Hugging Face hub"
     datasets = needed("datasets", wanted, f"use local files: {_LOCAL}")
     try:
         return datasets.load_dataset(
@@ -60,7 +60,7 @@ def _not_loaded(name: str, error: Exception) -> CorpusError:
 
     advice = ""
     if "scripts are no longer supported" in str(error):
-        advice = "The hub's own copy of it may work: corpus.revision=refs/convert/parquet. "
+        advice = "The hub's own copy of it may work: revision: refs/convert/parquet beside hub. "
     elif datasets.config.HF_HUB_OFFLINE:
         advice = (
             "HF_HUB_OFFLINE is set, so only what was downloaded before can be used: unset it, or download the data set "

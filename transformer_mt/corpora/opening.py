@@ -13,8 +13,8 @@ from transformer_mt.corpora.tables import open_csv, open_tsv
 from transformer_mt.corpora.text_files import survey
 from transformer_mt.corpora.tmx import open_tmx
 from transformer_mt.corpora.zip_archive import digest_of_zip, open_zip
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import Form, PairedText
-from transformer_mt.settings.reading import fingerprint
 
 _OPEN: dict[Form | None, Callable[[PairedText], Corpus]] = {
     None: open_parallel,

@@ -9,8 +9,8 @@ from transformer_mt.corpora.lines import BadLine, has_faults, line_blocks
 from transformer_mt.corpora.local_files import local_files, parallel_files
 from transformer_mt.corpora.text_files import Survey, opened_again, survey
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.reading import fingerprint
 from transformer_mt.wording import counted
 
 Lines = Sequence[str | BadLine]

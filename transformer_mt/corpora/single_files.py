@@ -7,8 +7,8 @@ from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.local_files import local_files
 from transformer_mt.corpora.text_files import Survey, survey
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.reading import fingerprint
 
 
 def open_files(

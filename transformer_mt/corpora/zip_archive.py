@@ -12,8 +12,8 @@ from transformer_mt.corpora.packed import Damage, is_packed
 from transformer_mt.corpora.parallel import check_lengths, parallel_blocks
 from transformer_mt.corpora.text_files import Survey, same_text, survey_of
 from transformer_mt.errors import CorpusError
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.corpus import PairedText
-from transformer_mt.settings.reading import fingerprint
 
 
 def open_zip(text: PairedText) -> Corpus:

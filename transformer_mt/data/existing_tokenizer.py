@@ -6,7 +6,7 @@ from pathlib import Path
 from transformer_mt.data.sentencepiece_model import algorithm_of, normalisation, user_symbols
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.errors import TokenizerError
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, fault
 from transformer_mt.storage.run_directory import TOKENIZERS
 

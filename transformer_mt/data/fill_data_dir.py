@@ -21,10 +21,9 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import TokenizerOrigin
 from transformer_mt.data.training_shards import TrainingSet, write_training_set
 from transformer_mt.machine import versions
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.bounds import fingerprint
+from transformer_mt.settings.corpus import CorpusConfig, PairedText, TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
-from transformer_mt.settings.reading import fingerprint
 from transformer_mt.storage.files import write_whole
 from transformer_mt.wording import counted
 
@@ -89,7 +88,7 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     encoder = BlockEncoder(
         plan.tokenizer,
         plan.texts,
-        PieceFilters.of(filters, corpus),
+        PieceFilters.of(corpus),
         frozenset(plan.held_out.sources | plan.held_out.targets),
         skips_bad_lines=filters.on_bad_line == "skip",
         with_keys=filters.duplicates,

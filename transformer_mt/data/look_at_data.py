@@ -17,8 +17,7 @@ from transformer_mt.data.drop_table import KEPT, drop_table
 from transformer_mt.data.existing_tokenizer import open_existing
 from transformer_mt.data.pair_filter import PairFilter, held_out_of
 from transformer_mt.data.tokenizer import Tokenizer, holds_tokenizer
-from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.wording import counted
 
@@ -126,7 +125,7 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     if holds_tokenizer(data_dir):
         return Tokenizer.load(data_dir)
     print(
-        "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio, filters.min_length) are not looked at, "
+        "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio) are not looked at, "
         "because there is no tokenizer yet; tokenizer.from=PATH names one",
         file=sys.stderr,
     )

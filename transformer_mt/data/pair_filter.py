@@ -31,7 +31,7 @@ class PairFilter:
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "PairFilter":
         """Make the filters. Raises ConfigError as `TextFilters.of` does."""
         text = TextFilters.of(settings, corpus, held_out)
-        return cls(settings, text, PieceFilters.of(settings, corpus), Overlaps(held_out))
+        return cls(settings, text, PieceFilters.of(corpus), Overlaps(held_out))
 
     @classmethod
     def of_validation(cls, corpus: CorpusConfig) -> "PairFilter":

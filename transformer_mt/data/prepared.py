@@ -13,8 +13,7 @@ from transformer_mt.data.shards import SHARD_FILES
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.tokenizer_origin import ORIGIN
 from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
 from transformer_mt.settings.filters import FiltersConfig
 from transformer_mt.storage.checksums import SUMS, Fault, fault, read_sums, sha256, sums_of, write_sums
 from transformer_mt.storage.json_text import read_json

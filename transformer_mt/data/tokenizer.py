@@ -13,7 +13,7 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from transformer_mt.errors import TokenizerError
-from transformer_mt.settings.experiment import TokenizerConfig
+from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.storage.files import read_regular, write_whole
 from transformer_mt.storage.run_directory import TOKENIZERS
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK

@@ -61,8 +61,6 @@ class Engine(ABC):
     """The most pieces of a source and of a translation, EOS included."""
     hardware = "CPU"
     """What the model runs on: the name of the GPU, or CPU."""
-    keeps_all_pasts = False
-    """Whether a search keeps the pasts of all hypotheses of a sentence in one cache, where they never move."""
 
     def __init__(self) -> None:
         self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False

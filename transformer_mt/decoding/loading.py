@@ -13,8 +13,8 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.settings.bounds import Kernels
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import Kernels
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.run_directory import check_model, how_to_get_a_model, stale_warning
 

@@ -6,38 +6,37 @@ N candidates  M different n-grams
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.decoding.translation import Translation
-from transformer_mt.settings.decoding import DecodingConfig, MbrUtility
+from transformer_mt.settings.decoding import DecodingConfig
 
 Matrix = NDArray[np.float64]
 _ORDERS = 6  # character n-grams of chrF2 have 1 to 6 characters
-_WORD_ORDERS = 4  # those of BLEU
 _BETA_2 = 4.0  # beta = 2: recall counts more than precision
 
 
 def least_risk(candidates: Sequence[Translation], decoding: DecodingConfig) -> list[Translation]:
-    """Return up to n_best different candidates, the one with the greatest expected utility first; that is its score."""
+    """Return up to n_best different candidates, the one with the greatest expected chrF2 first; that is its score."""
     if not candidates:  # the model computed numbers that are not finite
         return []
     log_probs = np.array([candidate.log_prob for candidate in candidates])
     # A sample stands for its share of the distribution; a hypothesis of a beam search stands for its probability.
     weights = np.ones(len(log_probs)) if decoding.sampling else np.exp(log_probs - log_probs.max())
     texts = [candidate.text for candidate in candidates]
-    utilities = expected_utilities(texts, weights.tolist(), decoding.mbr_utility)
+    utilities = expected_utilities(texts, weights.tolist())
     best_of: dict[str, Translation] = {}
     for candidate, utility in zip(candidates, utilities, strict=True):
         best_of.setdefault(candidate.text, replace(candidate, score=utility))
     return sorted(best_of.values(), key=lambda candidate: -candidate.score)[: decoding.n_best]
 
 
-def expected_utilities(texts: Sequence[str], probabilities: Sequence[float], utility: MbrUtility) -> list[float]:
-    """Return, for each candidate, the mean utility, in percent, if each of the candidates in turn were the reference.
+def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> list[float]:
+    """Return, for each candidate, the mean chrF2, in percent, if each of the candidates in turn were the reference.
 
     `probabilities` weight the references; they need not sum to 1. Equal texts are compared only once.
     """
@@ -46,8 +45,7 @@ def expected_utilities(texts: Sequence[str], probabilities: Sequence[float], uti
     for text, probability in zip(texts, probabilities, strict=True):
         weight_of[text] += probability  # type: ignore[assignment]  # a Counter may count in fractions
     weights_N = np.array([weight_of[text] for text in distinct], np.float64)
-    utilities_NN = _UTILITIES[utility](distinct)
-    expected_N = utilities_NN @ weights_N / weights_N.sum()
+    expected_N = chrf_of_all(distinct) @ weights_N / weights_N.sum()
     found = dict(zip(distinct, expected_N.tolist(), strict=True))
     return [found[text] for text in texts]
 
@@ -77,36 +75,8 @@ def chrf_of_all(texts: Sequence[str]) -> Matrix:
     return 100 * score_NN
 
 
-def bleu_of_all(texts: Sequence[str]) -> Matrix:
-    """Return sentence BLEU of each text, the rows, with each other text as its reference, the columns; NN, in percent.
-
-    It equals sacreBLEU's sentence_score with effective order, which leaves out n-grams longer than the text, and with
-    its smoothing: the k-th order without a match counts 1 / 2^k matches (Post 2018; Chen and Cherry 2014, method 3).
-    """
-    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a  # here, because most translating does without it
-
-    N, tokenize = len(texts), Tokenizer13a()  # type: ignore[no-untyped-call]
-    words = [tuple(tokenize(text.rstrip()).split()) for text in texts]
-    sizes_N = np.array([len(each) for each in words], np.float64)
-    log_precisions_NN, halvings_NN, any_match_NN = np.zeros((N, N)), np.zeros((N, N)), np.zeros((N, N), bool)
-    for order in range(1, _WORD_ORDERS + 1):
-        totals_N1 = np.maximum(sizes_N - order + 1, 0)[:, None]
-        matches_NN = _matches(_ngram_counts(words, order))
-        any_match_NN |= matches_NN > 0
-        halvings_NN += (matches_NN == 0) & (totals_N1 > 0)
-        smoothed_NN = np.where(matches_NN > 0, matches_NN, 0.5**halvings_NN) / np.maximum(totals_N1, 1)
-        log_precisions_NN += np.where(totals_N1 > 0, np.log(smoothed_NN), 0.0)
-    sizes_N1 = np.maximum(sizes_N, 1)[:, None]
-    log_brevity_NN = np.minimum(0.0, 1 - sizes_N / sizes_N1)
-    score_NN: Matrix = np.exp(log_brevity_NN + log_precisions_NN / np.minimum(sizes_N1, _WORD_ORDERS))
-    return 100 * np.where(any_match_NN, score_NN, 0.0)
-
-
-_UTILITIES: dict[MbrUtility, Callable[[Sequence[str]], Matrix]] = {"chrf": chrf_of_all, "bleu": bleu_of_all}
-
-
-def _ngram_counts(texts: Sequence[str] | Sequence[tuple[str, ...]], order: int) -> NDArray[np.int32]:
-    """Return how often each text has each n-gram of this many characters or words; NM."""
+def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
+    """Return how often each text has each n-gram of this many characters; NM."""
     counters = [Counter(text[at : at + order] for at in range(len(text) - order + 1)) for text in texts]
     number_of = {
         ngram: number for number, ngram in enumerate(dict.fromkeys(ngram for each in counters for ngram in each))

@@ -31,7 +31,7 @@ from transformer_mt.decoding.workers import Workers
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
-from transformer_mt.inference.frozen import frozen, keeps_all_pasts
+from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.interface import Seq2Seq
@@ -66,7 +66,6 @@ class TorchEngine(Engine):
         super().__init__()
         self.model = model.to(device.torch_device).eval()
         self.max_positions, self.device = max_positions, device
-        self.keeps_all_pasts = not plain and keeps_all_pasts(model)
         self.plain = plain
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)

@@ -23,7 +23,6 @@ from transformer_mt.errors import NotFiniteError
 from transformer_mt.languages import has_spaces, split_units
 from transformer_mt.settings.decoding import DecodingConfig, changed, check_for_model
 from transformer_mt.settings.model import ModelConfig
-from transformer_mt.settings.needed_memory import check_search_memory
 
 _log = logging.getLogger(__name__)
 
@@ -219,12 +218,7 @@ class Translator:
         """Raises ConfigError for settings with which the model cannot translate these sentences."""
         if self.model is None or not sentences:
             return
-        vocab_size, max_positions = self.tokenizer.target_vocab_size, self.engine.max_positions
-        check_for_model(decoding, self.model, vocab_size)
-        longest = max(sentence.max_length(decoding.max_extra_length, max_positions) for sentence in sentences)
-        check_search_memory(
-            decoding.of_candidates, self.model, vocab_size, longest, keeps_all_pasts=self.engine.keeps_all_pasts
-        )
+        check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
 
     def _warn_of_tags(self, lines: Sequence[str], first_line: int) -> None:
         """Warn once of tags that training did not have."""

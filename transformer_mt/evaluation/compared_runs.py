@@ -19,8 +19,9 @@ from transformer_mt.evaluation.test_sets import (
     read_test_sets,
     results_dir,
 )
+from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, fingerprint, load_config
+from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.storage.run_directory import weights_sha256
 
 

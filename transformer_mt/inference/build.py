@@ -2,13 +2,18 @@
 
 from typing import assert_never
 
+import torch
+from torch import nn
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.host_memory import machine_memory
 from transformer_mt.inference.fast import fast
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.model import ConvolutionalConfig, Kernels, ModelConfig, RnnConfig, TransformerConfig
-from transformer_mt.settings.needed_memory import check_model_memory
+from transformer_mt.settings.bounds import Kernels
+from transformer_mt.settings.model import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
 
 
 def build_model(
@@ -18,9 +23,21 @@ def build_model(
 
     Raises ConfigError if the weights are more than this machine's memory.
     """
-    check_model_memory(config, source_vocab_size, target_vocab_size)
+    with torch.device("meta"):  # shapes without memory
+        check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
     model = _plain_model(config, source_vocab_size, target_vocab_size)
     return fast(model) if kernels == "fast" else model
+
+
+def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
+    """Raises ConfigError if this machine has no memory for so many fp32 numbers for each weight of a model."""
+    num_weights = sum(weight.numel() for weight in model.parameters())
+    needed, memory = 4 * numbers_per_weight * num_weights, machine_memory()
+    if needed > memory:
+        raise ConfigError(
+            f"a model with these settings has {num_weights:,} weights and needs {needed / 1e9:,.1f} GB of memory; this "
+            f"machine has {memory / 1e9:,.1f} GB. Make model smaller, or take a larger machine"
+        )
 
 
 def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:

@@ -49,17 +49,6 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
             return model
 
 
-def keeps_all_pasts(model: Seq2Seq) -> bool:
-    """Whether a search of the frozen model keeps the pasts of all hypotheses of a sentence together (FrozenState)."""
-    match model:
-        case Transformer():
-            return has_frozen_form(model)
-        case Ensemble():
-            return any(keeps_all_pasts(member) for member in model.members())
-        case _:
-            return False
-
-
 def has_frozen_form(model: Transformer) -> bool:
     return model.score.is_scaled_dot and not model.attention_window
 

@@ -1,18 +1,47 @@
-"""The types of settings. Their bounds are wider than any sensible experiment, and keep numbers from overflowing."""
+"""What all sections of the configuration share: their base, the types of settings, and the fingerprint.
 
+The bounds are wider than any sensible experiment, and keep numbers from overflowing.
+"""
+
+import hashlib
+import json
 import re
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-# Control characters: line breaks, NUL and others. No path and no name needs one. The system refuses NUL, and the others
-# would break a line of an error message or of a log.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+Kernels = Literal["fast", "plain"]
+"""Which code computes: that of the room models, as it is read; or faster forms of its parts."""
+
+
+class Section(BaseModel):
+    """A section of the configuration. It cannot be changed, and unknown keys or values of a wrong type are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        serialize_by_alias=True,  # the field of tokenizer.from is from_, because from is a keyword of Python
+    )
+
+
+def keys_of(section: type[BaseModel]) -> list[str]:
+    """Return the keys of a section, as a configuration file names them."""
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def fingerprint(*parts: BaseModel | str) -> str:
+    """Return a hash of settings and texts. The same parts give the same 64 hexadecimal digits."""
+    content = [part if isinstance(part, str) else part.model_dump() for part in parts]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _without_control_characters(text: str) -> str:
-    if found := _CONTROL.search(text):
+    # The system refuses NUL in a path, and line breaks would break a line of an error message or of a log.
+    if found := re.search(r"[\x00-\x1f\x7f]", text):
         raise ValueError(
             f"it holds the control character U+{ord(found[0]):04X} at position {found.start() + 1}; "
             "write it without line breaks and other control characters"
@@ -23,12 +52,9 @@ def _without_control_characters(text: str) -> str:
 Text = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_without_control_characters)]
 """A name or a path. On Linux a path has at most 4,096 bytes."""
 
-# What Python calls printable, though it leaves no ink: fillers, joiners, selectors of a variation, a blank of Braille.
-_NO_INK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]")
-
 
 def _visible_name(text: str) -> str:
-    if hidden := [character for character in text if not character.isprintable() or _NO_INK.match(character)]:
+    if hidden := [character for character in text if not character.isprintable()]:
         raise ValueError(f"it holds U+{ord(hidden[0]):04X}, which cannot be seen; write it without that")
     if not any(character.isalnum() for character in text):
         raise ValueError(
@@ -40,17 +66,15 @@ def _visible_name(text: str) -> str:
 Language = Annotated[Text, AfterValidator(_visible_name)]
 """The code of a language, which is also the end of the names of files or the name of a column."""
 
-_NO_SYMBOL = re.compile(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>")  # sentencepiece has pieces of these names already
-
 
 def _usable_symbol(symbol: str) -> str:
     if any(character.isspace() for character in symbol) or "\u2581" in symbol:
         raise ValueError(
             f"'{symbol}': text is cut at white space, so none may be in it; nor U+2581, with which a space is written"
         )
-    if unicodedata.normalize("NFC", symbol) != symbol or any("\ud800" <= character <= "\udfff" for character in symbol):
+    if unicodedata.normalize("NFC", symbol) != symbol:
         raise ValueError(f"'{symbol}' is not in Unicode's form NFC, in which all text is read; write it in that form")
-    if _NO_SYMBOL.fullmatch(symbol):
+    if re.fullmatch(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>", symbol):
         raise ValueError(f"the tokenizer has the piece '{symbol}' for itself; choose another, such as <name>")
     if symbol.isalnum():
         raise ValueError(f"'{symbol}' is kept whole inside words, too; add signs that no word has, as in <{symbol}>")

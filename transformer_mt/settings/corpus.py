@@ -12,9 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from transformer_mt.settings.bounds import Language, Positions, Text
+from transformer_mt.settings.bounds import Language, Positions, PositiveCount, Section, Symbol, Text
 from transformer_mt.settings.bounds import Tag as TagText
-from transformer_mt.settings.model import Section
 
 Form = Literal["prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub"]
 FORMS: tuple[Form, ...] = ("prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub")
@@ -170,17 +169,11 @@ class CorpusConfig(Section):
     the name of a column."""
     target_language: Language
     """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
-    dataset: Text | None = None
-    """The name of a data set on the Hugging Face hub, as datasets.load_dataset takes it; null: use local files."""
-    subset: Text | None = None
-    """The configuration of the hub data set, if it has several."""
-    revision: Text | None = None
-    """The commit or tag of the hub data set; null: the newest."""
     train: TrainingSplit
-    """The training set: the name of a split of the hub data set; or the prefix of PREFIX.<source_language> and
-    PREFIX.<target_language> (with .gz, .zst or .xz if they are packed); or keys that say where and in which form the
-    pairs lie, such as {source: FILE, target: FILE} or {tmx: FILE}; or a list of several corpora, each with such keys
-    and a name. `python -m transformer_mt settings corpus.train` lists the keys."""
+    """The training set: the prefix of PREFIX.<source_language> and PREFIX.<target_language> (with .gz, .zst or .xz if
+    they are packed); or keys that say where and in which form the pairs lie, such as {source: FILE, target: FILE},
+    {tmx: FILE} or {hub: NAME, split: train}; or a list of several corpora, each with such keys and a name.
+    `python -m transformer_mt settings corpus.train` lists the keys."""
     valid: Split
     """The validation set, on which the model is scored during training. It is given as a single corpus.train is."""
     test: dict[Name, Split]
@@ -232,9 +225,6 @@ class CorpusConfig(Section):
     def text_of(self, split: Split) -> PairedText:
         """Return a split as keys, with source and target filled in where the languages tell them (not in a TSV)."""
         languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
-        if isinstance(split, str) and self.dataset is not None:
-            hub = {"hub": self.dataset, "subset": self.subset, "revision": self.revision, "split": split}
-            return PairedText.model_validate({**hub, **languages})
         if isinstance(split, str):
             return PairedText.model_validate({"prefix": split, **languages})
         if split.form == "tsv":
@@ -260,3 +250,35 @@ class CorpusConfig(Section):
             if isinstance(split, PairedText) and (split.name is not None or split.weight is not None):
                 raise ValueError(f"{key}: name and weight are only for a list of several corpora in train")
         return self
+
+
+class TokenizerConfig(Section):
+    """How text is cut into subword pieces. sentencepiece learns them from the training text. A character that is not a
+    piece is spelled in bytes, so no character is unknown."""
+
+    from_: Text | None = Field(default=None, alias="from")
+    """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
+    file of sentencepiece, which then serves both languages. vocab_size, algorithm, character_coverage and
+    sample_sentences then have no effect. It must have user_symbols and the tags of the corpora among its pieces."""
+    algorithm: Literal["bpe", "unigram", "character"] = "bpe"
+    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018);
+    character: each character is a piece."""
+    vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
+    """The number of pieces in a vocabulary, including the 4 special pieces, the 256 bytes, user_symbols and tags. With
+    algorithm=character it is the most pieces: the rarest characters beyond it are spelled in bytes."""
+    user_symbols: tuple[Symbol, ...] = Field(default=(), max_length=10_000, strict=False)
+    """Texts that are one piece wherever they stand, such as <name>, and that are translated as a whole. The tags of the
+    corpora are such pieces without being named here."""
+    joint: bool = True
+    """true: both languages share one vocabulary; false: each language has its own."""
+    character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
+    """The share of the text's characters that become pieces. The rarest characters are spelled in bytes instead."""
+    sample_sentences: PositiveCount = 2_000_000
+    """The most lines of each language from which the tokenizer is trained. They are spread evenly over a corpus. Of
+    several corpora, large ones give equal numbers of lines, and small ones all that they have. There are at most 100 MB
+    of lines (30 MB with unigram), for which 1.3 GB of memory are enough."""
+
+    @property
+    def most_sample_bytes(self) -> int:
+        """The most bytes of each language in these lines. bpe needs 5 times, unigram 21 times the bytes of both."""
+        return 30_000_000 if self.algorithm == "unigram" else 100_000_000

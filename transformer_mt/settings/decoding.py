@@ -1,17 +1,18 @@
 """The settings of translating, and what a model, its vocabulary and its positions allow of them."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.settings.bounds import Hypotheses, MorePositions, Seed, Tokens
-from transformer_mt.settings.model import ModelConfig, Section
+from transformer_mt.settings.bounds import Hypotheses, MorePositions, Section, Seed, Tokens
 from transformer_mt.wording import cut
 
+if TYPE_CHECKING:
+    from transformer_mt.settings.model import ModelConfig
+
 SplitSentences = Literal["auto", "always", "never"]
-MbrUtility = Literal["chrf", "bleu"]
 
 
 class DecodingConfig(Section):
@@ -62,11 +63,8 @@ class DecodingConfig(Section):
     """Minimum Bayes risk decoding: of this many candidates, take the one that is most like all of them (Kumar and Byrne
     2004). With sampling, the candidates are samples, which all count the same (Eikema and Aziz 2020); without it, they
     are the best hypotheses of a beam search of at least this width, weighted by their probabilities. The score of a
-    translation is then its expected mbr_utility, in percent (for a line that was split, the mean over its parts). 0:
-    off."""
-    mbr_utility: MbrUtility = "chrf"
-    """What says how much two candidates are alike. chrf: chrF2; bleu: BLEU of the sentence. It has an effect only with
-    mbr_candidates."""
+    translation is then its expected chrF2 with them, in percent (for a line that was split, the mean over its parts).
+    0: off."""
     alignment_layer: int = Field(default=0, ge=0, le=1000)
     """The decoder layer whose cross-attention gives the alignment of target to source pieces; 1 is the lowest. 0: the
     last but one (Garg et al. 2019), or the only one."""
@@ -99,8 +97,6 @@ class DecodingConfig(Section):
             )
         if self.mbr_candidates == 1:
             raise ValueError("mbr_candidates=1 leaves nothing to choose from: set 2 or more, such as 32, or 0")
-        if self.mbr_utility != "chrf" and not self.mbr_candidates:
-            raise ValueError(f"mbr_utility={self.mbr_utility} has no effect: set mbr_candidates=32, or leave it out")
         if self.sampling and self.coverage_penalty:
             raise ValueError(
                 f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
@@ -137,7 +133,7 @@ def _mistake(error: ErrorDetails) -> str:
     return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-def check_for_model(decoding: DecodingConfig, model: ModelConfig, vocab_size: int | None) -> None:
+def check_for_model(decoding: DecodingConfig, model: "ModelConfig", vocab_size: int | None) -> None:
     """Check that this model can follow these settings, with any engine.
 
     `vocab_size` is the size of the target vocabulary, or None if it is not known yet. Raises ConfigError.

@@ -4,8 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from transformer_mt.settings.bounds import Count, MorePositions, Text
-from transformer_mt.settings.model import Section
+from transformer_mt.settings.bounds import Count, Section
 
 
 class FiltersConfig(Section):
@@ -21,8 +20,6 @@ class FiltersConfig(Section):
     tag."""
     identical: bool = False
     """Whether pairs are left out whose source and target are the same text."""
-    min_length: MorePositions = 0
-    """The fewest subword pieces on either side, the end of the sentence included, as in corpus.max_length. 0: off."""
     min_characters: Count = 0
     """The fewest characters on either side. 0: off."""
     max_characters: Count = 0
@@ -32,12 +29,7 @@ class FiltersConfig(Section):
     U+FEFF or characters for private use. Tabs and other white space become spaces before, and do not count."""
     min_script_share: float = Field(default=0.0, ge=0.0, le=1.0)
     """The least share of the letters of a side that are of the script of its language, for example 0.5. A side without
-    letters is not judged. 0: off."""
-    source_script: Text | None = None
-    """The script of the source for min_script_share, by its name in Unicode, such as Latin or Cyrillic; several are
-    joined by +, as in Han+Hiragana+Katakana. null: the script of corpus.source_language."""
-    target_script: Text | None = None
-    """The script of the target, as in source_script. null: the script of corpus.target_language."""
+    letters is not judged. The code of a language can name the script, as in sr-Latn. 0: off."""
     max_digit_share: float = Field(default=1.0, ge=0.0, le=1.0)
     """The largest share of digits among the characters of a side that are no spaces, for example 0.5. 1: off."""
     max_punctuation_share: float = Field(default=1.0, ge=0.0, le=1.0)
@@ -61,7 +53,4 @@ class FiltersConfig(Section):
                 f"min_characters={self.min_characters} is more than max_characters={self.max_characters}, so no pair "
                 "would be left: lower the first, or raise the second"
             )
-        for key in ("source_script", "target_script"):
-            if getattr(self, key) is not None and not self.min_script_share:
-                raise ValueError(f"{key} has no effect without min_script_share; set that too, for example to 0.5")
         return self

@@ -1,22 +1,12 @@
 """The settings of each architecture."""
 
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from transformer_mt.settings.bounds import Layers, MorePositions, Positions, Width
+from transformer_mt.settings.bounds import Layers, MorePositions, Positions, Section, Width
 
 ScoreName = Literal["dot", "scaled_dot", "general", "additive", "concat"]
-
-Kernels = Literal["fast", "plain"]
-"""Which code computes: that of the room models, as it is read; or faster forms of its parts."""
 
 
 class ScoreChoice(NamedTuple):
@@ -37,35 +27,74 @@ class ScoreChoice(NamedTuple):
 SCALED_DOT = ScoreChoice()
 
 
-class Section(BaseModel):
-    """A section of the configuration. It cannot be changed, and unknown keys or values of a wrong type are errors."""
+class _Architecture(Section):
+    """What all architectures have. Those that have other defaults repeat the setting."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-        serialize_by_alias=True,  # the field of tokenizer.from is from_, because from is a keyword of Python
-    )
-
-
-def keys_of(section: type[BaseModel]) -> list[str]:
-    """Return the keys of a section, as a configuration file names them."""
-    return [field.alias or name for name, field in section.model_fields.items()]
-
-
-class TransformerConfig(Section):
-    """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
-
-    kind: Literal["transformer"] = "transformer"
-    """The architecture. model.kind=rnn and model.kind=convolutional have other settings."""
+    kind: str
+    """The architecture: transformer, rnn or convolutional. Each has settings that the others have not."""
     encoder_layers: Layers = 6
     """The number of layers of the encoder; N in the paper."""
     decoder_layers: Layers = 6
     """The number of layers of the decoder; N in the paper."""
     d_model: Width = 512
     """The width of the embeddings and of each layer's output."""
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """The probability of dropout on the output of each sub-layer, and on the sums of embeddings and positions. 0:
+    off."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
+    tokenizer.joint=true; target: target and output; none: each has its own."""
+    output_bias: bool = False
+    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
+    max_positions: Positions = 1024
+    """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
+    longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
+
+    @property
+    def attentions_to_source(self) -> int:
+        """The number of decoder layers with attention to the source; one of them gives the alignment."""
+        return self.decoder_layers
+
+    def why_not_packed(self) -> str:
+        """Why training.layout=packed cannot be used, as words that follow its name; empty if it can."""
+        return f"needs model.kind=transformer, and this is model.kind={self.kind}"
+
+
+class _WithScore(_Architecture):
+    """What architectures have whose attention has a choice of scores."""
+
+    score_key: ClassVar[str] = "attention_score"
+    """The setting that names the score."""
+    attention_scale: bool = False
+    """Whether the attention score, whichever it is, is divided by the square root of the keys' width, as scaled_dot is
+    by itself."""
+    additive_bias: bool = False
+    """Whether the hidden layer of the score additive has a bias: v^T tanh(W Q + U K + b)."""
+    attention_window: MorePositions = 0
+    """How far attention sees, in positions. A Transformer's self-attention: this many on each side in the encoder, and
+    this many before the current one in the decoder; 0: no limit. The local_attention of an rnn: this many on each side
+    of a place in the source; D in the paper, where it is 10."""
+
+    @model_validator(mode="after")
+    def _check_score(self) -> Self:
+        name, key = getattr(self, self.score_key), self.score_key
+        if self.attention_scale and name in ("scaled_dot", "none"):
+            reason = "it is divided by sqrt(d_k) already" if name == "scaled_dot" else "there is no score"
+            raise ValueError(
+                f"attention_scale=true is not for {key}={name}, because {reason}: leave attention_scale out"
+            )
+        if self.additive_bias and name != "additive":
+            raise ValueError(
+                f"additive_bias=true is only for {key}=additive, not for {key}={name}: leave additive_bias out"
+            )
+        return self
+
+
+class TransformerConfig(_WithScore):
+    """The Transformer of Vaswani et al. 2017; the defaults are its base model (table 3)."""
+
+    kind: Literal["transformer"] = "transformer"
+    """The architecture. model.kind=rnn and model.kind=convolutional have other settings."""
     ffn_dim: int = Field(default=2048, gt=0, le=1_000_000)
     """The inner width of a feed-forward layer, between its linear maps."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
@@ -77,32 +106,14 @@ class TransformerConfig(Section):
     """The formula of the attention score, in every attention. scaled_dot: Q K^T / sqrt(d_k), as in the paper; dot:
     Q K^T; general: Q W K^T (Luong et al. 2015); additive: v^T tanh(W Q + U K) (Bahdanau et al. 2015); concat:
     w^T [Q; K]. All except scaled_dot take more time and memory."""
-    attention_scale: bool = False
-    """Whether the attention score, whichever it is, is divided by sqrt(d_k), as scaled_dot is by itself."""
-    additive_bias: bool = False
-    """Whether the hidden layer of attention_score=additive has a bias: v^T tanh(W Q + U K + b)."""
-    attention_window: MorePositions = 0
-    """How far self-attention sees, in positions: this many on each side in the encoder, and this many before the
-    current one in the decoder. 0: no limit."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """How positions are encoded. sinusoidal: by the paper's sine and cosine waves; learned: by a vector for each
     position that is trained with the model."""
     norm: Literal["post", "pre"] = "post"
     """Where layer normalisation stands. post: after each residual sum, as in the paper; pre: before each sub-layer, and
     once more at the end."""
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    """The probability of dropout on the output of each sub-layer, and on the sums of embeddings and positions. 0:
-    off."""
     attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     """The probability of dropout on the attention weights. 0: off, as in the paper."""
-    tied_embeddings: Literal["all", "target", "none"] = "all"
-    """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
-    tokenizer.joint=true; target: target and output; none: each has its own."""
-    output_bias: bool = False
-    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
-    max_positions: Positions = 1024
-    """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
-    longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -111,7 +122,6 @@ class TransformerConfig(Section):
                 f"num_heads={self.num_heads} does not divide d_model={self.d_model}: each head is d_model / num_heads "
                 "wide, so change one of them"
             )
-        _check_score(self.attention_score, self.attention_scale, self.additive_bias, "attention_score")
         if self.d_model % 2 and self.positions == "sinusoidal":
             raise ValueError(
                 f"d_model={self.d_model} is odd, but sinusoids come in pairs, a sine and a cosine: set an even "
@@ -126,11 +136,6 @@ class TransformerConfig(Section):
             return SCALED_DOT
         return ScoreChoice(self.attention_score, self.attention_scale, self.additive_bias)
 
-    @property
-    def attentions_to_source(self) -> int:
-        """The number of decoder layers with attention to the source; one of them gives the alignment."""
-        return self.decoder_layers
-
     def why_not_packed(self) -> str:
         """Why training.layout=packed cannot be used, as words that follow its name; empty if it can."""
         if self.attention_dropout:
@@ -140,9 +145,10 @@ class TransformerConfig(Section):
         return ""
 
 
-class RnnConfig(Section):
+class RnnConfig(_WithScore):
     """The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) or without."""
 
+    score_key: ClassVar[str] = "attention"
     kind: Literal["rnn"]
     """The architecture. model.kind=transformer and model.kind=convolutional have other settings."""
     cell: Literal["gru", "lstm", "rnn"] = "gru"
@@ -159,16 +165,10 @@ class RnnConfig(Section):
     the Transformer's attention_score; location: a linear map from the query gives one score for each of max_positions
     positions, whatever stands there (Luong et al. 2015, eq. 8); fixed_concat: the same from the query and the last
     encoder state; none: the decoder sees only one vector for the whole source."""
-    attention_scale: bool = False
-    """Whether the attention score, whichever it is, is divided by sqrt(d_model), as scaled_dot is by itself."""
-    additive_bias: bool = False
-    """Whether the hidden layer of attention=additive has a bias: v^T tanh(W Q + U K + b)."""
     local_attention: Literal["none", "monotonic", "predictive"] = "none"
     """Whether each word sees only a window of the source (Luong et al. 2015, sec. 3.2). none: all of it; monotonic:
     around the position of the word itself (local-m); predictive: around a position that the model predicts, and less
     with the distance from it (local-p)."""
-    attention_window: MorePositions = 0
-    """How far local_attention sees, in positions on each side: D in the paper, where it is 10."""
     decoder: Literal["luong", "bahdanau"] = "luong"
     """Where attention stands in a step of the decoder. luong: after the recurrence, with its new state as the query
     (Luong et al. 2015); bahdanau: before it, with the old state (Bahdanau et al. 2015)."""
@@ -177,14 +177,6 @@ class RnnConfig(Section):
     A bahdanau decoder always has the context there."""
     dropout: float = Field(default=0.2, ge=0.0, lt=1.0)
     """The probability of dropout on the embeddings, between layers, and on the output of the decoder. 0: off."""
-    tied_embeddings: Literal["all", "target", "none"] = "all"
-    """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
-    tokenizer.joint=true; target: target and output; none: each has its own."""
-    output_bias: bool = False
-    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
-    max_positions: Positions = 1024
-    """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
-    longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -203,7 +195,6 @@ class RnnConfig(Section):
                 f"local_attention={self.local_attention} does not go with attention_window={self.attention_window}: "
                 "a window needs local_attention=monotonic or predictive, and those need a window, such as 10"
             )
-        _check_score(self.attention, self.attention_scale, self.additive_bias, "attention")
         if self.decoder == "bahdanau" and not self.input_feeding:
             raise ValueError(
                 "input_feeding=false is only for decoder=luong, because bahdanau's decoder has the context as its "
@@ -216,12 +207,8 @@ class RnnConfig(Section):
         """The number of decoder layers with attention to the source; one of them gives the alignment."""
         return 0 if self.attention == "none" else 1
 
-    def why_not_packed(self) -> str:
-        """Why training.layout=packed cannot be used: a recurrence needs each sentence in a row of its own."""
-        return "needs model.kind=transformer, and this is model.kind=rnn"
 
-
-class ConvolutionalConfig(Section):
+class ConvolutionalConfig(_Architecture):
     """The convolutional encoder-decoder (Gehring et al. 2017)."""
 
     kind: Literal["convolutional"]
@@ -230,22 +217,12 @@ class ConvolutionalConfig(Section):
     """The number of convolutions of the encoder, each of which sees kernel_width outputs of the one before."""
     decoder_layers: Layers = 8
     """The number of layers of the decoder. Each has a convolution and attention to the source."""
-    d_model: Width = 512
-    """The width of the embeddings and of each layer's output."""
     kernel_width: int = Field(default=3, ge=3, le=1001)
     """How many positions a convolution sees: in the encoder, as many on each side of a word as on the other; in the
     decoder, the word and those before it."""
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     """The probability of dropout on the embeddings, on the input of each convolution, and on the output of the
     decoder. 0: off."""
-    tied_embeddings: Literal["all", "target", "none"] = "all"
-    """Which of the three embedding matrices (source, target, output) are the same matrix. all: all three, which needs
-    tokenizer.joint=true; target: target and output; none: each has its own."""
-    output_bias: bool = False
-    """Whether the last linear map, from features to a logit for each word, has a bias: a number for each word."""
-    max_positions: Positions = 1024
-    """The longest sentence that the model takes, in subword pieces with the end of the sentence. Training leaves out
-    longer ones (see corpus.max_length), and translation cuts longer lines into parts."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -255,26 +232,6 @@ class ConvolutionalConfig(Section):
                 "right: set an odd one"
             )
         return self
-
-    @property
-    def attentions_to_source(self) -> int:
-        """The number of decoder layers with attention to the source; one of them gives the alignment."""
-        return self.decoder_layers
-
-    def why_not_packed(self) -> str:
-        """Why training.layout=packed cannot be used: a convolution needs each sentence in a row of its own."""
-        return "needs model.kind=transformer, and this is model.kind=convolutional"
-
-
-def _check_score(name: str, scaled: bool, biased: bool, key: str) -> None:
-    """Raises ValueError for what the score of that name, which was chosen by that key, does not have."""
-    if scaled and name in ("scaled_dot", "none"):
-        reason = "it is divided by sqrt(d_k) already" if name == "scaled_dot" else "there is no score"
-        raise ValueError(f"attention_scale=true is not for {key}={name}, because {reason}: leave attention_scale out")
-    if biased and name != "additive":
-        raise ValueError(
-            f"additive_bias=true is only for {key}=additive, not for {key}={name}: leave additive_bias out"
-        )
 
 
 def _kind(values: Any) -> str:

@@ -1,20 +1,18 @@
 """Reads configurations from YAML and `key=value` overrides, with errors that name file and line."""
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.suggestions import MODELS, other_kind, suggestion
-from transformer_mt.settings.yaml_text import MOST_CHARACTERS, dump_yaml, parse_yaml
+from transformer_mt.settings.yaml_text import dump_yaml, parse_yaml
 from transformer_mt.wording import cut
 
 # Names that pydantic puts between a key and its value where the value can have one of several forms.
@@ -50,18 +48,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 
 
 def _text(path: Path) -> str:
-    """Read the text of a configuration file. Raises ConfigError if it cannot be read, is not text, or has no end."""
+    """Read the text of a configuration file. Raises ConfigError if it cannot be read or is not text."""
     try:
-        # `<(command)` is a pipe without a name, and may be read.
-        if path.is_fifo() and Path(os.path.realpath(path)).is_fifo():
-            raise ConfigError(
-                f"{path}: is a named pipe, which may never end; name a YAML file, such as those in configs/"
-            )
-        with path.open("rb") as file:
-            content = file.read(4 * MOST_CHARACTERS + 1)  # in UTF-8 a character has up to 4 bytes
-        return content.decode("utf-8")
-    except ConfigError:
-        raise
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, such as those in configs/") from None
     except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
@@ -72,12 +61,6 @@ def _text(path: Path) -> str:
 def dump_config(config: Config) -> str:
     """Return a configuration as YAML, with every default written out."""
     return dump_yaml(config.model_dump())
-
-
-def fingerprint(*parts: BaseModel | str) -> str:
-    """Return a hash of settings and texts. The same parts give the same 64 hexadecimal digits."""
-    content = [part if isinstance(part, str) else part.model_dump() for part in parts]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def differences(old: Config, new: Config) -> dict[str, str]:
@@ -150,38 +133,43 @@ def _index(entries: list[Any], name: str, place: str) -> Any:
 
 
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
-    path = tuple(str(part) for part in _shown_path(error))
-    known = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
-    key = cut(_shown_key(_shown_path(error)), 200)
-    if error["type"] == "extra_forbidden":
-        return f"{known}: {key}: {_unknown(error)}"
-    if error["type"] == "kind":
-        if not isinstance(error["input"], dict):
-            return f"{known}: {key} is {_value(error)}; {_a_section(error['input'])}"
-        return f"{where.get((*path, 'kind'), known)}: {key}.kind is {cut(repr(error['input']['kind']))}; {error['msg']}"
+    """Say where a mistake stands, in which key, and what is wrong. `where` has the places of keys."""
+    shown, value = _shown_path(error), error["input"]
+    path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
+    if error["type"] == "kind" and isinstance(value, dict):
+        path, key, value = (*path, "kind"), f"{key}.kind", value["kind"]
+    place = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{place}: {key}: {_unknown(error)}"
+        case "missing":
+            return f"{place}: {key}: is missing, and has no default"
+        case "value_error":
+            # The error is about several keys of a section. If one of them was overridden, that is the likely cause.
+            overrides = [at for of, at in where.items() if of[: len(path)] == path and at.startswith("override")]
+            return f"{(overrides or [place])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if path[-1:] == ("[key]",):
-        return f"{known}: {'.'.join(path[:-2])}: '{cut(path[-2])}' cannot be a name; {_in_a_sentence(error['msg'])}"
-    if error["type"] == "missing":
-        return f"{known}: {key}: is missing, and has no default"
-    if error["type"] == "value_error":
-        # The error is about several keys of a section. If one of them was overridden, that is the likely cause.
-        overrides = [place for at, place in where.items() if at[: len(path)] == path and place.startswith("override")]
-        return f"{(overrides or [known])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
-    if error["type"] == "model_type":
-        several = path[:1] == ("corpus",) and isinstance(error["input"], list)
-        right = "several corpora can only be in corpus.train" if several else _a_section(error["input"])
-        if path[:2] == ("corpus", "train") and not several:
-            right += ", such as {name: europarl, prefix: PREFIX}"
-        return f"{known}: {key} is {_value(error)}; {right}"
-    if error["type"] == "dict_type":  # only corpus.test is a dict
-        form = "each test set needs a name: `test: {NAME: PREFIX}` in a file, 'corpus.test={NAME: PREFIX}' in a command"
-        return f"{known}: {key} is {_value(error)}; {form}"
-    hint = ""
-    if isinstance(error["input"], bool):
-        hint = ". YAML reads a bare no, on or yes as true or false: put it in quotes"
-    elif error["type"] == "string_type" and isinstance(error["input"], int | float):
-        hint = ". YAML reads it as a number: put it in quotes"
-    return f"{known}: {key} is {_value(error)}; {_in_a_sentence(error['msg'])}{hint}"
+        return f"{place}: {'.'.join(path[:-2])}: '{cut(path[-2])}' cannot be a name; {_rule(error, path)}"
+    return f"{place}: {key} is {cut(repr(value))}; {_rule(error, path)}"
+
+
+def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
+    """Say what the value of a key must be."""
+    value, rule = error["input"], error["msg"][0].lower() + error["msg"][1:]
+    match error["type"]:
+        case "dict_type":  # only corpus.test is a dict
+            in_a_file, in_a_command = "`test: {NAME: PREFIX}` in a file", "'corpus.test={NAME: PREFIX}' in a command"
+            return f"each test set needs a name: {in_a_file}, {in_a_command}"
+        case "model_type" if path[:1] == ("corpus",) and isinstance(value, list):
+            return "several corpora can only be in corpus.train"
+        case "model_type" | "kind" if not isinstance(value, dict):
+            colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
+            example = ", such as {name: europarl, prefix: PREFIX}" if path[:2] == ("corpus", "train") else ""
+            return f"it must be a section: keys with values below it{colons}{example}"
+    if isinstance(value, bool):
+        return f"{rule}. YAML reads a bare no, on or yes as true or false: put it in quotes"
+    is_number = error["type"] == "string_type" and isinstance(value, int | float)
+    return f"{rule}. YAML reads it as a number: put it in quotes" if is_number else rule
 
 
 def _unknown(error: ErrorDetails) -> str:
@@ -205,19 +193,6 @@ def _advice(errors: list[ErrorDetails]) -> list[str]:
         f"Leave out what does not belong to model.kind={kind}, or replace the whole section by an override, as in "
         f"'model={{kind: {kind}, d_model: 256}}': its other keys then have their defaults"
     ]
-
-
-def _a_section(found: object) -> str:
-    colons = ". Put a space after each colon" if isinstance(found, str) and re.search(r"\w:\w", found) else ""
-    return f"it must be a section: keys with values below it{colons}"
-
-
-def _in_a_sentence(message: str) -> str:
-    return message[0].lower() + message[1:]
-
-
-def _value(error: ErrorDetails) -> str:
-    return cut(repr(error["input"]))
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:

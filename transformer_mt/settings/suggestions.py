@@ -1,20 +1,31 @@
 """Suggests what a user may have meant by a key that does not exist."""
 
 import difflib
+from functools import cache
+from pathlib import Path
 
+import yaml
 from pydantic import BaseModel
 
-from transformer_mt.settings import synonyms
+from transformer_mt.settings.bounds import Section, keys_of
 from transformer_mt.settings.corpus import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, Section, TransformerConfig, keys_of
+from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
 
 MODELS: dict[str, type[Section]] = {
     "transformer": TransformerConfig,
     "rnn": RnnConfig,
     "convolutional": ConvolutionalConfig,
 }
-_FEW_KEYS = 7
+_FEW_KEYS = 9
+
+
+@cache
+def synonyms() -> tuple[dict[str, str], dict[str, str]]:
+    """Return, by names of other trainers, the keys that mean the same, and the advice where no single key does."""
+    data = yaml.safe_load(Path(__file__).with_name("synonyms.yaml").read_text(encoding="utf-8"))
+    keys = {name: key for key, names in data["keys"].items() for name in names.split()}
+    return keys, {name: each["say"] for each in data["advice"] for name in each["names"].split()}
 
 
 def suggestion(path: tuple[str, ...], kind: str) -> str:
@@ -24,7 +35,7 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     the name that this program has for a setting of another trainer; or the key with the most similar spelling; or the
     command that lists all keys.
     """
-    sections = _sections(kind)
+    sections, (keys, advice) = sections_of(kind), synonyms()
     *above, name = path
     section = ".".join(above)
     if section not in sections:
@@ -32,17 +43,14 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
             return ""
         return _nearest(name, keys_of(PairedText)) or _list("corpus.train", keys_of(PairedText))
     plain = name.lower().replace("-", "_")
-    if key := synonyms.KEYS.get(f"{section}.{plain}"):
+    if key := keys.get(f"{section}.{plain}"):
         return _did_you_mean([key], section)
     elsewhere = [f"{other}.{plain}" for other, model in sections.items() if other and plain in keys_of(model)]
     if elsewhere:
         return _did_you_mean(elsewhere, section)
-    if key := synonyms.KEYS.get(plain):
+    if key := keys.get(plain):
         return _did_you_mean([key], section)
-    if advice := synonyms.ADVICE.get(plain):
-        return advice
-    keys = keys_of(sections[section])
-    return _nearest(name, keys) or _list(section, keys)
+    return advice.get(plain) or _nearest(name, keys_of(sections[section])) or _list(section, keys_of(sections[section]))
 
 
 def other_kind(path: tuple[str, ...]) -> str | None:
@@ -50,7 +58,8 @@ def other_kind(path: tuple[str, ...]) -> str | None:
     return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
 
 
-def _sections(kind: str) -> dict[str, type[BaseModel]]:
+def sections_of(kind: str) -> dict[str, type[BaseModel]]:
+    """Return the sections of a configuration by their names, with this kind of model; the keys at the top have none."""
     defaults = {name: type(field.default) for name, field in Config.model_fields.items()}
     others = {name: found for name, found in defaults.items() if issubclass(found, Section)}
     return {"": Config, "corpus": CorpusConfig, **others, "model": MODELS[kind]}
@@ -68,8 +77,6 @@ def _nearest(name: str, keys: list[str]) -> str:
 
 
 def _list(section: str, keys: list[str]) -> str:
-    if not keys:
-        return ""
     if len(keys) <= _FEW_KEYS:
         return f"The keys there are: {', '.join(keys)}."
     return f"`python -m transformer_mt settings {section}` lists the keys of {section}."

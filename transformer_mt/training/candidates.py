@@ -10,8 +10,8 @@ from torch import Tensor
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
 from transformer_mt.inference.build import build_model
-from transformer_mt.settings.experiment import AveragingConfig, TrainingConfig
 from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig
 from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
 from transformer_mt.storage.weights import model_weights
 from transformer_mt.training.checkpoint import average_weights, damage, load_progress, moving_average, scheduled_steps

@@ -16,7 +16,7 @@ from transformer_mt import __version__
 from transformer_mt.data.loader import Position
 from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
 from transformer_mt.storage.files import cure
 from transformer_mt.storage.run_directory import MODEL, checkpoint_path, saved_steps

@@ -1,6 +1,6 @@
 """The settings that a run may change when it goes on."""
 
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import depends_on_end
 
 # These do not change what a run has done so far. Directories and tokenizers may have been moved: what counts of the
@@ -14,10 +14,8 @@ FREE_TO_CHANGE = {
     "training.num_threads",
     "training.sharding",
     "training.compile",
-    "training.max_bad_updates",
     "training.keep_best",
     "training.accept_changed_data",
-    "training.on_failed_save",
     "training.tensorboard",
     "training.max_steps",
     "training.patience",

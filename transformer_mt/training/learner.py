@@ -10,9 +10,9 @@ from transformer_mt.data.loader import BatchLayout
 from transformer_mt.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.meaning import other_meaning_than
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.compiler_files import make_no_cache, use_own_cache
 from transformer_mt.storage.run_directory import MODEL, check_model
 from transformer_mt.storage.weights import load_weights

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from transformer_mt.device import peak_memory_on
 from transformer_mt.errors import TrainingError
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.json_text import parse_json
 from transformer_mt.training.distributed import Ranks
@@ -30,7 +30,7 @@ class RunLog:
     """Writes what happens after `progress`, on the first rank; later records, from before a crash, are dropped.
 
     Raises TrainingError if TensorBoard is asked for and not installed, and when nothing more can be written, as
-    on a full disk, unless training is to go on then.
+    on a full disk.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RunLog:
     ) -> None:
         self._path = run_dir / "log.jsonl"
         self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
-        self._metric, self._may_fail = settings.metric, settings.on_failed_save == "go_on"
+        self._metric = settings.metric
         self._talks = ranks.is_first
         if self._talks:
             _drop_later_records(self._path, progress.step)
@@ -146,10 +146,8 @@ class RunLog:
         except OSError as error:
             if self._path.exists():
                 os.truncate(self._path, size)  # half a line may have had room
-            message = f"{self._path}: cannot be written ({error.strerror})"
-            if not self._may_fail:
-                raise TrainingError(f"{message}: {cure(error)} and run the same command again") from None
-            self._say(f"warning: {message}")
+            advice = f"{cure(error)} and run the same command again"
+            raise TrainingError(f"{self._path}: cannot be written ({error.strerror}): {advice}") from None
         if self._board is not None:
             for name, number in record.items():
                 if name != "step":

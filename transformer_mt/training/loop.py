@@ -9,7 +9,7 @@ import torch
 from transformer_mt.data.batching import Batch
 from transformer_mt.data.loader import Loader
 from transformer_mt.data.packing import PackedBatch
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
@@ -50,8 +50,9 @@ def train(
             if run.signal or is_trained(progress, settings):
                 break
             if is_due(settings.save_every, step, settings) or step in progress.best_steps:
-                progress = run.save(progress)
-        return run.end(progress), run.signal
+                run.save(progress)
+        run.end(progress)
+    return progress, run.signal
 
 
 def one_update(

@@ -6,7 +6,7 @@ from typing import assert_never
 import torch
 from torch import nn
 
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 
 
 def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:

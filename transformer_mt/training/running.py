@@ -11,14 +11,14 @@ from transformer_mt.data.batching import Batch, Pairs
 from transformer_mt.data.loader import Loader, Position, split_evenly
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.interrupt import StopSignal
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
-from transformer_mt.training.saving import Saver, writes_beside
-from transformer_mt.training.skipped_updates import SkippedUpdates
+from transformer_mt.training.saving import Saver
+from transformer_mt.training.skipped_updates import MOST_IN_A_ROW, SkippedUpdates
 
 if TYPE_CHECKING:
     from transformer_mt.training.validation import ValidationScores
@@ -42,11 +42,10 @@ class Run:
     ) -> None:
         self._settings, self._ranks, device = settings, ranks, learner.device
         self._stop = StopSignal(ranks)
-        self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks, writes_beside(device))
+        self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks)
         self._log = RunLog(run_dir, settings, progress, ranks, device.torch_device)
         self._device, self._unread = device, list[tuple[Progress, Update]]()
-        self._skipped = SkippedUpdates(settings.max_bad_updates, lines_of, ranks)
-        self._former = progress
+        self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
         self._began = 0.0  # when the time of this update began
         self.signal = 0
 
@@ -89,13 +88,13 @@ class Run:
         is_needed = is_needed or self.signal > 0
         if to_read or is_needed:
             progress = self._read(progress)
-        self._former = progress = self._saver.settle(progress, wait=is_needed)
+        self._saver.settle(wait=is_needed)
         if to_validate and self.signal:  # a signal may leave less time than validation takes
-            progress = self._saver.save(progress, may_fail=False, former=progress)
+            self._saver.save(progress, at_once=True)
         return progress
 
     def _read(self, progress: Progress) -> Progress:
-        """Log the updates since the last time, and count those that were skipped and the micro-batches that were split."""
+        """Log the updates since the last time, and count the skipped ones and the micro-batches that were split."""
         for then, update in self._unread:
             progress = self._skipped.count(progress, update)
             self._log.update(with_counts(then, progress), update)
@@ -108,16 +107,15 @@ class Run:
         self._log.validation(progress, scores)
         return progress
 
-    def save(self, progress: Progress) -> Progress:
-        """Begin to save a checkpoint. If it cannot be written, training may go on: then it is not among the best."""
-        return self._saver.save(progress, may_fail=True, former=self._former)
+    def save(self, progress: Progress) -> None:
+        """Begin to save a checkpoint."""
+        self._saver.save(progress)
 
-    def end(self, progress: Progress) -> Progress:
-        """Save what is not saved yet; now the checkpoint has to be written. Returns the progress that it holds."""
-        progress = self._saver.settle(progress, wait=True)
+    def end(self, progress: Progress) -> None:
+        """Save what is not saved yet, and wait until it is written."""
+        self._saver.settle(wait=True)
         if progress != self._saver.saved:
-            progress = self._saver.save(progress, may_fail=False, former=self._former)
-        return progress
+            self._saver.save(progress, at_once=True)
 
 
 def reads_at_once(device: Device) -> bool:

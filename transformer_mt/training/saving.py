@@ -3,35 +3,24 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.experiment import TrainingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.checkpoint import Tensors, save
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
 
 
-@dataclass(frozen=True)
-class _Saving:
-    """A checkpoint that is being saved."""
-
-    written: Future[None] | None
-    """None on ranks that do not write."""
-    progress: Progress
-    may_fail: bool
-    former: Progress
-
-
 class Saver:
-    """Saves one checkpoint at a time; if `beside`, a thread writes copies of the tensors while training goes on.
+    """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training goes on.
 
-    At its end, also by an error, it waits for the checkpoint that is being written.
+    Every rank has to call its methods, and gets their errors. At its end, also by an error, it waits for the checkpoint
+    that is being written.
     """
 
     saved: Progress
@@ -45,12 +34,12 @@ class Saver:
         settings: TrainingConfig,
         progress: Progress,
         ranks: Ranks,
-        beside: bool,
     ) -> None:
         self._run_dir, self._digest, self._settings, self._ranks = run_dir, tokenizer_digest, settings, ranks
-        self._learner, self._beside, self.saved = learner, beside, progress
+        self._learner, self.saved = learner, progress
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._saving: _Saving | None = None
+        self._written: Future[None] | None = None
+        self._saving = progress
 
     def __enter__(self) -> Self:
         return self
@@ -58,44 +47,37 @@ class Saver:
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
         # Only where an error ended the loop: else nothing is left to settle.
-        if self._saving and self._saving.written and (error := self._saving.written.exception()):
+        if self._written and (error := self._written.exception()):
             print(f"warning: {error}", file=sys.stderr)
 
-    def save(self, progress: Progress, may_fail: bool, former: Progress) -> Progress:
-        """Begin to save a checkpoint; the one before has to be settled, and every rank has to call this.
+    def save(self, progress: Progress, at_once: bool = False) -> None:
+        """Begin to save a checkpoint; the one before has to be settled. It is written at the return if `at_once`.
 
-        One that may not fail is written at the return. Returns the progress as `settle` does. `former` is the
-        progress before this update's validation.
+        Raises CheckpointError if it cannot be written then.
         """
-        beside = self._beside and may_fail
+        beside = writes_beside(self._learner.device) and not at_once
         tensors = Tensors.of(self._learner, self._ranks, copied=beside)
-        written: Future[None] | None = None
-        if self._ranks.is_first:
-            write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
-            written = self._thread.submit(write) if beside else _written_now(write)
-        self._saving = _Saving(written, progress, may_fail, former)
-        return progress if beside else self.settle(progress, wait=True)
+        write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
+        self._saving = progress
+        if not beside:
+            self._check(write)
+        else:
+            self._written = self._thread.submit(write if self._ranks.is_first else _do_nothing)
 
-    def settle(self, progress: Progress, wait: bool) -> Progress:
+    def settle(self, wait: bool) -> None:
         """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
 
-        Every rank has to call this. Returns the progress; if the checkpoint could not be written, the best ones are
-        those of before. Raises CheckpointError on every rank then, unless it may fail and training is to go on.
+        Raises CheckpointError if it could not be written.
         """
-        saving = self._saving
-        if saving is None or not (wait or self._ranks.max(int(saving.written is not None and saving.written.done()))):
-            return progress
-        self._saving = None
-        failure = self._ranks.broadcast(_failure(saving))
-        if not failure:
-            self.saved = saving.progress
-            return progress
-        if not (saving.may_fail and self._settings.on_failed_save == "go_on"):
+        written = self._written
+        if written is not None and (wait or self._ranks.max(int(self._ranks.is_first and written.done()))):
+            self._written = None
+            self._check(written.result)
+
+    def _check(self, write: Callable[[], None]) -> None:
+        if failure := self._ranks.broadcast(_failure(write) if self._ranks.is_first else ""):
             raise CheckpointError(failure)
-        if self._ranks.is_first:
-            print(f"warning: {failure}", file=sys.stderr)
-        former = saving.former
-        return replace(progress, best=former.best, validations_since_best=former.validations_since_best)
+        self.saved = self._saving
 
 
 def writes_beside(device: Device) -> bool:
@@ -103,22 +85,14 @@ def writes_beside(device: Device) -> bool:
     return device.torch_device.type == "cuda"
 
 
-def _written_now(write: Callable[[], None]) -> Future[None]:
-    """Write now; the result is in the form that a thread gives."""
-    written: Future[None] = Future()
+def _do_nothing() -> None:
+    pass
+
+
+def _failure(write: Callable[[], None]) -> str:
+    """Why the checkpoint could not be saved; empty if it was."""
     try:
         write()
-        written.set_result(None)
-    except (CheckpointError, OSError) as error:
-        written.set_exception(error)
-    return written
-
-
-def _failure(saving: _Saving) -> str:
-    """Why the checkpoint could not be saved, once that is known; empty if it was saved, or is not saved here."""
-    try:
-        if saving.written is not None:
-            saving.written.result()
         return ""
     except (CheckpointError, OSError) as error:
         return str(error)

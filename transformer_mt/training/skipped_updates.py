@@ -12,6 +12,8 @@ from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.wording import counted
 
+MOST_IN_A_ROW = 10  # then training stops
+
 
 class SkippedUpdates:
     """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.

@@ -24,8 +24,8 @@ from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.experiment import TrainingConfig
 from transformer_mt.settings.model import ModelConfig
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import Learner
