@@ -1,8 +1,5 @@
 """What the micro-batches of each update are: within their bounds, in one order, to be taken up anywhere."""
 
-import os
-import signal
-import threading
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -81,23 +78,6 @@ def test_going_on_from_any_position_is_going_on(make_corpus: MakeCorpus, tokens_
         resumed = list(islice(loader.updates(position), 3))
         assert pairs_of(resumed) == pairs_of(unbroken[done : done + 3])
         assert [after for _, after in resumed] == [after for _, after in unbroken[done : done + 3]]
-
-
-def test_ctrl_c_is_heeded_while_the_order_is_made(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, makers = threading.Event(), []
-
-    def stuck(*_: object) -> None:
-        makers.append(threading.current_thread())
-        os.kill(os.getpid(), signal.SIGINT)
-        go_on.wait(60)
-
-    monkeypatch.setattr(loader_module, "epoch_batches", stuck)
-    with pytest.raises(KeyboardInterrupt):
-        Loader(make_corpus([5], [5]), 300, 0, seed=1).order(0)
-    assert makers != [threading.main_thread()], "there NumPy would keep the signal waiting"
-    assert makers[0].is_alive()
-    go_on.set()
-    makers[0].join()
 
 
 def test_an_order_without_room_in_memory_is_the_fault_of_the_weights(

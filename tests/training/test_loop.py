@@ -101,7 +101,7 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
     rarely = ("training.save_every=100", "training.validate_every=100")
     settings = ("training.max_steps=16", "training.tokens_per_update=900", "training.log_every=1", *rarely)
     arguments = [str(experiment), f"run_dir={tmp_path / 'run'}", *settings]
-    make, stopped, waited_for = Loader._order, threading.Event(), []
+    make, stopped, waited_for = Loader.order, threading.Event(), []
 
     def order_that_ends_afterwards(self, number):
         if number == epoch:
@@ -110,7 +110,7 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
         return make(self, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loader, "_order", order_that_ends_afterwards)
+        patch.setattr(Loader, "order", order_that_ends_afterwards)
         assert train_stage.main(arguments) == 128 + signal.SIGINT
     stopped.set()
     assert not waited_for

@@ -1,12 +1,10 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
-from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -53,40 +51,25 @@ class Loader:
 
     def order(self, epoch: int) -> BatchOrder:
         """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
-        return self._begin_order(epoch).result()
-
-    def _begin_order(self, epoch: int) -> Future[BatchOrder]:
-        """Make an order in a thread, because Python heeds no signal until NumPy has shuffled all pairs."""
-        made: Future[BatchOrder] = Future()
-
-        def make() -> None:
-            try:
-                made.set_result(self._order(epoch))
-            except MemoryError:
-                cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
-                made.set_exception(ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}"))
-            except BaseException as error:
-                made.set_exception(error)
-
-        Thread(target=make, daemon=True).start()
-        return made
-
-    def _order(self, epoch: int) -> BatchOrder:
-        if self.layout == "packed":
-            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
-        return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+        try:
+            if self.layout == "packed":
+                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
+            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+        except MemoryError:
+            cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
+            raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
 
     def updates(
-        self, position: Position, wait_for: Callable[[Future[BatchOrder]], bool] = lambda _: True
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()
     ) -> Iterator[tuple[list[Pairs], Position]]:
         """The micro-batches of each update from `position` on, and the position after them.
 
         An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
-        `wait_for`, which is given the order of each epoch while it is made, says false.
+        `make`, which is asked to make the order of each epoch, returns None.
         """
         update: list[Pairs] = []
         num_tokens, reached = 0, position
-        for pairs, after in self._micro_batches(position, wait_for):
+        for pairs, after in self._micro_batches(position, make):
             more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
@@ -153,18 +136,17 @@ class Loader:
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
     def _micro_batches(
-        self, position: Position, wait_for: Callable[[Future[BatchOrder]], bool]
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None]
     ) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            made = self._begin_order(epoch)
-            if not wait_for(made):
+            batches = make(partial(self.order, epoch))
+            if batches is None:
                 return
-            batches = made.result()
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)
-            del made, batches  # before the next order is made
+            del batches  # before the next order is made
             first = 0
 
 

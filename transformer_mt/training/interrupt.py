@@ -3,12 +3,16 @@
 import os
 import signal
 import time
-from concurrent import futures
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from threading import Thread
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from transformer_mt.training.distributed import Ranks
+
+T = TypeVar("T")
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 PASSED_ON = 5.0  # seconds in which torchrun sends its processes what the terminal has sent them too
@@ -40,11 +44,23 @@ class StopSignal:
         """The number of the signal, or 0: the same on every rank, whichever got it, and every rank has to ask."""
         return self._ranks.max(self._received)
 
-    def unless_it_comes(self, work: futures.Future[Any]) -> bool:
-        """Wait for this work of another thread, which every rank does, or for the signal; False if that has come."""
-        while not self._received and not work.done():
-            futures.wait([work], timeout=PATIENCE)
-        return self.number() == 0
+    def unless_it_comes(self, work: Callable[[], T]) -> T | None:
+        """The result of long work that every rank does, or None as soon as the signal comes.
+
+        It is done by a thread, because Python heeds no signal while a function of NumPy runs.
+        """
+        made: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(work())
+            except BaseException as error:
+                made.set_exception(error)
+
+        Thread(target=make, daemon=True).start()
+        while not self._received and not made.done():
+            wait([made], timeout=PATIENCE)
+        return None if self.number() else made.result()
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         is_passed_on = self._ranks.size > 1 and time.monotonic() < self._time + PASSED_ON
