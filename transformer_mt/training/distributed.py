@@ -46,6 +46,11 @@ class Ranks:
         """Whether it is the one that writes and talks."""
         return self.rank == 0
 
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """Print text, or a warning on standard error; the first rank speaks for all."""
+        if self.is_first:
+            print(f"warning: {text}" if warning else text, file=sys.stderr if warning else sys.stdout, flush=True)
+
     def share(self, items: Sequence[T]) -> list[T]:
         """This rank's part, every rank's as long as any other's if their number is a multiple of the ranks'."""
         return list(items[self.rank :: self.size])

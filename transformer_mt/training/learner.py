@@ -1,6 +1,5 @@
 """Makes what a run begins with: its device, how sentences lie in a batch, the learner on it, and its weights."""
 
-import sys
 from pathlib import Path
 
 import torch
@@ -34,8 +33,8 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     device = choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
     if device.torch_device.type == "cuda":
         check_c_compiler()
-    elif settings.device == "auto" and ranks.is_first and (reason := why_gpu_unused()):
-        print(f"warning: training runs on the CPU, because PyTorch cannot use the GPU: {reason}", file=sys.stderr)
+    elif settings.device == "auto" and (reason := why_gpu_unused()):
+        ranks.say(f"training runs on the CPU, because PyTorch cannot use the GPU: {reason}", warning=True)
     return device
 
 
