@@ -14,10 +14,10 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained
-from transformer_mt.training.running import Run
 from transformer_mt.training.update import update
 
 if TYPE_CHECKING:
+    from transformer_mt.training.running import Run
     from transformer_mt.training.validation import ValidationScores
 
 
@@ -27,7 +27,7 @@ def train(
     validate: "Callable[[], ValidationScores]",
     settings: TrainingConfig,
     progress: Progress,
-    run: Run,
+    run: "Run",
     ranks: Ranks,
 ) -> tuple[Progress, int]:
     """Update the model from `progress` on until it is trained or a signal asks to stop.

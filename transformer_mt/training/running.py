@@ -64,12 +64,11 @@ class Run:
 
         If a signal comes while the order of an epoch is made, that is the end, and `signal` is its number.
         """
-        self._began = time.perf_counter()
         updates = loader.updates(progress.position, self._stop.unless_it_comes)
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
+            self._began = time.perf_counter()
             numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
             yield [loader.batch(part, step, number) for number, part in numbered], position
-            self._began = time.perf_counter()
         self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
