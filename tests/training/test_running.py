@@ -6,7 +6,10 @@ import signal
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
+from transformer_mt.data.loader import Loader
 from transformer_mt.training import loop, running
+from transformer_mt.training.checkpoint import saved_steps
+from transformer_mt.training.skipped_updates import SkippedUpdates
 
 
 def numbers(run_dir):
@@ -40,3 +43,24 @@ def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, traine
     assert train.main(settings) == 0
     assert [record["step"] for record in log_records(tmp_path) if "loss" in record] == list(range(1, 13))
     assert_same_weights(weights_at(tmp_path, 12), weights_at(trained, 12))
+
+
+def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, tmp_path, monkeypatch):
+    rarely = [f"training.{name}_every=100" for name in ("log", "validate", "save")]
+    count, make, counted = SkippedUpdates.count, Loader.order, []
+
+    def noting(self, progress, update):
+        counted.append(update.step)
+        return count(self, progress, update)
+
+    def interrupted(self, epoch):
+        if epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return make(self, epoch)
+
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
+    monkeypatch.setattr(SkippedUpdates, "count", noting)
+    monkeypatch.setattr(Loader, "order", interrupted)
+    arguments = [str(experiment), f"run_dir={tmp_path}", "training.max_steps=100", *rarely]
+    assert train.main(arguments) == 128 + signal.SIGINT
+    assert counted == list(range(1, saved_steps(tmp_path)[-1] + 1))

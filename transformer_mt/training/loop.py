@@ -51,8 +51,7 @@ def train(
                 break
             if is_due(settings.save_every, step, settings) or step in progress.best_steps:
                 run.save(progress)
-        run.end(progress)
-    return progress, run.signal
+        return run.end(progress), run.signal
 
 
 def one_update(

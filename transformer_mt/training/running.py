@@ -110,11 +110,13 @@ class Run:
         """Begin to save a checkpoint."""
         self._saver.save(progress)
 
-    def end(self, progress: Progress) -> None:
-        """Save what is not saved yet, and wait until it is written."""
+    def end(self, progress: Progress) -> Progress:
+        """Read and save what is not yet, and wait until it is written. Returns the progress that was saved."""
+        progress = self._read(progress)
         self._saver.settle(wait=True)
         if progress != self._saver.saved:
             self._saver.save(progress, at_once=True)
+        return progress
 
 
 def reads_at_once(device: Device) -> bool:
