@@ -61,6 +61,8 @@ EXCHANGED = """
     models/transformer.py Transformer.start
     models/transformer.py Transformer.step
     training/loss.py label_smoothed
+    training/loss.py smoothed_nll
+    training/loss.py teacher_forced
 """
 LINES = ["the house", "a child is sleeping", "He sees the house."]
 

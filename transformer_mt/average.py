@@ -24,13 +24,10 @@ from transformer_mt.storage.own_directory import temporary_directory
 from transformer_mt.storage.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
 from transformer_mt.storage.weights import read_metadata, save_weights
 from transformer_mt.terminal import cli
-from transformer_mt.training.candidates import Candidate, best_of, find_candidates, rank, validate_candidates
+from transformer_mt.training.candidates import Candidate, best_of, find_candidates, validate_candidates
 from transformer_mt.training.checkpoint import check_tokenizer
-from transformer_mt.training.validation import ValidationScores, load_validation
-from transformer_mt.wording import counted, two_decimals
-
-# The values of training.metric, as they are printed.
-_NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "perplexity"}
+from transformer_mt.training.validation import METRICS, ValidationScores, load_validation, shown_metrics
+from transformer_mt.wording import counted
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,14 +115,15 @@ def _validate(
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name, training)
     width = max(len(str(candidate)) for candidate in candidates)
-    has_chrf = training.metric == "chrf"
-    print(f"{'on the validation set':{width}}  perplexity   BLEU{'   chrF' if has_chrf else ''}", flush=True)
-    all_of = validate_candidates(candidates, config.model, tokenizer, validation, training.valid_sentences, device)
+    columns = {name: max(5, len(METRICS[name].name)) for name in shown_metrics(training.metric)}
+    names = "".join(f"  {METRICS[name].name:>{size}}" for name, size in columns.items())
+    print(f"{'on the validation set':{width}}{names}", flush=True)
     scores = []
+    all_of = validate_candidates(candidates, config.model, validation, device)
     for candidate, found in zip(candidates, all_of, strict=True):
         scores.append(found)
-        chrf = f"  {found.chrf:5.1f}" if has_chrf else ""
-        print(f"{candidate!s:{width}}  {two_decimals(found.perplexity):>10}  {found.bleu:5.1f}{chrf}", flush=True)
+        values = "".join(f"  {found.shown(name):>{size}}" for name, size in columns.items())
+        print(f"{candidate!s:{width}}{values}", flush=True)
     return scores
 
 
@@ -148,10 +146,7 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
 
 def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:
     """Return the candidates and their scores in the form in which the metadata has them."""
-    return [
-        {"made_of": str(candidate), "nll": found.nll, "bleu": found.bleu, "chrf": found.chrf}
-        for candidate, found in zip(candidates, scores, strict=False)
-    ]
+    return [{"made_of": str(candidate), **found.values} for candidate, found in zip(candidates, scores, strict=False)]
 
 
 def _say_if_fewer(run_dir: Path, candidate: Candidate, config: Config) -> None:
@@ -165,7 +160,7 @@ def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
     choose = config.averaging.choose
     if choose != "auto":
         return f"chosen by averaging.choose={choose}"
-    return f"the best of these by {_NAMES[config.training.metric]}" if scores else "not compared with any other"
+    return f"the best of these by {METRICS[config.training.metric].name}" if scores else "not compared with any other"
 
 
 def _warning(
@@ -178,16 +173,12 @@ def _warning(
             "this run are elsewhere, average again with data_dir=DIRECTORY"
         )
     metric, ours, others = config.training.metric, scores[0], scores[-1]
-    if config.averaging.choose == "auto" or rank(ours, metric) >= rank(others, metric):
+    if config.averaging.choose == "auto" or ours.rank(metric) >= others.rank(metric):
         return None
     return (
-        f"{candidates[-1]} is better on the validation set: {_NAMES[metric]} {_shown(others, metric)} instead of "
-        f"{_shown(ours, metric)}. Average again with choose=auto to take the best"
+        f"{candidates[-1]} is better on the validation set: {METRICS[metric].name} {others.shown(metric)} instead of "
+        f"{ours.shown(metric)}. Average again with choose=auto to take the best"
     )
-
-
-def _shown(scores: ValidationScores, metric: str) -> str:
-    return {"bleu": f"{scores.bleu:.1f}", "chrf": f"{scores.chrf:.1f}", "nll": two_decimals(scores.perplexity)}[metric]
 
 
 def _write(

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
+from transformer_mt.data.batching import Pairs
+from transformer_mt.data.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.data.existing_tokenizer import check_sampling
 from transformer_mt.data.loader import BatchLayout, Loader
 from transformer_mt.data.mixing import weights_of
@@ -20,7 +21,6 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
 from transformer_mt.inference.build import build_model, check_memory
-from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -30,7 +30,6 @@ from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
 from transformer_mt.terminal import cli
 from transformer_mt.training.budget import largest_tokens_per_batch
 from transformer_mt.training.checkpoint import (
-    initialise_from,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
@@ -38,14 +37,21 @@ from transformer_mt.training.checkpoint import (
 )
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.going_on import may_change
-from transformer_mt.training.learner import check_layout, choose_layout, choose_rank_device, new_learner
+from transformer_mt.training.learner import (
+    check_layout,
+    choose_layout,
+    choose_rank_device,
+    initialise_from,
+    new_learner,
+)
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import train
 from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress, is_trained
 from transformer_mt.training.run_data import copy_from_data, on_data, say_of_data
 from transformer_mt.training.run_record import record_start
-from transformer_mt.training.update import Learner
-from transformer_mt.training.validation import ValidationSet, load_validation
+from transformer_mt.training.running import Run
+from transformer_mt.training.validation import ValidationSet, load_validation, validate
 from transformer_mt.wording import counted
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
@@ -68,16 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with ranks.together():
                 config = load_config(arguments.config, arguments.overrides)
-            if ranks.is_first and (warning := config.training.schedule_warning()):
-                print(f"warning: {warning}", file=sys.stderr)
+            if warning := config.training.schedule_warning():
+                ranks.say(warning, warning=True)
             signum = train_run(config, ranks)
         except (UserError, OSError) as error:
             if ranks.is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has met with the same, and says it
-    if signum and ranks.is_first:
+    if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
-        print(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+        ranks.say(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
 
@@ -122,12 +128,10 @@ def _train(
         progress = load_progress(path) if path else Progress(layout=layout)
         check_layout(progress.layout, config.model, device)
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
-    say = print if ranks.is_first else _say_nothing
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
         how = "; a larger training.max_steps goes on" if more else ""
-        say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}")
-        say(_next(config))
+        ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
         loader = _loader(config, corpus, tokenizer, progress)
@@ -136,36 +140,36 @@ def _train(
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, changed, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
-    say(f"{run_dir}: {_describe(learner.model)}, {_pairs(loader)}, {hardware}", flush=True)
+    num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
+    ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
     if progress.step:
-        say(f"going on from update {progress.step}", flush=True)
+        ranks.say(f"going on from update {progress.step}")
         say_of_data(changed, ranks)
     if not progress.tokens_per_batch:
-        budget = _budget(learner, loader, settings, ranks, say)
+        budget = _budget(learner, loader, settings, ranks)
         progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
-    places_of = partial(places_of_pairs, Path(config.data_dir))
-    progress, signum = train(learner, loader, validation, settings, run_dir, progress, ranks, places_of)
-    if ranks.is_first:
-        _say_end(config, progress, signum)
+
+    def lines_of(pairs: Pairs) -> str:
+        return described(places_of_pairs(Path(config.data_dir), pairs))
+
+    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lines_of)
+    measure = partial(validate, learner, validation, ranks)
+    progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
+    summary = f"{run_dir}: {_summary(progress, settings.metric)}"
+    ranks.say(summary if signum else f"{summary}\n{_next(config)}")
     return signum
-
-
-def _say_end(config: Config, progress: Progress, signum: int) -> None:
-    print(f"{config.run_dir}: {_summary(progress, config.training.metric)}")
-    if not signum:
-        print(_next(config))
 
 
 def _next(config: Config) -> str:
     return f"next: {shlex.join(cli.command('average', config.run_dir))}"
 
 
-def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks, say: Callable[..., None]) -> int:
+def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks) -> int:
     """The positions of a micro-batch: as configured, or as many as fit."""
     budget = settings.tokens_per_batch
     if budget == "auto":
         budget = largest_tokens_per_batch(learner.loss, loader, ranks)
-        say(f"training.tokens_per_batch: {budget:,} positions fit", flush=True)
+        ranks.say(f"training.tokens_per_batch: {budget:,} positions fit")
     return budget
 
 
@@ -210,14 +214,6 @@ def _build(
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest)
     return learner
-
-
-def _say_nothing(*_: object, flush: bool = False) -> None:
-    pass
-
-
-def _describe(model: Seq2Seq) -> str:
-    return f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
 
 
 def _pairs(loader: Loader) -> str:

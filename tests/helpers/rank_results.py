@@ -15,9 +15,9 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.training.checkpoint import Tensors
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.learner import choose_layout
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import one_update
 from transformer_mt.training.validation import load_validation, validate
 
 NUM_UPDATES = 4
@@ -48,23 +48,22 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
-        scores = validate(learner, replace(validation, tokens_per_batch=60), settings, ranks)
-        return {"nll": scores.nll, "bleu": scores.bleu, "chrf": scores.chrf}
+        return dict(validate(learner, replace(validation, tokens_per_batch=60), ranks).values)
     learner.loss.train()
     loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, progress)
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
         if job.validates_between and step == 2:
-            validate(learner, replace(validation, tokens_per_batch=100_000), settings, ranks)
+            validate(learner, replace(validation, tokens_per_batch=100_000), ranks)
         chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
         numbered = ranks.share(list(enumerate(split_evenly(chosen, ranks.size))))
         batches = [loader.batch(part, step, number) for number, part in numbered]
         update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
         updates.append(
             {
-                "loss": update.smoothed.item() / update.num_labels,
-                "nll": update.nll.item() / update.num_labels,
-                "gradient_norm": update.gradient_norm.item(),
+                "loss": update.numbers.smoothed.item() / update.num_labels,
+                "nll": update.numbers.nll.item() / update.num_labels,
+                "gradient_norm": update.numbers.gradient_norm.item(),
                 "num_labels": update.num_labels,
                 "num_batches": len(chosen),
                 "pairs": sorted(pair for share in ranks.gather(update.pairs.tolist()) for pair in share),

@@ -18,10 +18,11 @@ from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import BatchLoss, Learner
 
 ROOT = Path(__file__).parent.parent.parent
 NUM_VALID = 8
@@ -122,9 +123,9 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
     """What training begins with, in fp32 on the CPU."""
     torch.manual_seed(seed)
     model = build_model(config.model, vocab_size, vocab_size)
-    loss = BatchLoss(model, config.training, choose_device("cpu", "fp32")).train()
-    optimizer = build_optimizer(model, config.training)
-    return Learner(loss, optimizer, MovingAverage(model, config.training.average_decay))
+    settings = config.training
+    loss = BatchLoss(model, choose_device("cpu", "fp32"), settings.label_smoothing, settings.r_drop).train()
+    return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
 
 
 def poisoned_checkpoint(experiment: Path, run_dir: Path, piece: int) -> list[str]:

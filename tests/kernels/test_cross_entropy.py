@@ -16,7 +16,8 @@ from transformer_mt.kernels.cross_entropy import (
     fused_softmax_and_gradient,
     softmax_and_gradient,
 )
-from transformer_mt.training.loss import chunked_label_smoothed, label_smoothed
+from transformer_mt.training.batch_loss import chunked_label_smoothed
+from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13

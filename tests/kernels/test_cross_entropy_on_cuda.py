@@ -7,7 +7,8 @@ import torch
 from helpers.on_gpu import BF16_ROUNDING, assert_as_near, assert_rows_as_near, num_compiled, poison
 from torch.nn import functional as F
 
-from transformer_mt.training.loss import LossSums, chunked_label_smoothed, label_smoothed
+from transformer_mt.training.batch_loss import chunked_label_smoothed
+from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda

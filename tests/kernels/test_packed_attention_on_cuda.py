@@ -13,7 +13,7 @@ from transformer_mt.data.batching import collate
 from transformer_mt.data.packing import PackedShape, collate_packed
 from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
 from transformer_mt.models.packed import Packed
-from transformer_mt.training.update import real_features
+from transformer_mt.training.batch_loss import real_features
 from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda

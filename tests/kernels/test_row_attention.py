@@ -9,7 +9,7 @@ from transformer_mt.device import choose_device
 from transformer_mt.kernels.row_attention import Rows, attention_over_rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.packed import unpadded
-from transformer_mt.training.update import batch_loss
+from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.vocabulary import PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])

@@ -36,9 +36,11 @@ from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import choose_layout
-from transformer_mt.training.update import BatchLoss, Learner, one_update
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
@@ -349,14 +351,14 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
         model, training = fresh_model(settings).train(), TrainingConfig(clip_norm=0.0)
         before = {key: weight.detach().clone() for key, weight in model.named_parameters()}
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0, fused=True)
-        learner = Learner(BatchLoss(model, training, FP32), optimizer, MovingAverage(model, 0))
+        learner = Learner(BatchLoss(model, FP32, training.label_smoothing), optimizer, MovingAverage(model, 0))
         update = one_update(learner, batches, 1.0, 1, training, Ranks())
         return {key: weight.detach() - before[key] for key, weight in model.named_parameters()}, update
 
     (apart, update), (together, of_union) = updated(parts), updated([union])
-    torch.testing.assert_close(update.nll, of_union.nll, rtol=1e-5, atol=0)
-    torch.testing.assert_close(update.gradient_norm, of_union.gradient_norm, rtol=1e-4, atol=0)
-    assert update.gradient_norm > 1e-3
+    torch.testing.assert_close(update.numbers.nll, of_union.numbers.nll, rtol=1e-5, atol=0)
+    torch.testing.assert_close(update.numbers.gradient_norm, of_union.numbers.gradient_norm, rtol=1e-4, atol=0)
+    assert update.numbers.gradient_norm > 1e-3
     for key, moved in apart.items():
         torch.testing.assert_close(moved, together[key], rtol=1e-4, atol=1e-6)
 
@@ -373,7 +375,7 @@ def test_the_loss_of_a_model_is_that_of_its_logits(kind, r_drop, new_model, sour
     labels_BT = decoder_input_BT.roll(-1, dims=1).masked_fill(decoder_input_BT == PAD, PAD)
     labels_BT[labels_BT == BOS] = EOS
     batch = Batch(source_BS, decoder_input_BT, labels_BT, torch.arange(4), int((labels_BT != PAD).sum()))
-    ours = BatchLoss(model.float(), TrainingConfig(label_smoothing=0.1, r_drop=r_drop), FP32)(batch).smoothed
+    ours = BatchLoss(model.float(), FP32, 0.1, r_drop)(batch).smoothed
     logits_NV = model(source_BS, decoder_input_BT).flatten(0, 1)
     plain = {"label_smoothing": 0.1, "reduction": "sum", "ignore_index": PAD}
     theirs = F.cross_entropy(logits_NV, labels_BT.flatten(), **plain)

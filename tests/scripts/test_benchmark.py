@@ -29,7 +29,7 @@ from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
-from transformer_mt.training.update import one_update
+from transformer_mt.training.loop import one_update
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 CPU = torch.device("cpu")
@@ -88,7 +88,7 @@ def losses(ours, peer, corpus, race, rate):
     for batch, padded in zip(our_batches(corpus, race), padded_batches(corpus, race), strict=False):
         update = one_update(learner, [batch], rate, 1, settings, Ranks())
         loss = one_plain_update(peer, peer_optimizer, padded, settings.label_smoothing, CPU, "fp32")
-        yield update.smoothed / update.num_labels, loss
+        yield update.numbers.smoothed / update.num_labels, loss
 
 
 def test_updates_of_the_peer_are_ours(both, corpus, race):

@@ -30,7 +30,7 @@ from transformer_mt.training import candidates
 from transformer_mt.training.candidates import Candidate, best_of, find_candidates
 from transformer_mt.training.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.validation import ValidationScores
+from transformer_mt.training.validation import METRICS, ValidationScores
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 
@@ -139,7 +139,8 @@ def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
     ],
 )
 def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_they_are_printed(metric, scores, best):
-    assert best_of([ValidationScores(nll, bleu, chrf, seconds=1.0) for nll, bleu, chrf in scores], metric) == best
+    found = [ValidationScores(dict(zip(METRICS, each, strict=True)), seconds=1.0) for each in scores]
+    assert best_of(found, metric) == best
 
 
 def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run):

@@ -15,6 +15,7 @@ from transformer_mt.device import Device, choose_device
 from transformer_mt.errors import CheckpointError
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.checkpoint import (
     Tensors,
     average_weights,
@@ -29,8 +30,8 @@ from transformer_mt.training.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import BatchLoss, Learner
 
 PROGRESS = Progress(
     step=7,
@@ -46,7 +47,7 @@ PROGRESS = Progress(
 
 
 def learner_of(model, decay=0.0, device=None):
-    loss = BatchLoss(model, TrainingConfig(), device or choose_device("cpu", "fp32"))
+    loss = BatchLoss(model, device or choose_device("cpu", "fp32"), 0.1)
     return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
 
 

@@ -11,7 +11,7 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training import loop, saving
+from transformer_mt.training import saving
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 
 
@@ -20,7 +20,7 @@ def failing(request, monkeypatch):
     """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
     real_save, failure = saving.save, no_room
     if request.param == "beside":
-        monkeypatch.setattr(loop, "writes_beside", lambda device: True)
+        monkeypatch.setattr(saving, "writes_beside", lambda device: True)
         failure = something_in_the_way  # the thread has its limits in common with the log
 
     def fail(*steps):

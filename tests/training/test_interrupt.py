@@ -1,10 +1,11 @@
 import os
 import signal
+import threading
 
 import pytest
 
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.interrupt import STOPPING, finish_the_update_first
+from transformer_mt.training.interrupt import STOPPING, StopSignal
 
 
 def send(number):
@@ -25,10 +26,10 @@ def handlers_are_left_as_they_were():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_only_answers_the_question(number, capfd):
-    with finish_the_update_first(Ranks()) as stop_signal:
-        assert stop_signal() == 0
+    with StopSignal(Ranks()) as stop:
+        assert stop.number() == 0
         send(number)
-        assert stop_signal() == stop_signal() == number
+        assert stop.number() == stop.number() == number
     assert capfd.readouterr().err == "\nStopping after this update; Ctrl-C again stops at once.\n"
 
 
@@ -38,9 +39,9 @@ def test_a_reader_of_messages_that_the_same_signal_has_ended_does_no_harm():
     before = os.dup(2)
     os.dup2(write_end, 2)
     try:
-        with finish_the_update_first(Ranks()) as stop_signal:
+        with StopSignal(Ranks()) as stop:
             send(signal.SIGINT)
-            assert stop_signal() == signal.SIGINT
+            assert stop.number() == signal.SIGINT
     finally:
         os.dup2(before, 2)
         os.close(before)
@@ -49,19 +50,19 @@ def test_a_reader_of_messages_that_the_same_signal_has_ended_does_no_harm():
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_ctrl_c_stops_at_once_and_the_first_signal_stays_the_answer(first):
-    with finish_the_update_first(Ranks()) as stop_signal:
+    with StopSignal(Ranks()) as stop:
         send(first)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
-        assert stop_signal() == first
+        assert stop.number() == first
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_a_repeated_sigterm_changes_nothing(first):
-    with finish_the_update_first(Ranks()) as stop_signal:
+    with StopSignal(Ranks()) as stop:
         send(first)
         send(signal.SIGTERM)
-        assert stop_signal() == first
+        assert stop.number() == first
 
 
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
@@ -72,7 +73,7 @@ def test_afterwards_signals_do_what_they_did_before(error):
     signal.signal(signal.SIGTERM, own)
     before = handlers()
     try:
-        with finish_the_update_first(Ranks()):
+        with StopSignal(Ranks()):
             assert not set(before) & set(handlers())
             if error:
                 raise error
@@ -83,7 +84,24 @@ def test_afterwards_signals_do_what_they_did_before(error):
 
 
 def test_a_new_context_knows_nothing_of_signals_before_it():
-    with finish_the_update_first(Ranks()):
+    with StopSignal(Ranks()):
         send(signal.SIGTERM)
-    with finish_the_update_first(Ranks()) as stop_signal:
-        assert stop_signal() == 0
+    with StopSignal(Ranks()) as stop:
+        assert stop.number() == 0
+
+
+def test_work_that_no_signal_ends_has_its_result_or_its_error():
+    with StopSignal(Ranks()) as stop:
+        assert stop.unless_it_comes(lambda: sum(range(10))) == 45
+        with pytest.raises(ZeroDivisionError):
+            stop.unless_it_comes(lambda: 1 // 0)
+
+
+def test_work_that_has_no_end_is_no_longer_waited_for_when_the_signal_comes():
+    ended = threading.Event()
+    with StopSignal(Ranks()) as stop:
+        threading.Timer(0.3, send, [signal.SIGTERM]).start()
+        assert stop.unless_it_comes(ended.wait) is None
+        assert stop.unless_it_comes(ended.wait) is None
+        assert stop.number() == signal.SIGTERM
+    ended.set()

@@ -16,9 +16,10 @@ from transformer_mt.errors import TrainingError
 from transformer_mt.host_memory import peak_memory
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Update
 from transformer_mt.training.log import RunLog
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Update
+from transformer_mt.training.update import Numbers
 from transformer_mt.training.validation import ValidationScores
 
 SETTINGS = TrainingConfig(max_steps=6, log_every=2)
@@ -30,15 +31,18 @@ def update(step, is_finite=True):
     """An update whose every number tells which it is."""
     num_labels = 10 * step
     return Update(
-        smoothed=torch.tensor(4.0 * num_labels + step**2 if is_finite else math.nan),
-        nll=torch.tensor(3.0 * num_labels - step**2 if is_finite else math.inf),
+        Numbers(
+            smoothed=torch.tensor(4.0 * num_labels + step**2 if is_finite else math.nan),
+            nll=torch.tensor(3.0 * num_labels - step**2 if is_finite else math.inf),
+            num_batches=torch.tensor(1.0),
+            gradient_norm=torch.tensor(0.25 * step if is_finite else math.nan),
+            is_finite=torch.tensor(is_finite),
+        ),
         num_labels=num_labels,
         num_positions=num_labels + step**2,
-        gradient_norm=torch.tensor(0.25 * step if is_finite else math.nan),
-        is_finite=torch.tensor(is_finite),
         learning_rate=0.125 / step,
         step=step,
-        splits=torch.tensor(0.0),
+        num_batches=1,
         pairs=torch.tensor([step]),
     )
 
@@ -93,15 +97,16 @@ def test_the_rate_of_a_run_taken_up_counts_its_own_updates(tmp_path):
 
 def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
     with RunLog(tmp_path, TrainingConfig(log_every=1), Progress(), Ranks(), CPU) as log:
-        log.update(progress_at(1), replace(update(1), smoothed=torch.tensor(1e6), nll=torch.tensor(1e6)))
-        log.validation(progress_at(1), ValidationScores(nll=1e5, bleu=0.0, chrf=0.0, seconds=1.0))
+        numbers = update(1).numbers._replace(smoothed=torch.tensor(1e6), nll=torch.tensor(1e6))
+        log.update(progress_at(1), replace(update(1), numbers=numbers))
+        log.validation(progress_at(1), ValidationScores({"nll": 1e5, "bleu": 0.0, "chrf": 0.0}, seconds=1.0))
     assert all(math.isfinite(value) for record in records(tmp_path) for value in record.values())
 
 
 @pytest.mark.parametrize("best", [True, False])
 def test_a_validation_is_written_and_said(tmp_path, capsys, best):
     with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks(), CPU) as log:
-        scores = ValidationScores(nll=math.log(8.0), bleu=12.345, chrf=34.5, seconds=7.0)
+        scores = ValidationScores({"nll": math.log(8.0), "bleu": 12.345, "chrf": 34.5}, seconds=7.0)
         # The second best of those that are kept is not the best.
         log.validation(progress_at(4, best=((2.0, 4), (1.0, 2)) if best else ((2.0, 2), (1.0, 4))), scores)
     assert records(tmp_path) == [
@@ -164,7 +169,7 @@ def test_elsewhere_than_on_a_terminal_each_record_is_a_plain_line(tmp_path, caps
 
 
 def test_the_time_that_is_left_counts_validations_and_only_updates_of_this_start(tmp_path, capsys):
-    scores = ValidationScores(nll=1.0, bleu=1.0, chrf=1.0, seconds=7.0)
+    scores = ValidationScores({"nll": 1.0, "bleu": 1.0, "chrf": 1.0}, seconds=7.0)
     with RunLog(tmp_path, TrainingConfig(max_steps=10, log_every=2), progress_at(4), Ranks(), CPU) as log:
         log.validation(progress_at(4), scores)
         for step in (5, 6, 7, 8, 9, 10):
@@ -231,7 +236,7 @@ def test_only_the_first_rank_writes_and_talks(tmp_path, capsys):
     with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(rank=1, size=2), CPU) as log:
         for step in range(1, 5):
             log.update(progress_at(step, skipped=step), update(step))
-        log.validation(progress_at(4), ValidationScores(nll=1.0, bleu=0.0, chrf=0.0, seconds=1.0))
+        log.validation(progress_at(4), ValidationScores({"nll": 1.0, "bleu": 0.0, "chrf": 0.0}, seconds=1.0))
     assert (tmp_path / "log.jsonl").read_text() == whole(9)
     assert capsys.readouterr().err == ""
 
@@ -258,7 +263,7 @@ def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
     with RunLog(tmp_path, BOARD, progress_at(2), Ranks(), CPU) as log:
         for step in range(3, 7):
             log.update(progress_at(step, skipped=1), update(step))
-        log.validation(progress_at(6), ValidationScores(nll=1.5, bleu=2.5, chrf=3.5, seconds=4.5))
+        log.validation(progress_at(6), ValidationScores({"nll": 1.5, "bleu": 2.5, "chrf": 3.5}, seconds=4.5))
     assert {record["step"] for record in records(tmp_path)} == {2, 4, 6}
     expected = {
         (record["step"], name): torch.tensor(float(number)).item()  # it keeps numbers in fp32

@@ -4,11 +4,13 @@ import json
 import math
 import os
 import signal
+import threading
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 import torch
+from helpers.processes import PATIENCE
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 from safetensors.torch import load_file
@@ -20,8 +22,8 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.training import checkpoint, loop
 from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress, is_trained
-from transformer_mt.training.validation import ValidationScores, compare_with_best
+from transformer_mt.training.progress import Progress, compare_with_best, is_trained
+from transformer_mt.training.validation import ValidationScores
 
 
 def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):
@@ -93,17 +95,30 @@ def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
 
 
-def test_a_signal_while_the_first_order_is_made_stops_at_once(experiment, tmp_path, monkeypatch):
-    make = Loader.order
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_path, monkeypatch, capsys, epoch):
+    """It ends only afterwards here. What was done before is saved, and the run goes on as if it had not been broken."""
+    rarely = ("training.save_every=100", "training.validate_every=100")
+    settings = ("training.max_steps=16", "training.tokens_per_update=900", "training.log_every=1", *rarely)
+    arguments = [str(experiment), f"run_dir={tmp_path / 'run'}", *settings]
+    make, stopped, waited_for = Loader.order, threading.Event(), []
 
-    def order_during_which_a_signal_comes(self, epoch):
-        os.kill(os.getpid(), signal.SIGINT)
-        return make(self, epoch)
+    def order_that_ends_afterwards(self, number):
+        if number == epoch:
+            os.kill(os.getpid(), signal.SIGINT)
+            waited_for.extend([] if stopped.wait(PATIENCE) else [number])
+        return make(self, number)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Loader, "order", order_during_which_a_signal_comes)
-        train_tiny(experiment, tmp_path / "run")
-    assert not saved_steps(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(Loader, "order", order_that_ends_afterwards)
+        assert train_stage.main(arguments) == 128 + signal.SIGINT
+    stopped.set()
+    assert not waited_for
+    assert f"-m transformer_mt.train {arguments[0]} {arguments[1]}" in capsys.readouterr().out
+    assert saved_steps(tmp_path / "run") == ([log_records(tmp_path / "run")[-1]["step"]] if epoch else [])
+    assert train_stage.main(arguments) == 0
+    unbroken = train_tiny(experiment, tmp_path / "unbroken", *settings)
+    assert_same_weights(weights_at(tmp_path / "run", 16), weights_at(unbroken, 16))
 
 
 def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
@@ -175,18 +190,17 @@ def test_early_stopping_counts_validations_since_the_last_better_metric(experime
     for step, value in course:
         assert not is_trained(progress, settings)
         # The other metrics get worse with each.
-        scores = {"nll": step, "bleu": -step, "chrf": -step, "seconds": 0.0} | {metric: sign * value}
-        progress = compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        scores = ValidationScores({"nll": step, "bleu": -step, "chrf": -step} | {metric: sign * value}, seconds=0.0)
+        progress = compare_with_best(replace(progress, step=step), scores.goodness(metric), settings)
     assert progress.best == ((12.0, 12),)
     assert is_trained(progress, settings)
 
 
 def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment):
-    settings = load_config(experiment, ["training.keep_best=3", "training.metric=chrf"]).training
+    settings = load_config(experiment, ["training.keep_best=3"]).training
     progress, ranks = Progress(), []
     for step, value in enumerate([5.0, 7.0, 6.0, 7.0, 1.0, 9.0, 9.0, 7.5], start=1):
-        scores = ValidationScores(nll=1.0, bleu=0.0, chrf=value, seconds=0.0)
-        progress = compare_with_best(replace(progress, step=step), scores, settings)
+        progress = compare_with_best(replace(progress, step=step), value, settings)
         ranks.append(progress.best_steps)
     assert ranks[:4] == [[1], [2, 1], [2, 3, 1], [2, 4, 3]]
     assert ranks[4:] == [[2, 4, 3], [6, 2, 4], [6, 7, 2], [6, 7, 8]]
@@ -255,6 +269,6 @@ def test_a_metric_that_is_no_number_is_the_worst(experiment, metric, number):
     settings = load_config(experiment, [f"training.metric={metric}"]).training
     progress = Progress()
     for step, value in [(4, math.nan), (8, number), (12, math.nan)]:
-        scores = {"nll": 1.0, "bleu": 1.0, "chrf": 1.0, "seconds": 0.0} | {metric: value}
-        progress = compare_with_best(replace(progress, step=step), ValidationScores(**scores), settings)
+        scores = ValidationScores({"nll": 1.0, "bleu": 1.0, "chrf": 1.0} | {metric: value}, seconds=0.0)
+        progress = compare_with_best(replace(progress, step=step), scores.goodness(metric), settings)
         assert progress.best_steps == [min(step, 8)]

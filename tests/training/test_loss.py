@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.training.loss import chunked_label_smoothed, label_smoothed
+from transformer_mt.training.batch_loss import chunked_label_smoothed
+from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13

@@ -15,8 +15,9 @@ from transformer_mt.errors import RankError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.out_of_memory import Room, is_out_of_memory
-from transformer_mt.training.update import Learner, one_update
 
 LACKS_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
@@ -90,7 +91,7 @@ def test_the_update_in_parts_is_the_update_of_the_whole(error, layout, experimen
     assert split.splits >= 3
     assert split.num_labels == whole.num_labels
     for name in ("smoothed", "nll", "gradient_norm"):
-        torch.testing.assert_close(getattr(split, name), getattr(whole, name), rtol=1e-5, atol=0)
+        torch.testing.assert_close(getattr(split.numbers, name), getattr(whole.numbers, name), rtol=1e-5, atol=0)
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5)
 
@@ -135,7 +136,7 @@ def updates_with_room_for(positions, number, experiment, config, layout, forgets
         in_vain = 0
         learner = replace(learner, room=Room()) if forgets else learner
         batches = [loader.batch(part, step, index) for index, part in enumerate(update)]
-        splits.append(int(one_update(learner, batches, 1e-3, step, config.training, Ranks()).splits))
+        splits.append(one_update(learner, batches, 1e-3, step, config.training, Ranks()).splits)
         failures.append(in_vain)
     return failures, splits, {name: weight.detach() for name, weight in learner.model.named_parameters()}
 

@@ -25,8 +25,8 @@ from transformer_mt.training.checkpoint import (
 )
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import one_update
 
 pytestmark = pytest.mark.cuda
 

@@ -15,16 +15,17 @@ from helpers.tiny import (
 )
 
 from transformer_mt import prepare, train
-from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.data.encoded import EncodedCorpus, described
 from transformer_mt.data.loader import Loader, Position
 from transformer_mt.errors import TrainingError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.training.checkpoint import checkpoint_path, load_progress, saved_steps
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.skipped_updates import MOST_IN_A_ROW, SkippedUpdates
-from transformer_mt.training.update import Update
+from transformer_mt.training.update import Numbers
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike
 OWN = ("model.tied_embeddings=none", "training.log_every=1")
@@ -146,13 +147,17 @@ def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experim
 
 
 def update(step, is_finite=True, splits=0, pairs=(0,)):
-    zero, num_splits = torch.tensor(0.0), torch.tensor(float(splits))
-    return Update(zero, zero, 1, 1, zero, torch.tensor(is_finite), 0.1, step, num_splits, torch.tensor(pairs))
+    zero, num_batches = torch.tensor(0.0), torch.tensor(1.0 + splits)
+    numbers = Numbers(zero, zero, num_batches, zero, torch.tensor(is_finite))
+    return Update(numbers, step, 0.1, 1, 1, 1, torch.tensor(pairs))
 
 
 class TestCounting:
     def skipped(self, limit=3):
-        return SkippedUpdates(limit, lambda pairs: [("a.en", pair + 100) for pair in pairs.tolist()], Ranks())
+        def lines_of(pairs):
+            return described([("a.en", pair + 100) for pair in pairs.tolist()])
+
+        return SkippedUpdates(limit, lines_of, Ranks())
 
     def test_skipped_updates_and_split_micro_batches_are_counted(self):
         skipped, progress = self.skipped(), Progress()

@@ -13,7 +13,8 @@ from transformer_mt.data.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.update import Learner, one_update
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.vocabulary import EOS, PAD
 
 
@@ -67,13 +68,13 @@ def test_one_update_over_micro_batches_is_one_over_their_union(experiment, layou
     assert update.num_positions == sum(batch.num_positions for batch in parts)
     assert of_union.num_positions == union.labels_BT.numel() != union.source_BS.numel()
     assert torch.equal(update.pairs, union.pairs_B)
-    assert update.splits == 0 and update.is_finite
+    assert update.splits == 0 and update.numbers.is_finite
     for name in ("smoothed", "nll", "gradient_norm"):
-        torch.testing.assert_close(getattr(update, name), getattr(of_union, name), rtol=1e-5, atol=0)
+        torch.testing.assert_close(getattr(update.numbers, name), getattr(of_union.numbers, name), rtol=1e-5, atol=0)
     for name, weight in apart.items():
         torch.testing.assert_close(weight, together[name], rtol=1e-4, atol=1e-5)
     moved = torch.cat([(before[name] - apart[name]).flatten() for name in apart])
-    torch.testing.assert_close(moved.norm(), update.gradient_norm, rtol=1e-3, atol=0)
+    torch.testing.assert_close(moved.norm(), update.numbers.gradient_norm, rtol=1e-3, atol=0)
 
 
 def test_gradient_is_clipped_to_the_norm(experiment, batches):
@@ -83,7 +84,7 @@ def test_gradient_is_clipped_to_the_norm(experiment, batches):
     update = one_update(learner, batches[:1], 1.0, 1, config.training, Ranks())
     moved = torch.cat([(before[name] - weight).flatten() for name, weight in weights_of(learner).items()])
     torch.testing.assert_close(moved.norm().item(), 0.01, rtol=1e-3, atol=0)
-    assert update.gradient_norm > 0.1, "what is told is the norm before"
+    assert update.numbers.gradient_norm > 0.1, "what is told is the norm before"
 
 
 def test_the_rate_is_that_of_this_update(experiment, batches):
@@ -150,8 +151,8 @@ def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(experim
     poison(learner)
     before = weights_of(learner)
     update = one_update(learner, batches[1:3], 0.01, 2, settings, Ranks())
-    assert not update.is_finite
-    assert bool(update.smoothed.isfinite()) == (poison is steep)
+    assert not update.numbers.is_finite
+    assert bool(update.numbers.smoothed.isfinite()) == (poison is steep)
     assert same(before, weights_of(learner))
     assert same(state, state_of(learner))
     assert all(weight.grad is None for weight in learner.model.parameters()), "nothing of it is left for the next"
@@ -160,6 +161,6 @@ def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(experim
     for name, weight in learner.model.named_parameters():
         weight.data.copy_(healthy[name])
     for each in (learner, spared):
-        assert one_update(each, batches[3:5], 0.01, 3, settings, Ranks()).is_finite
+        assert one_update(each, batches[3:5], 0.01, 3, settings, Ranks()).numbers.is_finite
     assert same(weights_of(learner), weights_of(spared))
     assert same(state_of(learner), state_of(spared))

@@ -17,8 +17,9 @@ from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import new_learner
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.out_of_memory import Room
-from transformer_mt.training.update import Learner, one_update
 
 pytestmark = pytest.mark.cuda
 
@@ -87,7 +88,7 @@ def test_a_compiled_update_is_an_eager_one(corpus, gpu, norm):
         before, loader = weights_of(learner), Loader(corpus, BATCH, 0, 1, layout)
         poison(gpu.torch_device)
         done = update(learner, [loader.batch(part, 1, number) for number, part in enumerate((pairs[::2], pairs[1::2]))])
-        found.append((moved(before, learner), done.smoothed.item(), done.gradient_norm.item()))
+        found.append((moved(before, learner), done.numbers.smoothed.item(), done.numbers.gradient_norm.item()))
     (exact, loss, norm), (eager, eager_loss, eager_norm), (compiled, compiled_loss, compiled_norm) = found
     rounding = 2 * BF16_ROUNDING
     allowed = AS_MANY_ROUNDINGS * (eager - exact).norm() + rounding * exact.norm()
@@ -103,7 +104,7 @@ def test_the_same_seed_gives_the_same_loss_twice_and_another_seed_another(corpus
     def losses(seed):
         learner = learner_on(gpu, dropout=0.3)
         return [
-            update(learner, [batch], step, 1e-3, seed=seed).smoothed.item() / batch.num_labels
+            update(learner, [batch], step, 1e-3, seed=seed).numbers.smoothed.item() / batch.num_labels
             for step, batch in enumerate(first, start=1)
         ]
 
@@ -165,11 +166,11 @@ def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(corpus,
 
     before = state()
     bad = update(learner, batches[1:2], 2, 1e-3)
-    assert not bad.is_finite
+    assert not bad.numbers.is_finite
     assert all(torch.equal(now, then) for now, then in zip(state(), before, strict=True))
     weight.data.copy_(healthy)
     good = update(learner, batches[2:], 3, 1e-3)
-    assert good.is_finite
+    assert good.numbers.is_finite
     assert not all(torch.equal(now, then) for now, then in zip(state(), before, strict=True))
     assert all(tensor.isfinite().all() for tensor in state())
 
@@ -211,7 +212,8 @@ def test_an_update_split_for_lack_of_memory_has_the_gradient_of_the_whole(make_c
     assert split.splits >= 1
     assert split.num_labels == whole.num_labels
     # Gradients of weights are sums over rows, rounded to bf16 of each part: two roundings instead of one.
-    assert abs(split.smoothed.item() - whole.smoothed.item()) <= 2 * BF16_ROUNDING * whole.smoothed.item()
+    losses = (split.numbers.smoothed.item(), whole.numbers.smoothed.item())
+    assert losses[0] == pytest.approx(losses[1], rel=2 * BF16_ROUNDING, abs=0)
     assert (by_split - by_whole).norm() <= 4 * BF16_ROUNDING * by_whole.norm()
 
 
@@ -230,7 +232,7 @@ def test_the_next_update_goes_on_after_one_that_was_split(corpus, gpu, compile):
     hook = learner.loss.register_forward_pre_hook(break_off)
     done = update(learner, batches[1:2], 2, 1e-3)
     hook.remove()
-    assert done.splits == 1 and done.is_finite
+    assert done.splits == 1 and done.numbers.is_finite
     forgetful = replace(learner, room=Room())  # the whole is tried again, and not split untried
     again = update(forgetful, batches[2:], 3, 1e-3)
-    assert again.splits == 0 and again.is_finite
+    assert again.splits == 0 and again.numbers.is_finite

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -20,11 +21,13 @@ from transformer_mt.device import choose_device
 from transformer_mt.evaluation.metrics import bleu, chrf
 from transformer_mt.inference.build import build_model
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.update import BatchLoss, Learner
-from transformer_mt.training.validation import ValidationScores, ValidationSet, validate
+from transformer_mt.training.validation import METRICS, ValidationSet, load_validation, perplexity, validate
 from transformer_mt.vocabulary import BOS, EOS
 
 DEVICE = choose_device("cpu", "fp32")
@@ -50,6 +53,7 @@ def validation(config, directory):
         config.decoding.max_extra_length,
         config.model.max_positions,
         config.training.tokens_per_batch,
+        NUM_VALID,
     )
 
 
@@ -81,11 +85,10 @@ def translations(model, config, validation, directory):
     return translations
 
 
-def scores(model, validation, config, **settings):
-    settings = config.training.model_copy(update=settings)
-    loss = BatchLoss(model, settings, DEVICE).train()
-    learner = Learner(loss, build_optimizer(model, settings), MovingAverage(model, 0))
-    return validate(learner, validation, settings, Ranks())
+def scores(model, validation, config, smoothing=0.1):
+    loss = BatchLoss(model, DEVICE, smoothing).train()
+    learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0))
+    return validate(learner, validation, Ranks())
 
 
 @pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400, 100_000)])
@@ -104,9 +107,9 @@ def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, vali
         total += F.cross_entropy(logits_TV.double(), target, reduction="sum").item()
         tokens += len(target)
     validation = replace(validation, tokens_per_batch=tokens_per_batch)
-    found = scores(model.train(), validation, config, label_smoothing=0.3)
-    assert found.nll == pytest.approx(total / tokens, rel=1e-5)
-    assert found.perplexity == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    found = scores(model.train(), validation, config, smoothing=0.3)
+    assert found["nll"] == pytest.approx(total / tokens, rel=1e-5)
+    assert perplexity(found["nll"]) == pytest.approx(math.exp(total / tokens), rel=1e-4)
     assert found.seconds > 0
 
 
@@ -115,10 +118,10 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     half_right = [*translations[: NUM_VALID // 2], *validation.references[NUM_VALID // 2 :]]
     validation = replace(validation, tokens_per_batch=tokens_per_batch)
     found = scores(model, replace(validation, references=half_right), config)
-    assert 10 < found.bleu == bleu(translations, half_right, "de") < 90
-    assert found.chrf == chrf(translations, half_right) not in (found.bleu, 100)
+    assert 10 < found["bleu"] == bleu(translations, half_right, "de") < 90
+    assert found["chrf"] == chrf(translations, half_right) not in (found["bleu"], 100)
     perfect = scores(model, replace(validation, references=translations), config)
-    assert (perfect.bleu, perfect.chrf) == pytest.approx((100, 100))
+    assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
 
 
 @pytest.mark.parametrize(
@@ -126,15 +129,20 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     [(0, NUM_VALID), (5, 5), *thorough_rows((1, 1), (NUM_VALID, NUM_VALID), (5000, NUM_VALID))],
 )
 def test_only_the_first_sentences_are_translated_but_all_are_scored(
-    model, validation, config, translations, wanted, decoded
+    model, validation, config, directory, translations, wanted, decoded
 ):
     references = [*translations[:decoded], *["ganz anders"] * (NUM_VALID - decoded)]
-    found = scores(model, replace(validation, references=references), config, valid_sentences=wanted)
-    assert found.bleu == pytest.approx(100)
-    assert found.nll == pytest.approx(scores(model, validation, config, valid_sentences=0).nll)
+
+    def scores_of(valid_sentences):
+        training = config.training.model_copy(update={"valid_sentences": valid_sentences})
+        sections = (config.corpus, config.model, training, config.decoding)
+        loaded = load_validation(directory, validation.tokenizer, *sections)
+        return scores(model, replace(loaded, references=references), config)
+
+    assert scores_of(wanted)["bleu"] == pytest.approx(100)
+    assert scores_of(wanted)["nll"] == pytest.approx(scores(model, validation, config)["nll"])
     if decoded < NUM_VALID:
-        more = scores(model, replace(validation, references=references), config, valid_sentences=decoded + 1)
-        assert more.bleu < 99
+        assert scores_of(decoded + 1)["bleu"] < 99
 
 
 def test_translations_are_no_longer_than_the_settings_let_them_be(model, validation, config, directory):
@@ -142,8 +150,8 @@ def test_translations_are_no_longer_than_the_settings_let_them_be(model, validat
     tight = config.model_copy(update={"decoding": config.decoding.model_copy(update={"max_extra_length": 0})})
     short = our_translator(model, validation, tight).translate(sources, beam_size=1)
     found = scores(model, replace(validation, references=short, max_extra_length=0), config)
-    assert found.bleu == pytest.approx(100)
-    assert scores(model, replace(validation, references=short), config).bleu < 100
+    assert found["bleu"] == pytest.approx(100)
+    assert scores(model, replace(validation, references=short), config)["bleu"] < 100
 
 
 def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
@@ -154,8 +162,8 @@ def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
     polyglot = Polyglot(validation.tokenizer.source, validation.tokenizer.target)
     # Of nine characters alike, and of no word.
     strange = replace(validation, tokenizer=polyglot, references=["我今天喜欢吃苹果和梨子"] * NUM_VALID)
-    assert scores(model, replace(strange, target_language="zh"), config).bleu > 50
-    assert scores(model, strange, config).bleu < 1
+    assert scores(model, replace(strange, target_language="zh"), config)["bleu"] > 50
+    assert scores(model, strange, config)["bleu"] < 1
 
 
 def test_training_goes_on_as_if_there_had_been_no_validation(model, validation, config):
@@ -182,17 +190,22 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
     for name, average in learner.average.averages.items():
         average.copy_(model.get_parameter(name).detach())
     ours, others = ([weight.detach().clone() for weight in each.parameters()] for each in (learner.model, model))
-    found = validate(learner, validation, config.training, Ranks())
+    found = validate(learner, validation, Ranks())
     of_the_model, of_the_weights = scores(model, validation, config), scores(learner.model, validation, config)
-    assert found.nll == (of_the_model if decay else of_the_weights).nll
-    assert of_the_model.nll != of_the_weights.nll
+    assert found["nll"] == (of_the_model if decay else of_the_weights)["nll"]
+    assert of_the_model["nll"] != of_the_weights["nll"]
     assert all(torch.equal(old, new) for old, new in zip(ours, learner.model.parameters(), strict=True))
     averages = zip(others, learner.average.averages.values(), strict=bool(decay))
     assert all(torch.equal(old, new) for old, new in averages)
 
 
 def test_perplexity_never_overflows():
-    assert math.isfinite(ValidationScores(nll=1e6, bleu=0.0, chrf=0.0, seconds=1.0).perplexity)
+    assert math.isfinite(perplexity(1e6))
+
+
+def test_every_metric_that_can_be_chosen_is_measured_and_no_other(model, validation, config):
+    names = get_args(TrainingConfig.model_fields["metric"].annotation)
+    assert sorted(names) == sorted(METRICS) == sorted(scores(model, validation, config).values)
 
 
 def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, config):
@@ -200,5 +213,5 @@ def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, co
     with torch.no_grad():
         broken.target_embedding.weight.fill_(math.nan)
     found = scores(broken, validation, config)
-    assert math.isnan(found.nll)
-    assert (found.bleu, found.chrf) == (0.0, 0.0)
+    assert math.isnan(found["nll"])
+    assert (found["bleu"], found["chrf"]) == (0.0, 0.0)

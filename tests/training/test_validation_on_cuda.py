@@ -8,7 +8,7 @@ from helpers.on_gpu import num_compiled
 from helpers.tiny import train_tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from transformer_mt.training import loop
+from transformer_mt import train
 
 pytestmark = pytest.mark.cuda
 
@@ -31,7 +31,7 @@ class Names(TorchDispatchMode):
 @pytest.fixture
 def validations(monkeypatch):
     """A list of what each validation has compiled, and its seconds; the third also notes what it calls."""
-    done, noting, real = [], Names(), loop.validate
+    done, noting, real = [], Names(), train.validate
 
     def validate(*arguments):
         before = num_compiled()
@@ -40,7 +40,7 @@ def validations(monkeypatch):
         done.append((num_compiled() - before, scores.seconds))
         return scores
 
-    monkeypatch.setattr(loop, "validate", validate)
+    monkeypatch.setattr(train, "validate", validate)
     return done, noting.names
 
 

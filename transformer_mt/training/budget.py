@@ -7,9 +7,9 @@ import torch
 from transformer_mt.data.loader import Loader
 from transformer_mt.device import free_memory_on, peak_memory_on
 from transformer_mt.errors import RankError, TrainingError
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.distributed import Ranks, is_sharded, shard_of
 from transformer_mt.training.out_of_memory import OUT_OF_MEMORY_SHARDED, is_out_of_memory
-from transformer_mt.training.update import BatchLoss
 
 SAMPLE = 1000  # micro-batches, shuffled, among which the largest is looked for
 SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do

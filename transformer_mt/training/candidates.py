@@ -1,6 +1,5 @@
 """The models that can be made of the checkpoints of a run, and how good each is on the validation set."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import assert_never
 
 from torch import Tensor
 
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.device import Device
 from transformer_mt.errors import CheckpointError
 from transformer_mt.inference.build import build_model
@@ -105,27 +103,20 @@ def _check_whole(run_dir: Path, steps: Sequence[int]) -> None:
 def validate_candidates(
     candidates: Sequence[Candidate],
     model_settings: ModelConfig,
-    tokenizer: Tokenizer,
     validation: ValidationSet,
-    valid_sentences: int,
     device: Device,
 ) -> Iterator[ValidationScores]:
     """The scores of each, one after another, as training finds them."""
+    tokenizer = validation.tokenizer
     model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     model.to(device.torch_device).eval()
     for candidate in candidates:
         weights = candidate.weights()
         for name, weight in model_weights(model).items():
             weight.copy_(weights[name])
-        yield validate_model(model, device, validation, valid_sentences, Ranks())
+        yield validate_model(model, device, validation, Ranks())
 
 
 def best_of(scores: Sequence[ValidationScores], metric: str) -> int:
     """The index of the best: by the metric, then by perplexity; of equals the first."""
-    return max(range(len(scores)), key=lambda number: (rank(scores[number], metric), rank(scores[number], "nll")))
-
-
-def rank(scores: ValidationScores, metric: str) -> float:
-    """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
-    value = {"bleu": round(scores.bleu, 1), "chrf": round(scores.chrf, 1), "nll": -round(scores.perplexity, 2)}[metric]
-    return -math.inf if math.isnan(value) else value
+    return max(range(len(scores)), key=lambda number: (scores[number].rank(metric), scores[number].rank("nll")))

@@ -10,17 +10,15 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_mt.data.loader import Position
 from transformer_mt.device import end_of_queue
 from transformer_mt.errors import CheckpointError
-from transformer_mt.settings.meaning import other_meaning_than
-from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
 from transformer_mt.storage.files import cure
-from transformer_mt.storage.run_directory import MODEL, check_model, checkpoint_path, saved_steps
+from transformer_mt.storage.run_directory import MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.weights import (
     check_weights,
     load_weights,
@@ -31,8 +29,8 @@ from transformer_mt.storage.weights import (
     save_weights,
 )
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner
 from transformer_mt.version import __version__
 
 TRAINING, STATE = "training.safetensors", "state.json"
@@ -142,58 +140,16 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
 
-def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
-    """Take the weights of another run's model directory or checkpoint.
-
-    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
-    mean something else or have another shape in this model, or if they are damaged.
-    """
-    is_checkpoint = (path / STATE).is_file()
-    if is_checkpoint and (found := damage(path)):
-        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
-    if not is_checkpoint and (path / MODEL).is_file():
-        check_model(path)
-    if _tokenizer_of(path) is None:
-        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
-        raise CheckpointError(
-            f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
-            "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
-        )
-    holder = path.absolute().parent.parent if is_checkpoint else path
-    advice = (
-        "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
-        f"into another data_dir: tokenizer.from={holder}"
-    )
-    check_tokenizer(path, tokenizer_digest, advice)
-    _check_meaning(path, holder / "config.yaml", settings)
-    load_weights(model, path / MODEL)
-
-
-def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
-    """Raises CheckpointError unless weights mean in a model with these settings what they mean in that of `config`."""
-    if not config.is_file():
-        raise CheckpointError(
-            f"{config} is missing, which says what the weights of training.initialise_from={path} mean: copy there the "
-            "config.yaml of the run that made them"
-        )
-    if other := other_meaning_than(config, settings):
-        raise CheckpointError(
-            f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
-            + "\n  ".join(other)
-            + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
-        )
-
-
 def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
     """Raises CheckpointError, with this advice, if a checkpoint or a model was trained with another tokenizer."""
-    found = _tokenizer_of(path) or "unknown"
+    found = tokenizer_of(path) or "unknown"
     if found != tokenizer_digest:
         raise CheckpointError(
             f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). {advice}"
         )
 
 
-def _tokenizer_of(path: Path) -> str | None:
+def tokenizer_of(path: Path) -> str | None:
     """The digest that a checkpoint or a model directory was written with; None if it is neither."""
     if (path / STATE).is_file():
         return str(json.loads((path / STATE).read_text()).get("tokenizer", ""))

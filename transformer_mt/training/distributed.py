@@ -46,6 +46,11 @@ class Ranks:
         """Whether it is the one that writes and talks."""
         return self.rank == 0
 
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """Print text, or a warning on standard error; the first rank speaks for all."""
+        if self.is_first:
+            print(f"warning: {text}" if warning else text, file=sys.stderr if warning else sys.stdout, flush=True)
+
     def share(self, items: Sequence[T]) -> list[T]:
         """This rank's part, every rank's as long as any other's if their number is a multiple of the ranks'."""
         return list(items[self.rank :: self.size])
@@ -203,6 +208,9 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
     # unequal numbers of them. Then they would wait for each other for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
         unit.set_modules_to_backward_prefetch([former])
+        # The sum of the ranks' gradients, as without sharding; by itself FSDP would take their mean.
+        unit.set_gradient_divide_factor(1.0)
+        unit.set_force_sum_reduction_for_comms(True)
 
 
 @contextmanager

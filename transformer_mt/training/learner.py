@@ -1,20 +1,26 @@
-"""Makes what a run begins with: its device, how sentences lie in a batch, and the learner on it."""
+"""Makes what a run begins with: its device, how sentences lie in a batch, the learner on it, and its weights."""
 
-import sys
+from pathlib import Path
 
 import torch
+from torch import nn
 
 from transformer_mt.data.loader import BatchLayout
 from transformer_mt.device import Device, check_c_compiler, choose_device, why_gpu_unused
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings.meaning import other_meaning_than
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.compiler_files import make_no_cache, use_own_cache
+from transformer_mt.storage.run_directory import MODEL, check_model
+from transformer_mt.storage.weights import load_weights
 from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.training.batch_loss import BatchLoss
+from transformer_mt.training.checkpoint import STATE, check_tokenizer, damage, tokenizer_of
 from transformer_mt.training.distributed import Ranks, shard
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.update import BatchLoss, Learner
 
 
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
@@ -27,8 +33,8 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     device = choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
     if device.torch_device.type == "cuda":
         check_c_compiler()
-    elif settings.device == "auto" and ranks.is_first and (reason := why_gpu_unused()):
-        print(f"warning: training runs on the CPU, because PyTorch cannot use the GPU: {reason}", file=sys.stderr)
+    elif settings.device == "auto" and (reason := why_gpu_unused()):
+        ranks.say(f"training runs on the CPU, because PyTorch cannot use the GPU: {reason}", warning=True)
     return device
 
 
@@ -66,10 +72,37 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         use_own_cache()
     else:
         make_no_cache()
-    loss = BatchLoss(model.to(device.torch_device), settings, device, compiled)
+    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
     if is_sharded:
         shard(loss, model.units, ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+
+
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
+    """Take the weights of another run's model directory or checkpoint.
+
+    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
+    mean something else or have another shape in this model, or if they are damaged.
+    """
+    is_checkpoint = (path / STATE).is_file()
+    if is_checkpoint and (found := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
+    if not is_checkpoint and (path / MODEL).is_file():
+        check_model(path)
+    if tokenizer_of(path) is None:
+        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
+        raise CheckpointError(
+            f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
+            "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
+        )
+    holder = path.absolute().parent.parent if is_checkpoint else path
+    advice = (
+        "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        f"into another data_dir: tokenizer.from={holder}"
+    )
+    check_tokenizer(path, tokenizer_digest, advice)
+    _check_meaning(path, holder / "config.yaml", settings)
+    load_weights(model, path / MODEL)
 
 
 def _packed_fault(model: ModelConfig, device: Device) -> str:
@@ -85,3 +118,18 @@ def _packed_fault(model: ModelConfig, device: Device) -> str:
     if width % 8 or width > 256:
         return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
     return ""
+
+
+def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
+    """Raises CheckpointError unless weights mean in a model with these settings what they mean in that of `config`."""
+    if not config.is_file():
+        raise CheckpointError(
+            f"{config} is missing, which says what the weights of training.initialise_from={path} mean: copy there the "
+            "config.yaml of the run that made them"
+        )
+    if other := other_meaning_than(config, settings):
+        raise CheckpointError(
+            f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
+            + "\n  ".join(other)
+            + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
+        )

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from tqdm import tqdm
@@ -16,10 +16,12 @@ from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.json_text import parse_json
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Update
-from transformer_mt.training.validation import ValidationScores
 from transformer_mt.wording import counted, duration, two_decimals
+
+if TYPE_CHECKING:
+    from transformer_mt.training.validation import ValidationScores
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
@@ -36,6 +38,7 @@ class RunLog:
     ) -> None:
         self._path = run_dir / "log.jsonl"
         self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
+        self._metric = settings.metric
         self._talks = ranks.is_first
         if self._talks:
             _drop_later_records(self._path, progress.step)
@@ -73,19 +76,19 @@ class RunLog:
 
     def _means(self, progress: Progress) -> None:
         self._warn(progress)
-        updates = [update for update in self._updates if update.is_finite]
+        updates = [update for update in self._updates if update.numbers.is_finite]
         if not updates:
             return
         tokens = sum(update.num_labels for update in updates)
-        nll = sum(update.nll.item() for update in updates) / tokens
+        nll = sum(update.numbers.nll.item() for update in updates) / tokens
         record = {
             "step": progress.step,
             "epoch": progress.position.epoch,
-            "loss": sum(update.smoothed.item() for update in updates) / tokens,
+            "loss": sum(update.numbers.smoothed.item() for update in updates) / tokens,
             "nll": nll,
             "perplexity": math.exp(min(nll, 700.0)),
             "learning_rate": updates[-1].learning_rate,
-            "gradient_norm": updates[-1].gradient_norm.item(),
+            "gradient_norm": updates[-1].numbers.gradient_norm.item(),
             "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
             "padding": 1 - tokens / sum(update.num_positions for update in updates),
             "memory_megabytes": peak_memory_on(self._device) / 1e6,
@@ -122,25 +125,15 @@ class RunLog:
                 "run"
             )
 
-    def validation(self, progress: Progress, scores: ValidationScores) -> None:
+    def validation(self, progress: Progress, scores: "ValidationScores") -> None:
         """Write and say how good the model is now."""
         self._validated += scores.seconds
         if not self._talks:
             return
         best = progress.best_steps[:1] == [progress.step]
-        self._write(
-            {
-                "step": progress.step,
-                "valid_nll": scores.nll,
-                "valid_perplexity": scores.perplexity,
-                "valid_bleu": scores.bleu,
-                "valid_chrf": scores.chrf,
-                "valid_seconds": scores.seconds,
-                "best": best,
-            }
-        )
+        self._write({"step": progress.step} | scores.record() | {"best": best})
         self._say(
-            f"update {progress.step}: validation perplexity {two_decimals(scores.perplexity)}, BLEU {scores.bleu:.2f}"
+            f"update {progress.step}: validation {scores.said(self._metric)}"
             f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
         )
 

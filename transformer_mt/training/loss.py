@@ -1,14 +1,15 @@
 """The loss: label-smoothed cross-entropy, as sums over tokens.
 
-N target tokens  D model width  V vocabulary
+B sentences  T target positions  N real target tokens  D model width  V vocabulary
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
+from transformer_mt.data.batching import Batch
 from transformer_mt.vocabulary import PAD
 
 
@@ -19,6 +20,15 @@ class LossSums(NamedTuple):
     """What is minimised; carries the gradient."""
     nll: Tensor
     """Unsmoothed: perplexity = exp(nll / tokens)."""
+
+
+def teacher_forced(features: Callable[[Tensor, Tensor], Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+    """The decoder's features of each real target token, ND, and the token itself as its label, N.
+
+    Each token is predicted from those before it in the reference, whatever the model itself would have said there.
+    """
+    real_BT = batch.labels_BT != PAD
+    return features(batch.source_BS, batch.decoder_input_BT)[real_BT], batch.labels_BT[real_BT]
 
 
 def label_smoothed(
@@ -33,15 +43,12 @@ def label_smoothed(
     """
     real_N = labels_N != PAD
     logits_NV = F.linear(features_ND[real_N].to(output_VD.dtype), output_VD, bias_V)
-    log_probs_NV = logits_NV.log_softmax(dim=-1)
-    nll_N = -log_probs_NV.gather(1, labels_N[real_N, None]).squeeze(1)
+    return smoothed_nll(logits_NV.log_softmax(dim=-1), labels_N[real_N], smoothing)
+
+
+def smoothed_nll(log_probs_NV: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
+    """The formula of `label_smoothed`, of the log-probabilities of all words."""
+    nll_N = -log_probs_NV.gather(1, labels_N[:, None]).squeeze(1)
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N
     return LossSums(smoothed_N.sum(), nll_N.sum().detach())
-
-
-def chunked_label_smoothed(
-    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
-) -> LossSums:
-    """Equals `label_smoothed`, and is faster, with the logits of a few tokens in memory at a time."""
-    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing, bias_V))

@@ -1,7 +1,7 @@
 """Splits micro-batches that do not fit into memory, so that the update is made all the same."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -12,7 +12,6 @@ from transformer_mt.device import Device
 from transformer_mt.errors import RankError
 from transformer_mt.kernels.cpu import ONEDNN_REFUSES, do_without_onednn
 from transformer_mt.training.distributed import is_sharded
-from transformer_mt.training.loss import LossSums
 
 OUT_OF_MEMORY_SHARDED = (
     "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
@@ -29,7 +28,7 @@ MESSAGES = (
 )
 
 MicroBatch = Batch | PackedBatch
-Backward = Callable[[MicroBatch, int], LossSums]
+T = TypeVar("T")
 
 
 class Size(NamedTuple):
@@ -46,6 +45,20 @@ class Size(NamedTuple):
             return cls(batch.source_N.numel() + batch.labels_N.numel(), 0)
         pairs, longest = len(batch.pairs_B), max(batch.source_BS.shape[1], batch.labels_BT.shape[1])
         return cls(batch.source_BS.numel() + batch.labels_BT.numel(), pairs * longest**2)
+
+
+class _Watched:
+    """Micro-batches that tell which of them is at work; None when all are done."""
+
+    def __init__(self, batches: Sequence[MicroBatch]) -> None:
+        self._batches = batches
+        self.current: MicroBatch | None = None
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        for batch in self._batches:
+            self.current = batch
+            yield batch
+        self.current = None
 
 
 class Room:
@@ -66,55 +79,47 @@ class Room:
             parts += self.parts(batch.halves()) if is_split else [batch]
         return parts
 
+    def fit(
+        self, batches: Sequence[MicroBatch], work: Callable[[Iterable[MicroBatch]], T], loss: nn.Module, device: Device
+    ) -> T:
+        """What `work` makes of these micro-batches, each split in two as long as it does not fit into memory.
+
+        After a split all is done anew, because a backward pass that broke off has left a part of its gradient. Raises
+        RankError for a single pair that does not fit, and for a sharded loss, where the ranks have to split together.
+        """
+        has_failed = False
+        while True:
+            watched = _Watched(self.parts(batches))
+            try:
+                made = work(watched)
+            except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is a RuntimeError
+                if watched.current is None or not is_out_of_memory(error):
+                    raise
+                if ONEDNN_REFUSES in str(error):
+                    do_without_onednn()
+            else:
+                if has_failed:
+                    device.give_back()
+                return made
+            # Here the error is gone, and with it all tensors that it held.
+            self._learn_from(watched.current, loss)
+            loss.zero_grad(set_to_none=True)
+            device.give_back()
+            has_failed = True
+
+    def _learn_from(self, batch: MicroBatch, loss: nn.Module) -> None:
+        """Remember a micro-batch that did not fit. Raises RankError if it cannot be split."""
+        if is_sharded(loss):
+            raise RankError(OUT_OF_MEMORY_SHARDED)
+        if len(batch.pairs_B) < 2:
+            raise RankError(_a_single_pair(batch))
+        self.lacks(batch)
+
     def _is_too_large(self, size: Size) -> bool:
         return any(
             size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
             for failed in self._too_large
         )
-
-
-def sum_over(
-    batches: Sequence[MicroBatch], backward: Backward, module: nn.Module, device: Device, room: Room
-) -> tuple[LossSums, int]:
-    """Call `backward` with each micro-batch and its number; the sums of its losses, and how often one was split.
-
-    A micro-batch that does not fit into memory is split in two. Then all are computed again from the first, because
-    a backward pass that broke off has left a part of its gradient. `room` remembers it. Raises RankError for a single
-    pair that does not fit, and for sharded weights, where the ranks have to split together.
-    """
-    has_failed = False
-    while True:
-        parts = room.parts(batches)
-        sums, failed = _try(parts, backward, device)
-        if failed is None:
-            if has_failed:
-                device.give_back()
-            return sums, len(parts) - len(batches)
-        if is_sharded(module):
-            raise RankError(OUT_OF_MEMORY_SHARDED)
-        if len(parts[failed].pairs_B) < 2:
-            raise RankError(_a_single_pair(parts[failed]))
-        module.zero_grad(set_to_none=True)
-        device.give_back()
-        room.lacks(parts[failed])
-        has_failed = True
-
-
-def _try(batches: Sequence[MicroBatch], backward: Backward, device: Device) -> tuple[LossSums, int | None]:
-    """The sums of the losses; and which micro-batch did not fit, or None."""
-    smoothed, nll = (torch.zeros((), device=device.torch_device) for _ in range(2))
-    for number, batch in enumerate(batches):
-        try:
-            sums = backward(batch, number)
-        except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is a RuntimeError
-            if not is_out_of_memory(error):
-                raise
-            if ONEDNN_REFUSES in str(error):
-                do_without_onednn()
-            return LossSums(smoothed, nll), number
-        smoothed += sums.smoothed.detach()
-        nll += sums.nll
-    return LossSums(smoothed, nll), None
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:

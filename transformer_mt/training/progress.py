@@ -1,5 +1,6 @@
 """How far a run has come."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,20 @@ class Progress:
 def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
     """Whether training is over: all updates are done, or the metric has not improved in `patience` validations."""
     return progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best
+
+
+def is_due(every: int, step: int, settings: TrainingConfig) -> bool:
+    """Whether what comes every so many updates comes after this one, as all does after the last."""
+    return step % every == 0 or step == settings.max_steps
+
+
+def compare_with_best(progress: Progress, metric: float, settings: TrainingConfig) -> Progress:
+    """Progress with a validation ranked among the best so far; higher is better, and of equal ones the earlier."""
+    metric = -math.inf if math.isnan(metric) else metric
+    is_better = not progress.best or metric > progress.best[0][0]
+    ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
+    since = 0 if is_better else progress.validations_since_best + 1
+    return replace(progress, best=tuple(ranking[: settings.keep_best]), validations_since_best=since)
 
 
 def with_counts(then: Progress, counted: Progress) -> Progress:

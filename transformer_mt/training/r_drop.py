@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from transformer_mt.kernels.cross_entropy import CHUNK_LOGITS
-from transformer_mt.training.loss import LossSums
+from transformer_mt.training.loss import LossSums, smoothed_nll
 
 
 def r_drop(
@@ -59,8 +59,6 @@ def _sums(
     precision = torch.promote_types(first_ND.dtype, torch.float32)
     first_NV = F.linear(first_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
     second_NV = F.linear(second_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
-    label_nll = -(first_NV + second_NV).gather(1, labels_N[:, None]).sum() / 2
-    uniform_nll = -(first_NV.sum() + second_NV.sum()) / 2 / len(output_VD)
+    first, second = (smoothed_nll(log_probs_NV, labels_N, smoothing) for log_probs_NV in (first_NV, second_NV))
     both_kl = ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum()
-    smoothed = (1 - smoothing) * label_nll + smoothing * uniform_nll + alpha / 4 * both_kl
-    return LossSums(smoothed, label_nll.detach())
+    return LossSums((first.smoothed + second.smoothed) / 2 + alpha / 4 * both_kl, (first.nll + second.nll) / 2)

@@ -1,6 +1,5 @@
 """What a run keeps of its data, and whether it goes on with the data that it was trained on."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,11 +34,11 @@ def on_data(
 
 def say_of_data(changed: list[str], ranks: Ranks) -> None:
     """Warn that a run goes on with other data."""
-    if changed and ranks.is_first:
-        print(
-            f"warning: the {_described(changed)} are other ones from now on, as training.accept_changed_data=true "
-            "allows: what was measured before cannot be compared with what comes",
-            file=sys.stderr,
+    if changed:
+        ranks.say(
+            f"the {_described(changed)} are other ones from now on, as training.accept_changed_data=true allows: what "
+            "was measured before cannot be compared with what comes",
+            warning=True,
         )
 
 

@@ -74,16 +74,13 @@ def _git(checkout: Path) -> dict[str, Any] | None:
     """
     if not (checkout / ".git").exists():
         return None
-    commit = _asked_of_git(checkout, "rev-parse", "HEAD")
-    changes = _asked_of_git(checkout, "status", "--porcelain", "--untracked-files=no")
-    return None if commit is None or changes is None else {"commit": commit, "changed": bool(changes)}
-
-
-def _asked_of_git(checkout: Path, *arguments: str) -> str | None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # another checkout's
-    command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(
+            [*command, "--exclude=*"], env=environment, capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    commit = done.stdout.strip()
+    return {"commit": commit.removesuffix("-dirty"), "changed": commit.endswith("-dirty")}

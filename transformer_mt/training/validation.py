@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from transformer_mt.settings.corpus import CorpusConfig
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.model import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.training.distributed import Ranks, whole_parameters
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner, batch_loss
+from transformer_mt.training.learning import Learner
+from transformer_mt.wording import two_decimals
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,80 @@ class ValidationSet:
     max_extra_length: int
     max_positions: int
     tokens_per_batch: int
+    num_decoded: int
+    """How many are translated, the first ones."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good a model is on the validation set."""
+
+    name: str
+    """As it is printed."""
+    of_texts: Callable[[Sequence[str], Sequence[str], str], float] | None
+    """Computes it from translations, references and the target language; None for the nll, which needs no text."""
+    digits: int
+    """After the point, when models are compared: less than that is chance."""
+    sign: int = 1
+    """-1 if lower is better."""
+    printed: Callable[[float], float] = float
+    """Makes what is printed from what is computed."""
+
+
+def perplexity(nll: float) -> float:
+    """From nats per token."""
+    return math.exp(min(nll, 700.0))
+
+
+METRICS = {
+    "nll": Metric("perplexity", None, 2, -1, perplexity),
+    "bleu": Metric("BLEU", bleu, 1),
+    "chrf": Metric("chrF", lambda hypotheses, references, _: chrf(hypotheses, references), 1),
+}
+"""What a validation measures, by the value of training.metric: unsmoothed nats per target token, and percentages."""
 
 
 @dataclass(frozen=True)
 class ValidationScores:
-    nll: float
-    """Nats per target token, unsmoothed."""
-    bleu: float
-    """BLEU of greedy translations, in percent."""
-    chrf: float
-    """chrF2 of the same translations."""
+    """The results of a validation, by the names of METRICS."""
+
+    values: Mapping[str, float]
     seconds: float
 
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(self.nll, 700.0))
+    def __getitem__(self, metric: str) -> float:
+        return self.values[metric]
+
+    def goodness(self, metric: str) -> float:
+        """Higher for a better model."""
+        return METRICS[metric].sign * self[metric]
+
+    def rank(self, metric: str) -> float:
+        """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
+        of = METRICS[metric]
+        value = of.sign * round(of.printed(self[metric]), of.digits)
+        return -math.inf if math.isnan(value) else value
+
+    def shown(self, metric: str) -> str:
+        """The value, as it is printed where models are compared."""
+        of = METRICS[metric]
+        value = of.printed(self[metric])
+        return two_decimals(value) if of.digits == 2 else f"{value:.{of.digits}f}"
+
+    def said(self, chosen: str) -> str:
+        """The values that are printed, in words."""
+        shown = {METRICS[name].name: METRICS[name].printed(self[name]) for name in shown_metrics(chosen)}
+        return ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
+
+    def record(self) -> dict[str, float]:
+        """The line of log.jsonl."""
+        likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
+        of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
+        return likelihood | of_all | {"valid_seconds": self.seconds}
+
+
+def shown_metrics(chosen: str) -> list[str]:
+    """The names of the metrics that are printed: two that everybody knows, and the one that was chosen."""
+    return list(dict.fromkeys(("nll", "bleu", chosen)))
 
 
 def load_validation(
@@ -82,42 +143,38 @@ def load_validation(
         decoding.max_extra_length,
         model.max_positions,
         max(4096, corpus.max_length) if budget == "auto" else budget,
+        min(training.valid_sentences or len(references), len(references)),
     )
 
 
-def validate(learner: Learner, validation: ValidationSet, settings: TrainingConfig, ranks: Ranks) -> ValidationScores:
+def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
     """Scores of the model that is being trained: of the moving average of its weights, where there is one."""
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
-        scores = validate_model(learner.model, learner.device, validation, settings.valid_sentences, ranks)
+        scores = validate_model(learner.model, learner.device, validation, ranks)
     learner.loss.train()
     return scores
 
 
-def validate_model(
-    model: Seq2Seq, device: Device, validation: ValidationSet, valid_sentences: int, ranks: Ranks
-) -> ValidationScores:
-    """Teacher-forced likelihood of all pairs, and scores of the first `valid_sentences` translated greedily.
+def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
+    """Teacher-forced likelihood of all pairs, and scores of the first `num_decoded` translated greedily.
 
-    0 of them are all. The model is in evaluation mode on the device. Each rank takes its share of the batches.
+    The model is in evaluation mode on the device. Each rank takes its share of the batches.
     """
-    began = time.perf_counter()
-    num_decoded = min(valid_sentences or len(validation.references), len(validation.references))
-    mine = _validate_share(model, device, validation, num_decoded, ranks)
-    shares = ranks.gather(mine)
+    began, num_decoded = time.perf_counter(), validation.num_decoded
+    shares = ranks.gather(_validate_share(model, device, validation, ranks))
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
-    return ValidationScores(
-        nll=sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares),
-        bleu=bleu(hypotheses, references, validation.target_language),
-        chrf=chrf(hypotheses, references),
-        seconds=time.perf_counter() - began,
-    )
+    values = {"nll": sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)}
+    for name, metric in METRICS.items():
+        if metric.of_texts is not None:
+            values[name] = metric.of_texts(hypotheses, references, validation.target_language)
+    return ValidationScores(values, time.perf_counter() - began)
 
 
 @torch.no_grad()
 def _validate_share(
-    model: Seq2Seq, device: Device, validation: ValidationSet, num_decoded: int, ranks: Ranks
+    model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
     nll, tokens = 0.0, 0
@@ -131,7 +188,7 @@ def _validate_share(
         nll += batch_loss(model, batch, 0.0, device).nll.item()
         tokens += batch.num_labels
 
-        wanted_B = batch.pairs_B < num_decoded
+        wanted_B = batch.pairs_B < validation.num_decoded
         if not wanted_B.any():
             continue
         source_BS = batch.source_BS[wanted_B]
@@ -143,13 +200,3 @@ def _validate_share(
             # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
             translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations
-
-
-def compare_with_best(progress: Progress, scores: ValidationScores, settings: TrainingConfig) -> Progress:
-    """Progress with this validation ranked among the best so far; of equal ones, the earlier is the better."""
-    metric = {"bleu": scores.bleu, "chrf": scores.chrf, "nll": -scores.nll}[settings.metric]
-    metric = -math.inf if math.isnan(metric) else metric
-    is_better = not progress.best or metric > progress.best[0][0]
-    ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
-    since = 0 if is_better else progress.validations_since_best + 1
-    return replace(progress, best=tuple(ranking[: settings.keep_best]), validations_since_best=since)

@@ -18,10 +18,11 @@ from transformer_mt.inference.build import build_model
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import load_weights
+from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.update import batch_loss, one_update
 
 
 def train(directory: Path, precision: str) -> None:

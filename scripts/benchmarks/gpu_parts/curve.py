@@ -58,7 +58,7 @@ def losses_of(trainee: Trainee, tokens_per_batch: int, num_updates: int) -> list
     sums = []
     for step, pairs in enumerate(orders, start=1):
         update = trainee.update(step, [loader.batch(pairs, step, 0)])
-        sums.append(update.nll / update.num_labels)
+        sums.append(update.numbers.nll / update.num_labels)
     losses: list[float] = torch.stack(sums).tolist()
     return losses
 

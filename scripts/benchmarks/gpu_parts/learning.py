@@ -74,7 +74,7 @@ def train(trainee: Trainee, text: Prepared, device: Device, seconds: float) -> F
         for _ in range(EVERY):
             update = next(updates)
             tokens += update.num_labels
-        loss = update.nll.item() / update.num_labels
+        loss = update.numbers.nll.item() / update.num_labels
         now = spent + time.perf_counter() - began
         report["curve"].append({"seconds": now, "updates": update.step, "loss": loss})
         if now >= seconds * (len(report["validations"]) + 1) / VALIDATIONS:
@@ -90,8 +90,8 @@ def train(trainee: Trainee, text: Prepared, device: Device, seconds: float) -> F
 
 
 def scores(trainee: Trainee, text: Prepared) -> Figures:
-    found = validate(trainee.learner, text.validation, trainee.training, Ranks())
-    return {"nll": found.nll, "bleu": found.bleu, "chrf": found.chrf, "seconds_of_validation": found.seconds}
+    found = validate(trainee.learner, text.validation, Ranks())
+    return {**found.values, "seconds_of_validation": found.seconds}
 
 
 def write_model(trainee: Trainee, text: Prepared, directory: Path) -> None:

@@ -29,8 +29,8 @@ from transformer_mt.inference.build import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.storage.compiler_files import use_own_cache
+from transformer_mt.training.batch_loss import real_features
 from transformer_mt.training.loss import label_smoothed
-from transformer_mt.training.update import real_features
 from transformer_mt.vocabulary import EOS, PAD
 
 PAIRS = 400  # of a corpus; a batch of few has 3

@@ -21,7 +21,7 @@ from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.device import Device, choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.update import Update
+from transformer_mt.training.learning import Update
 
 UPDATES = 20
 TOP = 40

@@ -14,11 +14,10 @@ from transformer_mt.inference.build import build_model
 from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.in_flight import InFlight, lead_on
 from transformer_mt.training.learner import choose_layout, new_learner
+from transformer_mt.training.learning import Learner, Update
+from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner, Update, one_update
 
 ALONE = Ranks()
 
@@ -32,13 +31,9 @@ class Trainee:
     training: TrainingConfig
 
     def updates(self) -> Iterator[Update]:
-        """Make one update after another, without end, each as far ahead of the GPU as in the stage train."""
-        orders, in_flight = self.loader.updates(Position()), InFlight(lead_on(self.learner.device))
-        for step, (pairs, _) in enumerate(orders, start=1):
-            update = self.update(step, [self.loader.batch(part, step, 0) for part in pairs])
-            in_flight.send(update, wait_for_all=False)
-            in_flight.read(Progress(step=step), all_of_them=False)
-            yield update
+        """Make one update after another, without end."""
+        for step, (pairs, _) in enumerate(self.loader.updates(Position()), start=1):
+            yield self.update(step, [self.loader.batch(part, step, 0) for part in pairs])
 
     def update(self, step: int, batches: list[Batch | PackedBatch]) -> Update:
         """Make the update of that number, on these micro-batches."""

@@ -3,41 +3,13 @@
 import os
 import signal
 
-import pytest
-import torch
-from helpers.pretended_gpus import two_gpus
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
-from transformer_mt.training import loop
-from transformer_mt.training.in_flight import InFlight, _start_copy
-from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Update
-
-
-def update(step):
-    number = torch.tensor(float(step))
-    return Update(number, number, step, step, number, torch.tensor(True), 0.1, step, number, torch.tensor([step]))
-
-
-@pytest.mark.parametrize(("lead", "read"), [(0, [[1], [2], [3], [4], [5]]), (2, [[], [], [1], [2, 3, 4], []])])
-def test_each_update_is_read_once_and_in_order_with_its_own_progress(lead, read):
-    in_flight, found = InFlight(lead), []
-    for step in range(1, 6):
-        in_flight.send(update(step), wait_for_all=step == 4)
-        arrived = in_flight.read(Progress(step=step), all_of_them=step == 4)
-        assert all(then.step == each.step == int(each.nll) for then, each in arrived)
-        found.append([each.step for _, each in arrived])
-    assert found == read
-
-
-@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
-def test_numbers_are_waited_for_on_the_gpu_that_computes_them(device):
-    with two_gpus():
-        number = torch.ones((), device=device)
-        sent = _start_copy(Update(number, number, 1, 1, number, number, 0.1, 1, number, torch.tensor([1])))
-    assert sent.update.nll.device == sent.update.is_finite.device == torch.device("cpu")
-    assert sent.copied.device == torch.device(device)
+from transformer_mt.data.loader import Loader
+from transformer_mt.training import loop, running
+from transformer_mt.training.checkpoint import saved_steps
+from transformer_mt.training.skipped_updates import SkippedUpdates
 
 
 def numbers(run_dir):
@@ -48,7 +20,7 @@ def numbers(run_dir):
 def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monkeypatch):
     settings = ("training.log_every=3", "training.save_every=5", "training.validate_every=10")
     at_once = train_tiny(experiment, tmp_path / "at-once", *settings)
-    monkeypatch.setattr(loop, "lead_on", lambda device: 2)
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
     assert numbers(train_tiny(experiment, tmp_path / "later", *settings)) == numbers(at_once)
     assert_same_weights(weights_at(tmp_path / "later", 12), weights_at(at_once, 12))
 
@@ -56,7 +28,7 @@ def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monke
 def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, trained, tmp_path, monkeypatch):
     settings = (str(experiment), f"run_dir={tmp_path}", "training.log_every=1")
     real_update = loop.one_update
-    monkeypatch.setattr(loop, "lead_on", lambda device: 2)
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
 
     def interrupted(*arguments):
         made = real_update(*arguments)
@@ -71,3 +43,24 @@ def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, traine
     assert train.main(settings) == 0
     assert [record["step"] for record in log_records(tmp_path) if "loss" in record] == list(range(1, 13))
     assert_same_weights(weights_at(tmp_path, 12), weights_at(trained, 12))
+
+
+def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, tmp_path, monkeypatch):
+    rarely = [f"training.{name}_every=100" for name in ("log", "validate", "save")]
+    count, make, counted = SkippedUpdates.count, Loader.order, []
+
+    def noting(self, progress, update):
+        counted.append(update.step)
+        return count(self, progress, update)
+
+    def interrupted(self, epoch):
+        if epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return make(self, epoch)
+
+    monkeypatch.setattr(running, "reads_at_once", lambda device: False)
+    monkeypatch.setattr(SkippedUpdates, "count", noting)
+    monkeypatch.setattr(Loader, "order", interrupted)
+    arguments = [str(experiment), f"run_dir={tmp_path}", "training.max_steps=100", *rarely]
+    assert train.main(arguments) == 128 + signal.SIGINT
+    assert counted == list(range(1, saved_steps(tmp_path)[-1] + 1))
