@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
 
@@ -35,23 +36,6 @@ class Sentence:
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
         return min(max(len(self.source), len(self.prefix) + 1) + max_extra_length, max_positions)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation that a search has found."""
-
-    tokens: list[int]
-    """The ids of its pieces, without BOS, ending in EOS."""
-    log_prob: float
-    """The sum of the log-probabilities of all its tokens, EOS included, in nats."""
-    score: float
-    """What hypotheses are ranked by: log_prob divided by the length penalty, plus a coverage penalty."""
-    alignment: list[int] | None = None
-    """For each token except EOS, the source position that got most of its attention; EOS of the source does not count.
-
-    None if not asked for, or if the source has no pieces before its EOS.
-    """
 
 
 class Engine(ABC):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.vocabulary import PAD
 
 
@@ -38,10 +37,3 @@ def label_smoothed(
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N
     return LossSums(smoothed_N.sum(), nll_N.sum().detach())
-
-
-def chunked_label_smoothed(
-    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
-) -> LossSums:
-    """Equals `label_smoothed`, and is faster, with the logits of a few tokens in memory at a time."""
-    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing, bias_V))
