@@ -2,10 +2,10 @@
 
 import ast
 import math
-import re
 import sys
 from pathlib import Path
 
+import count_house
 import pytest
 from helpers.tiny import log_records, train_tiny
 
@@ -34,13 +34,9 @@ EXCHANGED = """
     training/loss.py label_smoothed
     training/update.py real_features
 """
+# The most lines that a module has together with all that it imports (scripts/count_house.py).
+BOUNDS = {"decoding/search.py": 1500}
 LINES = ["the house", "a child is sleeping", "He sees the house."]
-
-
-def reading_list() -> list[str]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    reading = readme.split("**To understand the Transformer")[1].split("\n## ")[0]
-    return re.findall(r"`((?:models|training|decoding)/\w+\.py)`", reading)
 
 
 def defined(file: str) -> set[str]:
@@ -89,13 +85,23 @@ def named(places: str) -> set[str]:
 
 
 def test_all_that_is_read_is_called_with_plain_kernels(called):
-    listed = set().union(*map(defined, reading_list()))
+    listed = set().union(*map(defined, count_house.reading_list(ROOT)))
     assert listed - called["plain"] == set()
 
 
 def test_faster_forms_are_exchanged_for_these_functions_and_no_others(called):
-    listed = set().union(*map(defined, reading_list()))
+    listed = set().union(*map(defined, count_house.reading_list(ROOT)))
     assert listed & (called["plain"] - called["fast"]) == named(EXCHANGED)
+
+
+@pytest.mark.parametrize("file", BOUNDS)
+def test_what_a_module_imports_stays_small(file):
+    files = {count_house.module_name(ROOT, path): path for path in PACKAGE.rglob("*.py")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    graph = {name: count_house.imported(ast.parse(text), set(files)) - {name} for name, text in texts.items()}
+    start = f"{count_house.PACKAGE}.{file.removesuffix('.py').replace('/', '.')}"
+    seen = count_house.closure(start, graph)
+    assert sum(len(texts[name].splitlines()) for name in seen) <= BOUNDS[file], sorted(seen)
 
 
 @pytest.mark.parametrize("r_drop", [0, 1])

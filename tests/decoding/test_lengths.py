@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transformer_mt.decoding.hypothesis import coverage_penalty, power_of_length
+from transformer_mt.decoding.engine import coverage_penalty, power_of_length
 from transformer_mt.decoding.lengths import length_penalty
 
 forms = pytest.mark.parametrize("form", ["gnmt", "average", "none"])

@@ -20,8 +20,7 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
-Candidate = tuple[float, int, int]
-"""The log-probability of a hypothesis with one more word, which of the W hypotheses it continues, and the word."""
+Candidate = tuple[float, int, int]  # log-probability, which of the W hypotheses is continued, by which word
 BY_SCORE = attrgetter("score")
 KEEP_ABOVE = 0.75  # of the rows: to drop sentences that are done sooner costs more in copies than it saves
 
@@ -121,9 +120,8 @@ def _living(
     enough = max(decoding.n_best, math.ceil(decoding.patience * decoding.beam_size))
     if decoding.patience and len(finished) >= enough:
         return []
-    to_beat = (
-        nlargest(decoding.n_best, finished, key=BY_SCORE)[-1].score if len(finished) >= decoding.n_best else -math.inf
-    )
+    best = nlargest(decoding.n_best, finished, key=BY_SCORE)
+    to_beat = best[-1].score if len(best) == decoding.n_best else -math.inf
     largest_penalty = length_penalty(max_length, decoding.length_penalty, decoding.length_penalty_form)
     others = [candidate for candidate in candidates if candidate[2] != EOS][: decoding.beam_size]
     return [candidate for candidate in others if candidate[0] / largest_penalty > to_beat]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Engine, Sentence, batches, num_cores, positions_per_batch
-from transformer_mt.decoding.hypothesis import Hypothesis, coverage_penalty
+from transformer_mt.decoding.engine import Engine, Sentence, batches, coverage_penalty, num_cores, positions_per_batch
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.utf8 import Utf8

@@ -32,11 +32,10 @@ class Residual(nn.Module):
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         # In bf16 only products are bf16. A sum of two types is slow on CPUs: hence the type is changed before it.
-        if self.pre_norm:
-            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD))).to(x_BTD.dtype)
-        else:
-            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)).to(x_BTD.dtype))
-        return y_BTD
+        input_BTD = self.norm(x_BTD) if self.pre_norm else x_BTD
+        sum_BTD = x_BTD + self.dropout(sublayer(input_BTD)).to(x_BTD.dtype)
+        output_BTD: Tensor = sum_BTD if self.pre_norm else self.norm(sum_BTD)
+        return output_BTD
 
 
 class EncoderLayer(nn.Module):
