@@ -3,6 +3,7 @@
 import os
 import shutil
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     return copies
 
 
-def on_device(numbers: list[int], device: torch.device) -> Tensor:
+def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
     """The numbers as a tensor. A GPU fetches them when it comes to that, and the host does not wait."""
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_text import nn_transformer_weights
-from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.search import beam_search, greedy, max_lengths
+from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.sampling import greedy
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import Device
 from transformer_mt.models.transformer import Transformer

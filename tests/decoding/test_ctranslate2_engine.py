@@ -20,6 +20,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import CheckpointError, TranslationError
+from transformer_mt.models.attention_weights import attention_weights
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
 
@@ -205,7 +206,7 @@ def test_drawing_from_the_best_word_alone_is_greedy(settings, engine, sentences)
 def attention_of(translator, sentence, tokens):
     """Of the last decoder layer but one, the mean over heads."""
     source_1S, decoder_input_1T = torch.tensor([sentence.source]), torch.tensor([[BOS, *tokens[:-1]]])
-    weights = translator.engine.model.attention_weights(source_1S, decoder_input_1T)
+    weights = attention_weights(translator.engine.model, source_1S, decoder_input_1T)
     return weights.cross_LBHTS[-2, 0].mean(dim=0)
 
 

@@ -11,6 +11,7 @@ from transformer_mt.decoding.engine import Sentence, positions_per_batch
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device
 from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
@@ -234,7 +235,7 @@ def attention_alone(engine, sentence, tokens, layer):
     """Where each target piece looked, EOS included, with no other sentence beside it."""
     decoder_input_1T = torch.tensor([[BOS, *tokens[:-1]]])
     with torch.no_grad():
-        return engine.model.attention_to_source(torch.tensor([sentence.source]), decoder_input_1T, layer)[0].tolist()
+        return attention_to_source(engine.model, torch.tensor([sentence.source]), decoder_input_1T, layer)[0].tolist()
 
 
 @pytest.mark.parametrize("layer", [0, *thorough(1), 3])

@@ -6,7 +6,7 @@ from helpers.plain_search import CAPS, VOCAB_SIZE, beam_search, greedy
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from transformer_mt.decoding import search
+from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import choose_device, on_device, on_host
 
@@ -55,7 +55,8 @@ def test_the_host_waits_once_a_step(find, tiny_model, sources, monkeypatch):
         return tuple(tensor.as_subclass(OnHost) for tensor in on_host(*tensors))
 
     monkeypatch.setattr(model, "step", step)
-    monkeypatch.setattr(search, "on_host", seen)
+    for module in (sampling, search):
+        monkeypatch.setattr(module, "on_host", seen)
     with Reading():
         find(model, source_BS)
     assert len(events) > 10
@@ -86,7 +87,8 @@ def test_on_a_gpu_nothing_else_waits(width, tiny_model, sources, monkeypatch):
         torch.cuda.set_sync_debug_mode("error")
         return copies
 
-    monkeypatch.setattr(search, "on_host", seen)
+    for module in (sampling, search):
+        monkeypatch.setattr(module, "on_host", seen)
     try:
         for _ in range(2):
             torch.cuda.set_sync_debug_mode("error")

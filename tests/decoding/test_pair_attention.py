@@ -11,6 +11,7 @@ from transformer_mt import export
 from transformer_mt.decoding.tags import Tags
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, NotFiniteError, TranslationError
+from transformer_mt.models.attention_weights import attention_weights
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS
 
@@ -26,7 +27,9 @@ def test_it_is_what_each_piece_looked_at_in_every_layer_and_head(translator):
     assert found.target_before[1:] == found.target[:-1]
     S, T = len(source), len(target)
     with torch.no_grad():
-        weights = translator.engine.model.attention_weights(torch.tensor([source]), torch.tensor([[BOS, *target[:-1]]]))
+        weights = attention_weights(
+            translator.engine.model, torch.tensor([source]), torch.tensor([[BOS, *target[:-1]]])
+        )
     for array, expected, shape in (
         (found.encoder_LHSS, weights.encoder_LBHSS, (2, 2, S, S)),
         (found.decoder_LHTT, weights.decoder_LBHTT, (2, 2, T, T)),

@@ -20,9 +20,8 @@ from helpers.plain_search import (
 )
 from helpers.thorough import pairwise, thorough
 
-from transformer_mt.decoding import search
-from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.search import max_lengths
+from transformer_mt.decoding import sampling, search
+from transformer_mt.decoding.constraints import Constraints, max_lengths
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
@@ -95,7 +94,7 @@ def test_greedy_translates_a_sentence_as_if_it_were_alone(norm, searches):
 def test_without_scores_greedy_finds_the_same_words(norm, searches):
     for model, source_BS in searches(norm):
         decoding = DecodingConfig(beam_size=1)
-        found = search.greedy(model, source_BS, Constraints(CAPS), decoding, scores=False)
+        found = sampling.greedy(model, source_BS, Constraints(CAPS), decoding, scores=False)
         assert [h.tokens for h in found] == [h.tokens for h in greedy(model, source_BS, CAPS)]
         assert all(math.isnan(h.score) and math.isnan(h.log_prob) for h in found)
 
@@ -265,7 +264,8 @@ def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches
         expected = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]
         best = beam_search(model, source_BS, 4, 0.6, CAPS, n_best=1)
         with monkeypatch.context() as changed:
-            changed.setattr(search, "KEEP_ABOVE", keep_above)
+            for module in (sampling, search):
+                changed.setattr(module, "KEEP_ABOVE", keep_above)
             found = [greedy(model, source_BS, CAPS), *beam_search(model, source_BS, 4, 0.6, CAPS)]
             best_found = beam_search(model, source_BS, 4, 0.6, CAPS, n_best=1)
         for ours, theirs in zip([*found, *best_found], [*expected, *best], strict=True):

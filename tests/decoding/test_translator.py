@@ -9,7 +9,8 @@ from helpers.tiny import demo_pairs, renew_sums
 from helpers.untrained import LONG_LINES
 
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.engine import Engine, Hypothesis
+from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.errors import ConfigError, TranslationError

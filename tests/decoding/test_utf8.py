@@ -11,7 +11,7 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
 from transformer_mt import export
-from transformer_mt.decoding import search
+from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.scorer import Scorer
@@ -103,7 +103,7 @@ PREFIXES = [[FIRST + byte for byte in "é🙂".encode()], *([[]] * (len(CAPS) - 
 
 def found_by(model, source_BS, kind, constraints):
     if kind == "greedy":
-        return [[found] for found in search.greedy(model, source_BS, constraints, DecodingConfig(beam_size=1))]
+        return [[found] for found in sampling.greedy(model, source_BS, constraints, DecodingConfig(beam_size=1))]
     if kind == "beam":
         return search.beam_search(model, source_BS, constraints, DecodingConfig(beam_size=4, n_best=4))
     decoding = DecodingConfig(sampling=True, n_best=4)

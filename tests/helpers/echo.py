@@ -1,6 +1,7 @@
 """An engine that says what it is given."""
 
-from transformer_mt.decoding.engine import Engine, Hypothesis
+from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.vocabulary import EOS
 
 

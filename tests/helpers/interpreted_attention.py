@@ -10,7 +10,9 @@ import sys
 
 os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
 
+import numpy as np
 import torch
+import triton.language as tl
 from triton.runtime import interpreter
 
 
@@ -20,7 +22,21 @@ def patch_language(tensor, scope):
     scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
 
+def product(self, left, right, sum_, input_precision, max_num_imprecise_acc):
+    """As a GPU makes it of bf16: exact products, summed in fp32. The interpreter would hold bf16 as whole numbers."""
+    values = [np.float32(_values(handle)) for handle in (left, right)]
+    return interpreter.TensorHandle(np.matmul(*values).astype(np.float32) + sum_.data, sum_.dtype.scalar)
+
+
+def _values(handle):
+    """The numbers of a tile; those of bf16 lie in whole numbers of 16 bits."""
+    if handle.dtype.scalar == tl.bfloat16:
+        return (handle.data.astype(np.uint32) << 16).view(np.float32)
+    return handle.data
+
+
 patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_language
+interpreter.InterpreterBuilder.create_dot = product
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
 from transformer_mt.kernels.packed_attention import Segments  # noqa: E402

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from transformer_mt.decoding import search
+from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
@@ -88,7 +88,7 @@ def assert_same(found, expected):
 
 
 def greedy(model, source_BS, caps, alpha=0.0):
-    return search.greedy(model, source_BS, Constraints(caps), DecodingConfig(beam_size=1, length_penalty=alpha))
+    return sampling.greedy(model, source_BS, Constraints(caps), DecodingConfig(beam_size=1, length_penalty=alpha))
 
 
 def beam_search(model, source_BS, width, alpha, caps, n_best=None, patience=0.0):

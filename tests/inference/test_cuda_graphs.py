@@ -147,14 +147,11 @@ def test_also_in_half_precision(tiny_model, sources):
             assert (logits_BWV - expected_BWV).norm() < 0.03 * expected_BWV.norm()
 
 
-def test_forced_decoding_and_attention_are_the_models(tiny_model, sources, decoder_inputs):
+def test_forced_decoding_is_the_models(tiny_model, sources, decoder_inputs):
     model = tiny_model(output_bias=True)
     ours = with_cuda_graphs(frozen(model, Matmul()), Recording)
     source_BS, decoder_input_BT = sources(4, 7), decoder_inputs(4, 6)
     assert torch.equal(ours(source_BS, decoder_input_BT), model(source_BS, decoder_input_BT))
-    for layer in (0, 1, 3):
-        expected_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer)
-        assert torch.equal(ours.attention_to_source(source_BS, decoder_input_BT, layer), expected_BTS)
 
 
 # What is replayed

@@ -36,7 +36,7 @@ def test_logits_and_gradients_are_those_of_the_plain_model(activation, norm, sou
     plain, faster = (Transformer(config, 11, 11).double().eval() for _ in range(2))
     faster.load_state_dict(plain.state_dict())
     assert fast(faster) is faster
-    assert faster.is_fast and not plain.is_fast
+    assert faster.faster_forms and not plain.faster_forms
     assert not any(type(module) in FASTER for module in faster.modules())
     assert list(dict(plain.named_parameters())) == list(dict(faster.named_parameters()))
 

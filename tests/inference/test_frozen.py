@@ -12,6 +12,7 @@ from transformer_mt.inference.folded import MOST_POSITIONS
 from transformer_mt.inference.frozen import FEW_HEADS, FrozenTransformer, frozen
 from transformer_mt.inference.frozen_state import ROW
 from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.models.attention_weights import attention_to_source, attention_weights
 from transformer_mt.vocabulary import BOS, EOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
@@ -208,10 +209,10 @@ def test_longer_than_the_learned_positions_is_refused(tiny_model, sources):
 
 
 @pytest.fixture
-def three_forms(tiny_model):
-    """A Transformer, its frozen form, and an ensemble of two frozen ones."""
+def forms(tiny_model):
+    """A Transformer, and an ensemble of two."""
     model, other = tiny_model(), tiny_model(seed=2, decoder_layers=4)
-    return [model, frozen(model, Matmul()), frozen(Ensemble([model, other]), Matmul())]
+    return [model, Ensemble([model, other])]
 
 
 def test_forced_decoding_is_that_of_the_transformer(tiny_model, sources, decoder_inputs):
@@ -221,10 +222,10 @@ def test_forced_decoding_is_that_of_the_transformer(tiny_model, sources, decoder
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3])
-def test_attention_to_the_source_sums_to_one_and_leaves_padding_out(layer, three_forms, sources, decoder_inputs):
+def test_attention_to_the_source_sums_to_one_and_leaves_padding_out(layer, forms, sources, decoder_inputs):
     source_BS, decoder_input_BT = sources(4, 7), decoder_inputs(4, 6)
-    for model in three_forms:
-        weights_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer)
+    for model in forms:
+        weights_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer)
         assert weights_BTS.shape == (4, 6, 7)
         assert_close(weights_BTS.sum(dim=-1), torch.ones(4, 6, dtype=torch.float64))
         assert not weights_BTS.transpose(1, 2)[source_BS == PAD].any()
@@ -235,21 +236,19 @@ def test_attention_to_the_source_sums_to_one_and_leaves_padding_out(layer, three
 def test_attention_to_the_source_is_the_mean_of_the_heads_of_one_layer(num_layers, tiny_model, sources, decoder_inputs):
     """Of the last but one if none is named, or of the only one."""
     model, source_BS, decoder_input_BT = tiny_model(decoder_layers=num_layers), sources(4, 7), decoder_inputs(4, 6)
-    cross_LBHTS = model.attention_weights(source_BS, decoder_input_BT).cross_LBHTS
-    for form in (model, frozen(model, Matmul())):
-        for layer in range(1, num_layers + 1):
-            expected_BTS = cross_LBHTS[layer - 1].mean(dim=1)
-            assert_close(form.attention_to_source(source_BS, decoder_input_BT, layer), expected_BTS)
-        chosen_BTS = form.attention_to_source(source_BS, decoder_input_BT, 0)
-        assert_close(chosen_BTS, cross_LBHTS[max(num_layers - 1, 1) - 1].mean(dim=1))
+    cross_LBHTS = attention_weights(model, source_BS, decoder_input_BT).cross_LBHTS
+    for layer in range(1, num_layers + 1):
+        expected_BTS = cross_LBHTS[layer - 1].mean(dim=1)
+        assert_close(attention_to_source(model, source_BS, decoder_input_BT, layer), expected_BTS)
+    chosen_BTS = attention_to_source(model, source_BS, decoder_input_BT, 0)
+    assert_close(chosen_BTS, cross_LBHTS[max(num_layers - 1, 1) - 1].mean(dim=1))
 
 
 def test_attention_of_an_ensemble_is_the_mean_of_the_models(tiny_model, sources, decoder_inputs):
     models = [tiny_model(seed=1), tiny_model(seed=2, decoder_layers=1), tiny_model(seed=3, norm="pre", num_heads=4)]
     arguments = (sources(4, 7), decoder_inputs(4, 6), 0)
-    weights_BTS = [model.attention_to_source(*arguments) for model in models]
-    for ensemble in (Ensemble(models), frozen(Ensemble(models), Matmul())):
-        assert_close(ensemble.attention_to_source(*arguments), sum(weights_BTS) / 3)
+    weights_BTS = [attention_to_source(model, *arguments) for model in models]
+    assert_close(attention_to_source(Ensemble(models), *arguments), sum(weights_BTS) / 3)
 
 
 # What is frozen

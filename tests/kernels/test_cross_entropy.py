@@ -11,18 +11,22 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_mt.kernels import cross_entropy
 from transformer_mt.kernels.cross_entropy import (
     TILE_ROWS,
+    chunked_cross_entropy,
     compiled_softmax_and_gradient,
     equal_chunks,
     fused_softmax_and_gradient,
     softmax_and_gradient,
 )
-from transformer_mt.training.batch_loss import chunked_label_smoothed
-from transformer_mt.training.loss import label_smoothed
+from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+
+
+def chunked_label_smoothed(*arguments):
+    return LossSums(*chunked_cross_entropy(*arguments))
 
 
 @pytest.fixture(params=["one chunk", "several chunks", "a token a chunk", "less than a token a chunk"])

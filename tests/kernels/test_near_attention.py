@@ -5,10 +5,9 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.kernels.near_attention import BLOCK, Near, NearRows
-from transformer_mt.kernels.row_attention import Rows
+from transformer_mt.kernels.near_attention import BLOCK, Near
 from transformer_mt.models.attention import attention
-from transformer_mt.models.scores import build_score
+from transformer_mt.models.scores import attention_by, build_score
 from transformer_mt.settings.model import ScoreChoice
 from transformer_mt.vocabulary import PAD
 
@@ -46,12 +45,6 @@ def test_it_is_attention_with_the_whole_mask_and_so_are_its_gradients(length, wi
         for mixed_BHTK in (ours_BHTK, theirs_BHTK)
     )
     torch.testing.assert_close(ours, theirs)
-
-    rows = Rows.of(tokens_BT)
-    end_to_end = [rows.gather(part.transpose(0, 1)).transpose(0, 1) for part in arguments]
-    mixed_NHK = NearRows(rows, near).attend(*end_to_end, plainly).transpose(0, 1)
-    expected_NHK = rows.gather(theirs_BHTK.transpose(0, 1))
-    torch.testing.assert_close(mixed_NHK, expected_NHK)
 
 
 @both_ways
@@ -104,7 +97,7 @@ def test_any_score_of_near_words_costs_as_much_for_each_word_however_long_the_se
     score = build_score(ScoreChoice(name), 2, 4, 4).double()
 
     def scored(query_BHTK, key_BHSK, value_BHSK, mask):
-        return attention(query_BHTK, key_BHSK, value_BHSK, mask, score)[0]
+        return attention_by(score, query_BHTK, key_BHSK, value_BHSK, mask)[0]
 
     def counted(length):
         (query_BHTK, key_BHTK, value_BHTK), tokens_BT = inputs(length, [length])
@@ -123,8 +116,9 @@ def test_dropout_is_of_the_weights():
     torch.manual_seed(1)
     ones_BHTK, near = torch.ones_like(query_BHTK), Near(tokens_BT != PAD, 8, False)
 
-    def dropped(*arguments):
-        return attention(*arguments, dropout=torch.nn.Dropout(0.5))[0]
+    def dropped(query_BHTK, key_BHSK, value_BHSK, mask):
+        _, weights_BHTS = attention(query_BHTK, key_BHSK, value_BHSK, mask)
+        return torch.nn.functional.dropout(weights_BHTS, 0.5) @ value_BHSK
 
     mixed_BHTK = near.attend(query_BHTK, key_BHTK, ones_BHTK, dropped)
     assert mixed_BHTK.std() > 0.1 and 0.8 < mixed_BHTK.mean() < 1.2

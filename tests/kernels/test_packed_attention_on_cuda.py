@@ -13,7 +13,7 @@ from transformer_mt.data.batching import collate
 from transformer_mt.data.packing import PackedShape, collate_packed
 from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
 from transformer_mt.models.packed import Packed
-from transformer_mt.training.batch_loss import real_features
+from transformer_mt.training.batch_loss import features_and_labels
 from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda
@@ -50,7 +50,7 @@ def assert_packed_is_padded(corpus, chosen, gpu, **settings):
     plain = gradients(on_gpu, padded_ND)
 
     poison(gpu.torch_device)
-    all_ND, _ = real_features(on_gpu, on_gpu.features, packed.to(gpu.torch_device), gpu)
+    all_ND, _ = features_and_labels(on_gpu, on_gpu.features, packed.to(gpu.torch_device), gpu)
     assert all_ND.isfinite().all(), "those of dummies too: a matrix product mixes all rows"
     packed_ND = all_ND[real_packed_N.to(gpu.torch_device)]
     poison(gpu.torch_device)
@@ -84,7 +84,7 @@ def test_a_batch_without_pairs_has_no_gradient(pairs, gpu):
     model = moved_transformer(VOCAB_SIZE, num_heads=HEADS, d_model=128).float().to(gpu.torch_device)
     poison(gpu.torch_device)
     packed = collate_packed(pairs, np.empty(0, np.int64), SHAPE).to(gpu.torch_device)
-    features_ND, labels_N = real_features(model, model.features, packed, gpu)
+    features_ND, labels_N = features_and_labels(model, model.features, packed, gpu)
     assert (labels_N == PAD).all()
     poison(gpu.torch_device)
     for name, gradient in gradients(model, features_ND * (labels_N != PAD)[:, None]).items():

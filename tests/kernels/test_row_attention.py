@@ -2,20 +2,19 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from transformer_mt.data.batching import Batch
 from transformer_mt.device import choose_device
+from transformer_mt.inference.fast import real_features
 from transformer_mt.kernels.row_attention import Rows, attention_over_rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
-from transformer_mt.models.packed import unpadded
+from transformer_mt.models.packed import Sentences, unpadded
 from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.vocabulary import PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
 both_masks = pytest.mark.parametrize("causal", [False, True])
-windows = pytest.mark.parametrize("window", [0, 1, 3, 10])
 
 H, K = 3, 4
 
@@ -59,20 +58,19 @@ def test_rows_are_found_again(sources):
 
 
 @both_masks
-@windows
-def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, window, sources):
+def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, sources):
     tokens_BT, inputs = of_self(sources)
     here = Rows.of(tokens_BT)
     assert here.padding_BT.any()
     words = unpadded(tokens_BT)
-    mask = words.backwards(window) if causal else words.everywhere(window)
+    mask = words.backwards() if causal else words.everywhere()
     ours_NHK = mask.attend(
         *(x_NHK.transpose(0, 1) for x_NHK in inputs), lambda *padded: attention(*padded)[0]
     ).transpose(0, 1)
 
     def visible(length, _):
         after_TT = torch.arange(length) - torch.arange(length)[:, None]
-        return (after_TT.abs() <= (window or length)) & (after_TT <= (0 if causal else length))
+        return after_TT <= (0 if causal else length)
 
     theirs_NHK = plain(inputs, tokens_BT, tokens_BT, visible)
     torch.testing.assert_close(ours_NHK, theirs_NHK)
@@ -126,17 +124,9 @@ def test_a_model_without_padding_is_the_padded_one_forward_and_backward(
     assert_unpadded_is_padded(tiny_model(norm=norm, tied_embeddings=ties), sources(6, 9), decoder_inputs(6, 7))
 
 
-@both_norms
-@pytest.mark.parametrize("window", [1, 2, 5, 40])
-def test_also_with_a_window(norm, window, tiny_model, sources, decoder_inputs):
-    """Sources with so much padding that some of it has no word near."""
-    model, source_BS = tiny_model(norm=norm, attention_window=window), F.pad(sources(6, 9), (0, 7), value=PAD)
-    assert_unpadded_is_padded(model, source_BS, decoder_inputs(6, 7))
-
-
 def assert_unpadded_is_padded(model, source_BS, decoder_input_BT):
-    padded_ND = model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
-    ours_ND = model.features(unpadded(source_BS), unpadded(decoder_input_BT))
+    padded_ND = model.features(Sentences(source_BS), Sentences(decoder_input_BT))[decoder_input_BT != PAD]
+    ours_ND = real_features(model, source_BS, decoder_input_BT)
     torch.testing.assert_close(ours_ND, padded_ND)
     weights_ND = randn(*padded_ND.shape, seed=1).detach()
     assert ours_ND.isfinite().all()
@@ -150,16 +140,18 @@ def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
     words = unpadded(tokens_BT)
     assert torch.equal(words.everywhere().bias == 0, padding_mask(tokens_BT)[:, 0])
     assert torch.equal(words.backwards().bias == 0, causal_mask(7, tokens_BT.device))
-    for near, causal in ((words.everywhere(2), False), (words.backwards(2), True)):
-        assert (near.near.window, near.near.causal) == (2, causal)
-        assert torch.equal(near.near.real_BT, tokens_BT != PAD)
+    with pytest.raises(AssertionError, match="padded rows"):
+        words.everywhere(2)
+    with pytest.raises(AssertionError, match="padded rows"):
+        words.backwards(2)
 
 
 @pytest.mark.parametrize(
     ("settings", "left_out"),
     [
         ({}, True),
-        ({"attention_window": 2, "positions": "learned"}, True),
+        ({"positions": "learned"}, True),
+        ({"attention_window": 2}, False),
         ({"attention_dropout": 0.3}, False),
         ({"attention_score": "dot"}, False),
     ],
@@ -167,7 +159,7 @@ def test_padding_masks_of_rows_are_those_of_padded_sentences(sources):
 def test_training_leaves_padding_out_where_attention_can(
     settings, left_out, tiny_model, sources, decoder_inputs, monkeypatch
 ):
-    """It drops no weights out, and has scaled dot products for scores."""
+    """It drops no weights out, has scaled dot products for scores, and no window."""
     model, seen = tiny_model(**settings).float().train(), []
     features = model.features
     monkeypatch.setattr(model, "features", lambda *sides: seen.append(sides) or features(*sides))

@@ -14,15 +14,19 @@ from transformer_mt.kernels.packed_attention import Segments, are_short, segment
 
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
-# Lengths of queries; of keys, if they are others; whether causal; the window; the width of a head.
+# Lengths of queries; of keys, if they are others; whether causal; the window; the width of a head; the type.
 CASES = {
-    "parts of a tile": ([5, 1, 8, 3], [2, 7, 1, 4], False, 0, 16),
-    "whole tiles, and one word more": ([32, 64, 31], [33, 1, 129], False, 0, 64),
-    "several parts": ([1, 130], None, False, 0, 16),
-    "causal": ([40, 33, 1], None, True, 0, 32),
-    "window": ([100, 33, 1], None, False, 40, 16),
-    "a window of one word, causal": ([40, 33, 1], None, True, 1, 16),
-    "keys that no query sees": ([3, 0, 5], [4, 6, 7], False, 0, 16),
+    "parts of a tile": ([5, 1, 8, 3], [2, 7, 1, 4], False, 0, 16, torch.float32),
+    "whole tiles, and one word more": ([32, 64, 31], [33, 1, 129], False, 0, 64, torch.float32),
+    "several parts": ([1, 130], None, False, 0, 16, torch.float32),
+    "causal": ([40, 33, 1], None, True, 0, 32, torch.float32),
+    "window": ([100, 33, 1], None, False, 40, 16, torch.float32),
+    "a window of one word, causal": ([40, 33, 1], None, True, 1, 16, torch.float32),
+    "keys that no query sees": ([3, 0, 5], [4, 6, 7], False, 0, 16, torch.float32),
+    "the longest": ([1, 512], None, False, 40, 16, torch.float32),
+    "bf16": ([5, 33, 1], [40, 1, 7], False, 0, 64, torch.bfloat16),
+    "bf16, causal": ([40, 1], None, True, 0, 128, torch.bfloat16),
+    "bf16, no queries": ([3, 0, 33], [4, 6, 7], False, 0, 32, torch.bfloat16),
 }
 
 
@@ -31,7 +35,7 @@ def offsets_of(lengths):
     return F.pad(torch.tensor([0, *lengths]).cumsum(0).int(), (0, 3), value=sum(lengths))
 
 
-def arguments(query_lengths, key_lengths, causal, window, width, generator):
+def arguments(query_lengths, key_lengths, causal, window, width, dtype, generator):
     """Those of `short_attention`, and a gradient of its output. Queries are a part of the rows of a larger matrix."""
     key_lengths = key_lengths or query_lengths
     num_queries, num_keys, num_heads = sum(query_lengths), sum(key_lengths), 2
@@ -40,7 +44,10 @@ def arguments(query_lengths, key_lengths, causal, window, width, generator):
     gradient_NHK = torch.randn(num_queries, num_heads, width, generator=generator)
     offsets = offsets_of(query_lengths), offsets_of(key_lengths)
     longest = max(query_lengths), max(key_lengths)
-    return [rows_N3HK[:, 1], key_MHK, value_MHK, *offsets, *longest, causal, window, gradient_NHK]
+    query_NHK, key_MHK, value_MHK, gradient_NHK = (
+        x.to(dtype) for x in (rows_N3HK[:, 1], key_MHK, value_MHK, gradient_NHK)
+    )
+    return [query_NHK, key_MHK, value_MHK, *offsets, *longest, causal, window, gradient_NHK]
 
 
 def plain(query_NHK, key_MHK, value_MHK, *others):
@@ -55,7 +62,8 @@ def plain(query_NHK, key_MHK, value_MHK, *others):
     return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK.double())]
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="Triton, which comes with PyTorch for CUDA, is not installed")
+@pytest.mark.thorough
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton (in the extra `dev`, and with PyTorch for CUDA) is not installed")
 def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
     generator = torch.Generator().manual_seed(1)
     cases = {name: arguments(*case, generator) for name, case in CASES.items()}
@@ -67,8 +75,10 @@ def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
     for (name, case), ours in zip(cases.items(), results, strict=True):
         of_the_same_words = CASES[name][1] is None
         for found, expected in zip(ours, plain(*case) * (2 if of_the_same_words else 1), strict=True):
+            assert found.dtype == case[0].dtype
+            error = 1e-5 if found.dtype == torch.float32 else 0.03  # bf16 has 8 bits
             torch.testing.assert_close(
-                found.double(), expected, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+                found.double(), expected, rtol=error, atol=error, msg=lambda m, n=name: f"{n}: {m}"
             )
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers.thorough import pairwise
 
+from transformer_mt.decoding import sampling, search
 from transformer_mt.kernels.top_words import best_continuations, most_probable
 
 SEEDS = range(4)
@@ -29,7 +30,7 @@ def drawn_logits(num_sentences, width, vocab_size, share_forbidden, seed):
 def test_the_most_probable_word_is_the_largest_logit(vocab_size, share_forbidden):
     for seed in SEEDS:
         logits_AWV = drawn_logits(7, 3, vocab_size, share_forbidden, seed)
-        assert torch.equal(most_probable(logits_AWV), logits_AWV.argmax(dim=-1))
+        assert torch.equal(most_probable(logits_AWV), sampling.most_probable(logits_AWV))
 
 
 def test_of_equals_the_first_is_the_most_probable():
@@ -48,12 +49,14 @@ def test_the_best_continuations_are_the_largest_sums(vocab_size, share_forbidden
         score_AW = -5 * torch.rand(5, width, generator=torch.Generator().manual_seed(seed))
         score_AW[0, 1:] = -math.inf
         sum_AWV = (log_probs_AWV + score_AW[..., None]).masked_fill(forbidden_AWV, -math.inf)
-        found = best_continuations(log_probs_AWV.masked_fill(forbidden_AWV, -math.inf), score_AW, count)
+        allowed_AWV = log_probs_AWV.masked_fill(forbidden_AWV, -math.inf)
+        score_AC, parent_AC, token_AC = best_continuations(allowed_AWV, score_AW, count)
+        torch.testing.assert_close(search.best_continuations(allowed_AWV, score_AW, count)[0], score_AC)
         expected_AC = sum_AWV.flatten(1).topk(min(count, width * vocab_size)).values
-        torch.testing.assert_close(found.score_AC, expected_AC, rtol=1e-6, atol=1e-6)
-        chosen_AC = found.parent_AC * vocab_size + found.token_AC
+        torch.testing.assert_close(score_AC, expected_AC, rtol=1e-6, atol=1e-6)
+        chosen_AC = parent_AC * vocab_size + token_AC
         assert torch.equal(sum_AWV.flatten(1).gather(1, chosen_AC).isneginf(), expected_AC.isneginf())
-        torch.testing.assert_close(sum_AWV.flatten(1).gather(1, chosen_AC), found.score_AC, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(sum_AWV.flatten(1).gather(1, chosen_AC), score_AC, rtol=1e-6, atol=1e-6)
         assert all(len(set(row)) == len(row) for row in chosen_AC.tolist())
 
 
@@ -61,6 +64,6 @@ def test_a_probability_of_zero_is_no_ban():
     """A word whose probability is 0 in fp32 may be the only one allowed, as EOS is at the greatest length."""
     log_probs_AWV = torch.tensor([0.0, -400.0, -200.0]).log_softmax(dim=-1).repeat(1, 1, 1)
     log_probs_AWV[0, 0, 0] = -math.inf
-    found = best_continuations(log_probs_AWV, torch.zeros(1, 1), 3)
-    assert found.token_AC[0, :2].tolist() == [2, 1]
-    assert found.score_AC[0].isfinite().tolist() == [True, True, False]
+    score_AC, _, token_AC = best_continuations(log_probs_AWV, torch.zeros(1, 1), 3)
+    assert token_AC[0, :2].tolist() == [2, 1]
+    assert score_AC[0].isfinite().tolist() == [True, True, False]

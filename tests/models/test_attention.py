@@ -7,7 +7,15 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
-from transformer_mt.models.scores import Additive, Dot, FixedLengthAttention, Scaled, ScaledDot, build_score
+from transformer_mt.models.scores import (
+    Additive,
+    Dot,
+    FixedLengthAttention,
+    Scaled,
+    ScaledDot,
+    attention_by,
+    build_score,
+)
 from transformer_mt.settings.model import SCALED_DOT, ScoreChoice, TransformerConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
@@ -33,7 +41,7 @@ def inputs(name, num_queries=5, num_keys=7, query_width=4, key_width=4):
 
 def attend(query_BHTK, key_BHSK, value_BHSK, mask, score):
     """Attention to keys that the score has prepared."""
-    return attention(query_BHTK, score.prepare(key_BHSK), value_BHSK, mask, score)
+    return attention_by(score, query_BHTK, score.prepare(key_BHSK), value_BHSK, mask)
 
 
 # Scores
@@ -123,7 +131,7 @@ def test_an_example_worked_by_hand():
     """Dot scores of two states of a decoder and three of an encoder, to three decimals."""
     encoder_11SK = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])[None, None]
     decoder_11TK = torch.tensor([[0.8, 0.2], [0.1, 0.9]])[None, None]
-    context_11TK, weights_11TS = attention(decoder_11TK, encoder_11SK, encoder_11SK, torch.tensor(True), Dot())
+    context_11TK, weights_11TS = attention_by(Dot(), decoder_11TK, encoder_11SK, encoder_11SK, torch.tensor(True))
     scores_11TS = Dot()(decoder_11TK, encoder_11SK)
     to_three = {"rtol": 0, "atol": 0.0005}
     expected = [[0.8, 0.2, 1.0], [0.1, 0.9, 1.0]]

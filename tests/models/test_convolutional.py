@@ -7,6 +7,7 @@ import torch
 
 from transformer_mt.errors import AttentionError, TooLongError
 from transformer_mt.inference.build import build_model
+from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.models.convolutional import GatedConvolution
 from transformer_mt.settings.model import ConvolutionalConfig
 
@@ -76,10 +77,10 @@ def test_it_is_its_formulas_by_hand(kernel_width, tiny_convolutional, sources, d
     features_TD, weights_LTS = said(model, *encoded(model, source_1S[0].tolist()), decoder_input_1T[0].tolist())
     assert_close(model.features(source_1S, decoder_input_1T)[0], features_TD)
     for layer, expected in ((1, 0), (2, 1), (3, 2), (0, 1)):
-        looked_BTS = model.attention_to_source(source_1S, decoder_input_1T, layer)
+        looked_BTS = attention_to_source(model, source_1S, decoder_input_1T, layer)
         assert_close(looked_BTS[0], weights_LTS[expected])
     with pytest.raises(AttentionError, match="layer 4: the cross attention has layers 1 to 3"):
-        model.attention_to_source(source_1S, decoder_input_1T, 4)
+        attention_to_source(model, source_1S, decoder_input_1T, 4)
 
 
 @torch.no_grad()

@@ -7,6 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from transformer_mt.inference.build import build_model
+from transformer_mt.models.attention_weights import attention_weights
+from transformer_mt.models.layout import VariedFeedForward
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.settings.model import TransformerConfig
@@ -32,7 +35,7 @@ def assert_close(ours, theirs):
 def fresh_model(vocab_size=500, **settings):
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "ffn_dim": 128, "num_heads": 4}
-    return Transformer(TransformerConfig(**sizes | settings), vocab_size, vocab_size).eval()
+    return build_model(TransformerConfig(**sizes | settings), vocab_size, vocab_size, "plain").eval()
 
 
 # Size and weights
@@ -56,7 +59,7 @@ def test_gelu_costs_nothing_and_swiglu_a_third_matrix():
     sizes = {}
     for activation in ("relu", "gelu", "swiglu"):
         with torch.device("meta"):
-            feed_forward = FeedForward(TransformerConfig(activation=activation, d_model=512, ffn_dim=2048))
+            feed_forward = VariedFeedForward(TransformerConfig(activation=activation, d_model=512, ffn_dim=2048))
         sizes[activation] = sum(parameter.numel() for parameter in feed_forward.parameters())
     assert sizes["gelu"] == sizes["relu"]
     assert sizes["swiglu"] - sizes["relu"] == 512 * 2048 + 2048
@@ -201,7 +204,7 @@ def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_one():
 def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
     """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
     torch.manual_seed(1)
-    feed_forward = FeedForward(TransformerConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
+    feed_forward = VariedFeedForward(TransformerConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
     for parameter in feed_forward.parameters():
         parameter.normal_()
     W1, b1, W2, b2, W3, b3 = feed_forward.parameters()
@@ -346,7 +349,7 @@ def test_attention_weights_sum_to_one_and_are_zero_on_padding_and_on_the_future(
     norm, tiny_model, sources, decoder_inputs
 ):
     model, source_BS, decoder_input_BT = tiny_model(norm=norm), sources(4, 5), decoder_inputs(4, 7)
-    weights = model.attention_weights(source_BS, decoder_input_BT)
+    weights = attention_weights(model, source_BS, decoder_input_BT)
     assert weights.encoder_LBHSS.shape == (2, 4, 2, 5, 5)
     assert weights.decoder_LBHTT.shape == (3, 4, 2, 7, 7)
     assert weights.cross_LBHTS.shape == (3, 4, 2, 7, 5)

@@ -7,18 +7,26 @@ import torch
 from helpers.formulas import SCORES, randn, random_mask, score_of_pair
 from torch import nn
 
-from transformer_mt.models.attention import Padded, attention, causal_mask, padding_mask
-from transformer_mt.models.multi_head import MultiHeadAttention, recorded
-from transformer_mt.settings.model import ScoreChoice
+from transformer_mt.models.attention import Padded, causal_mask, padding_mask
+from transformer_mt.models.attention_weights import recorded
+from transformer_mt.models.layout import VariedAttention
+from transformer_mt.models.multi_head import MultiHeadAttention
+from transformer_mt.models.scores import attention_by
+from transformer_mt.settings.model import TransformerConfig
 from transformer_mt.vocabulary import PAD
 
 D_MODEL, NUM_HEADS = 12, 3  # heads of width 4: no two of the sizes are the same
 EVERYTHING = Padded(torch.tensor(True))
 
 
-@pytest.fixture
-def multi_head():
-    return fresh()
+@pytest.fixture(params=["plain", "varied"])
+def multi_head(request):
+    made = fresh()
+    if request.param == "varied":
+        return made
+    plain = MultiHeadAttention(D_MODEL, NUM_HEADS).double()
+    plain.load_state_dict(made.state_dict())
+    return plain
 
 
 @pytest.fixture
@@ -33,10 +41,14 @@ def pytorch_attention(multi_head):
     return theirs
 
 
+def varied(d_model, num_heads, **settings):
+    return VariedAttention(TransformerConfig(d_model=d_model, num_heads=num_heads, **settings))
+
+
 def fresh(num_heads=NUM_HEADS, score="scaled_dot"):
     """But for its biases, which are fresh at 0."""
     torch.manual_seed(1)
-    multi_head = MultiHeadAttention(D_MODEL, num_heads, score=ScoreChoice(score)).double()
+    multi_head = varied(D_MODEL, num_heads, attention_score=score).double()
     nn.init.normal_(multi_head.in_projection.bias)
     nn.init.normal_(multi_head.out_projection.bias)
     return multi_head
@@ -96,7 +108,7 @@ def test_one_head_of_the_whole_width_is_attention_without_heads(score):
     multi_head, x_BTD, mask_TT = fresh(num_heads=1, score=score), randn(2, 5, D_MODEL), random_mask(5, 5)
     query_B1TD, key_B1TD, value_B1TD = multi_head.in_projection(x_BTD)[:, None].chunk(3, dim=-1)
     prepared = multi_head.score.prepare(key_B1TD)
-    mixed_B1TD, weights_B1TS = attention(query_B1TD, prepared, value_B1TD, mask_TT, multi_head.score)
+    mixed_B1TD, weights_B1TS = attention_by(multi_head.score, query_B1TD, prepared, value_B1TD, mask_TT)
     with recorded([multi_head]) as weights:
         ours_BTD = multi_head(x_BTD, Padded(mask_TT))
     torch.testing.assert_close(ours_BTD, multi_head.out_projection(mixed_B1TD[:, 0]))
@@ -106,7 +118,7 @@ def test_one_head_of_the_whole_width_is_attention_without_heads(score):
 @pytest.mark.parametrize("num_heads", [1, 8])
 @pytest.mark.parametrize("score", SCORES)
 def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
-    multi_head, x_BTD = MultiHeadAttention(64, num_heads, score=ScoreChoice(score)), torch.randn(5, 10, 64)
+    multi_head, x_BTD = varied(64, num_heads, attention_score=score), torch.randn(5, 10, 64)
     with recorded([multi_head]) as weights:
         output_BTD = multi_head(x_BTD, EVERYTHING)
     weights_BTS = weights[0].mean(dim=1)
@@ -117,14 +129,14 @@ def test_shapes_of_five_sentences_of_ten_positions(score, num_heads):
 
 def test_queries_and_memory_projected_apart_are_those_projected_together(multi_head):
     x_BTD = randn(2, 5, D_MODEL)
-    memory = multi_head.memory(x_BTD, EVERYTHING)
-    apart = (multi_head.project_query(x_BTD), memory.key_BHSK, memory.value_BHSK)
-    torch.testing.assert_close(apart, multi_head.project(x_BTD))
+    torch.testing.assert_close(
+        multi_head.read(x_BTD, multi_head.memory(x_BTD, EVERYTHING)), multi_head(x_BTD, EVERYTHING)
+    )
 
 
 def test_dropout_of_the_weights_is_on_in_training_alone_and_not_recorded():
     torch.manual_seed(1)
-    multi_head = MultiHeadAttention(D_MODEL, NUM_HEADS, dropout=0.5).double()
+    multi_head = varied(D_MODEL, NUM_HEADS, attention_dropout=0.5).double()
     x_BTD = randn(2, 5, D_MODEL)
     with recorded([multi_head]) as weights:
         trained_BTD = multi_head.train()(x_BTD, EVERYTHING)

@@ -8,8 +8,9 @@ from helpers.packing import pack
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
+from transformer_mt.models.convolutional import LearnedPositions
 from transformer_mt.models.packed import unpadded
-from transformer_mt.models.positions import LearnedPositions, SinusoidalPositions, sinusoidal
+from transformer_mt.models.positions import SinusoidalPositions, sinusoidal
 from transformer_mt.vocabulary import PAD
 
 # Sinusoids
@@ -53,7 +54,6 @@ def test_the_table_grows_with_the_sentences_and_goes_on_exactly():
     positions = SinusoidalPositions(8, 6)
     for num_positions in (3, 8, 9, 30, 5):
         assert torch.equal(positions.first(num_positions), sinusoidal(num_positions, 6))
-    assert torch.equal(positions.of(torch.tensor([2, 99, 0]), 100), sinusoidal(100, 6)[[2, 99, 0]])
     assert not positions.state_dict(), "they are made, not kept"
 
 
@@ -78,9 +78,8 @@ def test_learned_positions_are_rows_of_a_table():
     positions = LearnedPositions(300, 64)
     assert positions.table_TD.std().item() == pytest.approx(64**-0.5, rel=0.05)
     assert torch.equal(positions.first(5), positions.table_TD[:5])
-    assert torch.equal(positions.of(torch.tensor([2, 299, 0]), 512), positions.table_TD[[2, 299, 0]])
     assert list(positions.state_dict()) == ["table_TD"]
-    with pytest.raises(TooLongError, match=r"301 positions.*model\.max_positions=300: shorten it.*sinusoidal"):
+    with pytest.raises(TooLongError, match=r"301 positions.*model\.max_positions=300: shorten it"):
         positions.first(301)
 
 

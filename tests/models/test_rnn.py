@@ -10,6 +10,7 @@ from torch import nn
 from transformer_mt.device import choose_device
 from transformer_mt.errors import TooLongError, TranslationError
 from transformer_mt.inference.build import build_model
+from transformer_mt.models.attention_weights import attends_to_source, attention_to_source
 from transformer_mt.models.rnn_decoder import Past
 from transformer_mt.settings.model import RnnConfig
 from transformer_mt.vocabulary import PAD
@@ -164,7 +165,7 @@ def test_bahdanaus_query_is_the_state_of_the_last_layer(cell, tiny_rnn, sources)
     _, state = model.step(torch.tensor([[2]]), model.start(source_1S, width=1))
     states_SD, _ = encoded(model, source_1S[0])
     expected_S = torch.softmax(states_SD @ state.past.carried_CBWD[1, 0, 0], dim=0)
-    assert_close(model.attention_to_source(source_1S, torch.tensor([[2, 4]]), layer=1)[0, 1], expected_S)
+    assert_close(attention_to_source(model, source_1S, torch.tensor([[2, 4]]), layer=1)[0, 1], expected_S)
 
 
 # What is fed and what is seen
@@ -223,7 +224,7 @@ def test_attention_is_before_the_recurrence_in_bahdanau_and_after_it_in_luong(ti
     other_1T = torch.tensor([[2, 4, 6]])
     for decoder, sees_it in (("luong", True), ("bahdanau", False)):
         model = tiny_rnn(decoder=decoder)
-        ours, others = (model.attention_to_source(source_1S, ids, 0) for ids in (decoder_input_1T, other_1T))
+        ours, others = (attention_to_source(model, source_1S, ids, 0) for ids in (decoder_input_1T, other_1T))
         assert ((ours - others)[:, 2].abs().max() > 1e-6) == sees_it
         assert_close(ours[:, :2], others[:, :2])
         assert (ours[:, 1] - ours[:, 2]).abs().max() > 1e-6
@@ -256,17 +257,17 @@ def test_attention_of_a_fixed_length_reads_the_last_word_and_refuses_more_positi
 
 @torch.no_grad()
 def test_concat_looks_to_the_same_places_for_every_word(tiny_rnn, sources, decoder_inputs):
-    attention_BTS = tiny_rnn(attention="concat").attention_to_source(sources(3, 6), decoder_inputs(3, 5), layer=1)
+    attention_BTS = attention_to_source(tiny_rnn(attention="concat"), sources(3, 6), decoder_inputs(3, 5), layer=1)
     assert_close(attention_BTS, attention_BTS[:, :1].expand_as(attention_BTS))
 
 
 @torch.no_grad()
 def test_a_model_without_attention_says_so_when_asked_for_an_alignment(tiny_rnn, sources, decoder_inputs):
-    assert tiny_rnn().attends_to_source
+    assert attends_to_source(tiny_rnn())
     model = tiny_rnn(attention="none")
-    assert not model.attends_to_source
+    assert not attends_to_source(model)
     with pytest.raises(TranslationError, match=r"model\.attention=none"):
-        model.attention_to_source(sources(3, 6), decoder_inputs(3, 5), layer=0)
+        attention_to_source(model, sources(3, 6), decoder_inputs(3, 5), layer=0)
 
 
 @torch.no_grad()

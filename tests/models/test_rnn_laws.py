@@ -6,6 +6,7 @@ import torch
 from helpers.thorough import each
 from torch.nn import functional as F
 
+from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import PAD
 
@@ -127,7 +128,7 @@ def test_gradients_reach_every_parameter(settings, tiny_rnn, sources, decoder_in
 def test_attention_to_the_source_sums_to_one_over_its_words(settings, tiny_rnn, sources, decoder_inputs):
     """But where it is multiplied by nearness (local-p), to less."""
     model, source_BS, decoder_input_BT = tiny_rnn(**settings), sources(4, 6), decoder_inputs(4, 5)
-    attention_BTS = model.attention_to_source(source_BS, decoder_input_BT, layer=0)
+    attention_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer=0)
     assert attention_BTS.shape == (4, 5, 6)
     sums_BT = attention_BTS.sum(dim=-1)
     if settings.get("local_attention") == "predictive":

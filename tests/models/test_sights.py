@@ -6,8 +6,7 @@ from helpers.formulas import randn
 from helpers.packing import pack
 
 from transformer_mt.models.attention import attention
-from transformer_mt.models.layout import Sentences, Whole
-from transformer_mt.models.packed import unpadded
+from transformer_mt.models.packed import Sentences, unpadded, whole_mask
 from transformer_mt.vocabulary import PAD
 
 H, K = 3, 4
@@ -17,19 +16,23 @@ def plainly(*arguments):
     return attention(*arguments)[0]
 
 
-@pytest.mark.parametrize("lie", [Sentences, pack, unpadded], ids=["padded", "packed", "unpadded"])
-@pytest.mark.parametrize("window", [0, 2])
+LAYOUTS = {"padded": Sentences, "packed": pack, "unpadded": unpadded}
+
+
+@pytest.mark.parametrize(
+    ("lie", "window"), [("padded", 0), ("padded", 2), ("packed", 0), ("packed", 2), ("unpadded", 0)]
+)
 def test_it_is_the_plain_formula_with_a_mask_of_booleans(lie, window, sources):
     tokens_BT = sources(5, 7)
-    here, whole = lie(tokens_BT), Whole(tokens_BT)
+    here, rows = LAYOUTS[lie](tokens_BT), Sentences(tokens_BT)
     inputs = [randn(5, H, 7, K, seed=seed) for seed in (2, 3, 4)]
     real_BT = tokens_BT != PAD
-    for see, booleans in (
-        (here.everywhere(window), whole.everywhere(window)),
-        (here.backwards(window), whole.backwards(window)),
-        (here.across(here), whole.across(whole)),
+    for see, in_rows in (
+        (here.everywhere(window), rows.everywhere(window)),
+        (here.backwards(window), rows.backwards(window)),
+        (here.across(here), rows.across(rows)),
     ):
-        expected_NHK = plainly(*inputs, booleans.mask).transpose(1, 2)[real_BT]
+        expected_NHK = plainly(*inputs, whole_mask(in_rows)).transpose(1, 2)[real_BT]
         if here.tokens.dim() == 2:
             mixed_BHTK = see.attend(*inputs, plainly)
             torch.testing.assert_close(mixed_BHTK.transpose(1, 2)[real_BT], expected_NHK)

@@ -13,6 +13,7 @@ from helpers.untrained import write_untrained
 from transformer_mt import plot
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.engine import Sentence
+from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.pictures import attention, heat_map, picture_file
 from transformer_mt.settings.corpus import TokenizerConfig
 from transformer_mt.vocabulary import BOS, EOS
@@ -100,7 +101,7 @@ def test_a_target_that_is_given_is_forced(drawn, model_dir, translator):
     assert target[-1] == EOS
     model = translator.engine.model
     with torch.no_grad():
-        expected_1TS = model.attention_to_source(torch.tensor([source]), torch.tensor([[BOS, *target[:-1]]]), 0)
+        expected_1TS = attention_to_source(model, torch.tensor([source]), torch.tensor([[BOS, *target[:-1]]]), 0)
     np.testing.assert_allclose(found.maps_MTS, expected_1TS, rtol=1e-5)
     assert found.said.endswith(f"picture.png: {TARGET}\n")
 

@@ -20,8 +20,8 @@ from conftest import TINY
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.encoded_files import write_encoded
 from transformer_mt.data.loader import Loader, Position
-from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.search import greedy, max_lengths
+from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.sampling import greedy
 from transformer_mt.device import Device, choose_device
 from transformer_mt.kernels import dropout
 from transformer_mt.settings.decoding import DecodingConfig

@@ -4,13 +4,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.training.batch_loss import chunked_label_smoothed
-from transformer_mt.training.loss import label_smoothed
+from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
+from transformer_mt.training.loss import LossSums, label_smoothed
 from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+
+
+def chunked_label_smoothed(*arguments, **settings):
+    return LossSums(*chunked_cross_entropy(*arguments, **settings))
+
+
 losses = pytest.mark.parametrize("loss", [label_smoothed, chunked_label_smoothed])
 
 

@@ -19,7 +19,8 @@ from transformer_mt.decoding.ctranslate2_search import (
     ranked,
     search_options,
 )
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence, batches, positions_per_batch
+from transformer_mt.decoding.engine import Engine, Sentence, batches, positions_per_batch
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.storage.json_text import read_json

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from transformer_mt.decoding.engine import Hypothesis, Sentence
-from transformer_mt.decoding.lengths import LEAST_COVERAGE, length_penalty, power_of_length
+from transformer_mt.decoding.engine import LEAST_COVERAGE, Sentence, power_of_length
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.lengths import length_penalty
 from transformer_mt.decoding.words import byte_of
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -211,7 +212,7 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
 
 
 def _coverage_penalty(attention_TS: Sequence[Sequence[float]], beta: float) -> float:
-    """The same as `lengths.coverage_penalty`. What a row lacks to a sum of 1 is the attention to EOS of the source."""
+    """As `engine.coverage_penalty`. What a row lacks to a sum of 1 is the attention to EOS of the source."""
     received_S = [sum(column_T) for column_T in zip(*attention_TS, strict=True)]
     received_S.append(sum(1.0 - sum(row_S) for row_S in attention_TS))
     return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)

@@ -1,5 +1,9 @@
-"""The interface of engines, which run models: ids in, hypotheses out. Imports no PyTorch."""
+"""The interface of engines, which run models: ids in, hypotheses out. Imports no PyTorch.
 
+S source positions  T target positions
+"""
+
+import math
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -8,10 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.lengths import LengthPenaltyForm, length_penalty
 from transformer_mt.errors import TranslationError
 from transformer_mt.settings.decoding import DecodingConfig
 
 if TYPE_CHECKING:  # since these import NumPy and PyTorch
+    from torch import Tensor
+
     from transformer_mt.models.attention_weights import FloatArray
 
 AUTO_ON_CPU = 4096  # what decoding.tokens_per_batch=auto stands for
@@ -19,6 +27,9 @@ AUTO_ON_CPU = 4096  # what decoding.tokens_per_batch=auto stands for
 # up to 512 sentences of 256 slots, their keys and values take 3.2 GB in fp32 with 6 layers of width 512, and 1.6 GB in
 # bf16; those of the source take a quarter of that. Not measured on a GPU.
 AUTO_ON_GPU = 32_768
+
+LEAST_COVERAGE = 1e-12  # of a source position that got no attention, so that its logarithm is finite
+TYPICAL_LENGTH = 25  # pieces of a translation
 
 
 @dataclass(frozen=True)
@@ -35,23 +46,6 @@ class Sentence:
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
         return min(max(len(self.source), len(self.prefix) + 1) + max_extra_length, max_positions)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation that a search has found."""
-
-    tokens: list[int]
-    """The ids of its pieces, without BOS, ending in EOS."""
-    log_prob: float
-    """The sum of the log-probabilities of all its tokens, EOS included, in nats."""
-    score: float
-    """What hypotheses are ranked by: log_prob divided by the length penalty, plus a coverage penalty."""
-    alignment: list[int] | None = None
-    """For each token except EOS, the source position that got most of its attention; EOS of the source does not count.
-
-    None if not asked for, or if the source has no pieces before its EOS.
-    """
 
 
 class Engine(ABC):
@@ -170,3 +164,22 @@ def positions_per_batch(decoding: DecodingConfig, width: int, *, on_gpu: bool) -
     if tokens == "auto":
         tokens = AUTO_ON_GPU if on_gpu else AUTO_ON_CPU
     return tokens // width
+
+
+def coverage_penalty(attention_TS: "Tensor", beta: float) -> float:
+    """To be added to a translation's score: 0, and less for each source position that got little attention.
+
+    beta times the sum over source positions of log(min(attention received, 1)) (Wu et al. 2016, eq. 14). Row t of
+    `attention_TS` is the attention of target piece t; there is no padding.
+    """
+    received_S = attention_TS.float().sum(dim=0).clamp(LEAST_COVERAGE, 1.0)
+    return beta * float(received_S.log().sum())
+
+
+def power_of_length(alpha: float, form: LengthPenaltyForm, length: int = TYPICAL_LENGTH) -> float:
+    """The p for which length ** p grows as fast as the length penalty does, at translations of `length` pieces.
+
+    For programs whose only length penalty is a power of the length.
+    """
+    growth = length_penalty(length + 1, alpha, form) / length_penalty(length, alpha, form)
+    return math.log(growth) / math.log((length + 1) / length)

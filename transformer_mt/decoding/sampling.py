@@ -1,21 +1,51 @@
-"""Translations drawn from the model's distribution. Knows Seq2Seq only, no text and no architecture.
+"""Translations made word by word, without looking ahead: greedily, or drawn from the model's distribution.
 
-B sentences  A sentences still drawn, the rows  W samples of a sentence  T positions  V vocabulary
+A sentences not yet translated, the rows  W translations of a sentence  B sentences  T positions  V vocabulary
 C candidates, most probable first
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import Hypothesis
-from transformer_mt.decoding.search import scored
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.search import KEEP_ABOVE, scored
+from transformer_mt.device import on_device, on_host
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS
+
+Choose = Callable[[Tensor, Tensor, list[int], int], tuple[Tensor, Tensor]]
+"""From the logits AWV, the tokens so far AWT, the sentences of the rows and the number of the next word, counted from
+1, to the word of each translation, AW, and its log-probability."""
+
+
+@torch.inference_mode()
+def greedy(
+    model: Seq2Seq, source_BS: Tensor, constraints: Constraints, decoding: DecodingConfig, scores: bool = True
+) -> list[Hypothesis | None]:
+    """The most probable word at each position, up to EOS; None for a sentence whose numbers are not finite.
+
+    A translation of the greatest length ends in EOS, whatever its probability. Without `scores` no softmax is computed,
+    and the scores are NaN.
+    """
+
+    def choose(logits_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> tuple[Tensor, Tensor]:
+        values_AWV = logits_AWV.log_softmax(dim=-1) if scores else logits_AWV
+        constraints.forbid_(logits_AWV, tokens_AWT, sentences, length)
+        token_AW = model.faster(most_probable)(logits_AWV)
+        return token_AW, values_AWV.gather(-1, token_AW[..., None])[..., 0]
+
+    found: list[Hypothesis | None] = []
+    for [(tokens, values)] in _word_by_word(model, source_BS, 1, constraints, choose):
+        log_prob = sum(values)  # of logits, if there are no scores: what is not finite stays so
+        is_finite = math.isfinite(log_prob)
+        found.append(scored(tokens, log_prob if scores else math.nan, decoding) if is_finite else None)
+    return found
 
 
 @torch.inference_mode()
@@ -27,43 +57,66 @@ def sample(
     What is drawn depends on the seed, the sentence's number in `numbers` and which of its samples it is, not on the
     batch. Log-probabilities are the model's own. A sentence has no samples if its numbers are not finite.
     """
-    samples: list[list[Hypothesis]] = [[] for _ in numbers]
-    sentences, device = list(range(len(numbers))), source_BS.device  # sentences: which one each row belongs to
-    width, longest = decoding.n_best, max(constraints.max_length, default=0)
-    state = model.start(source_BS, width)
-    tokens_AWT = torch.full((len(sentences), width, 1), BOS, device=device)
-    log_probs_AWT = torch.empty(len(sentences), width, 0, device=device)
-    uniform_AWT = uniform_numbers(decoding.seed, numbers, width, longest).to(device)
-    for length in range(1, longest + 1):
-        # Draw the next piece of each sample.
-        logits_AWV, state = model.step(tokens_AWT[..., -1], state)
-        log_probs_AWV = logits_AWV.float().log_softmax(dim=-1)
+    longest = max(constraints.max_length, default=0)
+    uniform_BWT = uniform_numbers(decoding.seed, numbers, decoding.n_best, longest).to(source_BS.device)
+
+    def choose(logits_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> tuple[Tensor, Tensor]:
+        log_probs_AWV = logits_AWV.log_softmax(dim=-1)
         is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then the whole row is, and nothing can be drawn from it
         log_probs_AWV.masked_fill_(is_nan_AW[..., None], 0.0)
         constraints.forbid_(log_probs_AWV, tokens_AWT, sentences, length)
-        token_AW1, log_prob_AW1 = _drawn(log_probs_AWV, uniform_AWT[..., length - 1], decoding)
-        tokens_AWT = torch.cat([tokens_AWT, token_AW1], dim=-1)
-        log_probs_AWT = torch.cat([log_probs_AWT, log_prob_AW1.masked_fill(is_nan_AW[..., None], math.nan)], dim=-1)
+        uniform_AW = uniform_BWT[on_device(sentences, source_BS.device), :, length - 1]
+        token_AW = draw(log_probs_AWV, uniform_AW, decoding.temperature, decoding.top_k, decoding.top_p)
+        log_prob_AW = log_probs_AWV.gather(-1, token_AW[..., None])[..., 0]
+        return token_AW, log_prob_AW.masked_fill(is_nan_AW, math.nan)
 
-        # Set aside the sentences whose samples have all ended. What is drawn for a sample after its EOS is not used.
-        has_ended_A = (tokens_AWT == EOS).any(dim=-1).all(dim=-1)
-        for row in has_ended_A.nonzero().flatten().tolist():
-            samples[sentences[row]] = _hypotheses(tokens_AWT[row, :, 1:], log_probs_AWT[row], decoding)
-
-        # Go on with the others.
-        rows = (~has_ended_A).nonzero().flatten()
-        if not len(rows):
-            break
-        if len(rows) < len(sentences):
-            state, sentences = state.keep(rows), [sentences[row] for row in rows.tolist()]
-            tokens_AWT, log_probs_AWT, uniform_AWT = tokens_AWT[rows], log_probs_AWT[rows], uniform_AWT[rows]
+    samples = []
+    for words in _word_by_word(model, source_BS, decoding.n_best, constraints, choose):
+        found = [scored(tokens, sum(log_probs), decoding) for tokens, log_probs in words]
+        is_finite = all(math.isfinite(hypothesis.log_prob) for hypothesis in found)
+        samples.append(sorted(found, key=lambda each: each.score, reverse=True) if is_finite else [])
     return samples
 
 
-def _drawn(log_probs_AWV: Tensor, uniform_AW: Tensor, decoding: DecodingConfig) -> tuple[Tensor, Tensor]:
-    """The next piece of each sample and its log-probability before temperature, top_k and top_p; AW1 each."""
-    token_AW = draw(log_probs_AWV, uniform_AW, decoding.temperature, decoding.top_k, decoding.top_p)
-    return token_AW[..., None], log_probs_AWV.gather(-1, token_AW[..., None])
+def _word_by_word(
+    model: Seq2Seq, source_BS: Tensor, width: int, constraints: Constraints, choose: Choose
+) -> list[list[tuple[list[int], list[float]]]]:
+    """`width` translations of each sentence: tokens up to EOS, and their log-probabilities."""
+    found: list[list[tuple[list[int], list[float]]]] = [[] for _ in constraints.max_length]
+    sentences, device = list(range(len(found))), source_BS.device  # sentences: which one each row belongs to
+    tokens_AWT = torch.full((len(found), width, 1), BOS, device=device)
+    log_probs_AWT = torch.empty(len(found), width, 0, device=device)
+    state = model.start(source_BS, width)
+    for length in range(1, max(constraints.max_length, default=0) + 1):
+        logits_AWV, state = model.step(tokens_AWT[..., -1], state)
+        token_AW, log_prob_AW = choose(logits_AWV.float(), tokens_AWT, sentences, length)
+        tokens_AWT = torch.cat([tokens_AWT, token_AW[..., None]], dim=-1)
+        log_probs_AWT = torch.cat([log_probs_AWT, log_prob_AW[..., None]], dim=-1)
+
+        # Set aside the sentences whose translations have all ended. What comes after an EOS is not used.
+        has_ended_A, *made = on_host((tokens_AWT == EOS).any(dim=-1).all(dim=-1), tokens_AWT[..., 1:], log_probs_AWT)
+        for row in has_ended_A.nonzero()[:, 0].tolist():
+            if not found[sentences[row]]:
+                found[sentences[row]] = list(map(_up_to_end, *(x_AWT[row].tolist() for x_AWT in made)))
+
+        # Go on with the others.
+        living = [row for row, sentence in enumerate(sentences) if not found[sentence]]
+        if not living:
+            break
+        if len(living) <= KEEP_ABOVE * len(sentences):
+            rows, sentences = on_device(living, device), [sentences[row] for row in living]
+            state, tokens_AWT, log_probs_AWT = state.keep(rows), tokens_AWT[rows], log_probs_AWT[rows]
+    return found
+
+
+def _up_to_end(tokens: list[int], log_probs: list[float]) -> tuple[list[int], list[float]]:
+    length = tokens.index(EOS) + 1
+    return tokens[:length], log_probs[:length]
+
+
+def most_probable(logits_AWV: Tensor) -> Tensor:
+    """The id of the largest logit of each row, AW; of equal ones the first."""
+    return logits_AWV.argmax(dim=-1)
 
 
 def uniform_numbers(seed: int, numbers: list[int], num_samples: int, length: int) -> Tensor:
@@ -81,12 +134,12 @@ def draw(log_probs_AWV: Tensor, uniform_AW: Tensor, temperature: float, top_k: i
     on the batch could swap two pieces, and another one would be drawn. The sum has thousands of terms, hence fp64.
     """
     probs_AWV = (log_probs_AWV.double() / temperature).softmax(dim=-1)
-    probs_AWV = _most_probable(probs_AWV, top_k, top_p)
+    probs_AWV = _kept(probs_AWV, top_k, top_p)
     sums_AWV = probs_AWV.cumsum(dim=-1)
     return torch.searchsorted(sums_AWV, uniform_AW[..., None] * sums_AWV[..., -1:], right=True)[..., 0]
 
 
-def _most_probable(probs_AWV: Tensor, top_k: int, top_p: float) -> Tensor:
+def _kept(probs_AWV: Tensor, top_k: int, top_p: float) -> Tensor:
     """The probabilities of the `top_k` most probable pieces, and 0 for all others. 0 for top_k keeps all pieces.
 
     Of those kept, in the order of probability, only the first ones stay whose sum reaches `top_p` of the sum of all
@@ -100,14 +153,3 @@ def _most_probable(probs_AWV: Tensor, top_k: int, top_p: float) -> Tensor:
     enough_AW1 = top_p * probs_AWC.sum(dim=-1, keepdim=True)
     kept_AWC = probs_AWC.masked_fill(more_probable_AWC >= enough_AW1, 0.0)
     return torch.zeros_like(probs_AWV).scatter(-1, order_AWC, kept_AWC)
-
-
-def _hypotheses(tokens_WT: Tensor, log_probs_WT: Tensor, decoding: DecodingConfig) -> list[Hypothesis]:
-    """The samples of a sentence up to their EOS, best first; none if a log-probability is not finite."""
-    found = []
-    for tokens, log_probs in zip(tokens_WT.tolist(), log_probs_WT.tolist(), strict=True):
-        length = tokens.index(EOS) + 1
-        found.append(scored(tokens[:length], sum(log_probs[:length]), decoding))
-    if not all(math.isfinite(hypothesis.log_prob) for hypothesis in found):
-        return []
-    return sorted(found, key=lambda hypothesis: hypothesis.score, reverse=True)

@@ -15,23 +15,22 @@ import torch
 from torch import Tensor
 
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.engine import (
-    Engine,
-    Hypothesis,
-    Sentence,
-    batches,
-    positions_per_batch,
-)
-from transformer_mt.decoding.lengths import coverage_penalty
-from transformer_mt.decoding.sampling import sample
-from transformer_mt.decoding.search import beam_search, greedy
+from transformer_mt.decoding.engine import Engine, Sentence, batches, coverage_penalty, positions_per_batch
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.sampling import greedy, sample
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.utf8 import Utf8
 from transformer_mt.device import Device
 from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.matmul import Matmul, Quantization
-from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.models.attention_weights import (
+    FloatArray,
+    attends_to_source,
+    attention_to_source,
+    attention_weights,
+)
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.vocabulary import BOS, EOS, PAD
@@ -105,7 +104,7 @@ class TorchEngine(Engine):
         scores: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        if (alignment or decoding.coverage_penalty) and not self.model.attends_to_source:
+        if (alignment or decoding.coverage_penalty) and not attends_to_source(self.model):
             raise TranslationError(
                 "an alignment or a coverage_penalty needs attention to the source, which this model, or a model of the "
                 "ensemble, does not have (model.attention=none): leave it out, or use a model with attention"
@@ -137,7 +136,7 @@ class TorchEngine(Engine):
     def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
         with torch.inference_mode():
-            weights = self.model.attention_weights(source_1S, decoder_input_1T)
+            weights = attention_weights(self.model, source_1S, decoder_input_1T)
         kinds = weights.encoder_LBHSS, weights.decoder_LBHTT, weights.cross_LBHTS
         encoder_LHSS, decoder_LHTT, cross_LHTS = (kind[:, 0].float().cpu().numpy() for kind in kinds)
         return encoder_LHSS, decoder_LHTT, cross_LHTS
@@ -184,6 +183,8 @@ class TorchEngine(Engine):
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
             return [[found] if found else [] for found in greedy(model, source_BS, constraints, decoding, scores)]
+        if decoding.coverage_penalty:  # it ranks all of a beam anew
+            decoding = decoding.model_copy(update={"n_best": decoding.beam_size})
         return beam_search(model, source_BS, constraints, decoding)
 
     def _with_attention(
@@ -198,7 +199,7 @@ class TorchEngine(Engine):
         if not pairs:  # the numbers were not finite for any sentence
             return found
         source_NS, decoder_input_NT, _ = self._forced(pairs)
-        attention_NTS = self.model.attention_to_source(source_NS, decoder_input_NT, decoding.alignment_layer)
+        attention_NTS = attention_to_source(self.model, source_NS, decoder_input_NT, decoding.alignment_layer)
         attentions = (
             attention_TS[: len(tokens), : len(source)]
             for attention_TS, (source, tokens) in zip(attention_NTS.cpu(), pairs, strict=True)

@@ -11,7 +11,8 @@ from typing import Self
 
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.engine import Engine, Hypothesis, Sentence
+from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import LineCutter, Part
 from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
 from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair

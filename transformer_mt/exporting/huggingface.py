@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.decoding.lengths import power_of_length
+from transformer_mt.decoding.engine import power_of_length
 from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config

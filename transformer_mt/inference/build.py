@@ -10,6 +10,7 @@ from transformer_mt.host_memory import machine_memory
 from transformer_mt.inference.fast import fast
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.layout import VariedTransformer
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.bounds import Kernels
@@ -43,10 +44,17 @@ def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
 def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
     match config:
         case TransformerConfig():
-            return Transformer(config, source_vocab_size, target_vocab_size)
+            transformer = VariedTransformer if is_varied(config) else Transformer
+            return transformer(config, source_vocab_size, target_vocab_size)
         case RnnConfig():
             return Rnn(config, source_vocab_size, target_vocab_size)
         case ConvolutionalConfig():
             return Convolutional(config, source_vocab_size, target_vocab_size)
         case _:
             assert_never(config)
+
+
+def is_varied(config: TransformerConfig) -> bool:
+    """Whether models/transformer.py has not all that these settings say."""
+    others = config.positions != "sinusoidal" or config.activation != "relu" or config.attention_window != 0
+    return others or bool(config.why_not_packed())

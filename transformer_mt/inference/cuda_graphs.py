@@ -23,7 +23,6 @@ from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
 from transformer_mt.inference.graph_memory import Memories, Memory
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences
 
 LEAST = 64  # slots, and source positions
 # Sentences, but no more than a search begins with: as others end, a step of fewer would read the same weights.
@@ -145,7 +144,8 @@ class CudaGraphTransformer(Seq2Seq):
     def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
         super().__init__()
         self.frozen, self.capturing, self.capture = frozen, capturing, capturing()
-        self.output_bias_V = frozen.output_bias_V
+        self.output_embedding, self.output_bias_V = frozen.output_embedding, frozen.output_bias_V
+        self.faster_forms = frozen.faster_forms
         self.graphs: dict[_Sizes, Step] = {}
         self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))
@@ -173,15 +173,8 @@ class CudaGraphTransformer(Seq2Seq):
         self.token_BW.room = max(B * W for B, W, _, _ in sizes)
         self.logits_BWV.room = self.token_BW.room * len(self.frozen.output_VD)
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        return self.frozen.features(source, decoder_input)
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        return self.frozen.attention_to_source(source_BS, decoder_input_BT, layer)
-
-    @property
-    def output_VD(self) -> Tensor:
-        return self.frozen.output_VD
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        return self.frozen.features(source_BS, decoder_input_BT)
 
     @torch.no_grad()
     def start(self, source_BS: Tensor, width: int) -> CapturedState:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences
 
 
 @dataclass(frozen=True)
@@ -36,26 +35,16 @@ class Ensemble(Seq2Seq):
         assert len(sizes) == 1, "one vocabulary"
         self.models = nn.ModuleList(models)
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """The features of all models, side by side."""
-        return torch.cat([model.features(source, decoder_input) for model in self.members()], dim=-1)
+        self.faster_forms = models[0].faster_forms
 
-    @property
-    def output_VD(self) -> Tensor:
-        raise NotImplementedError("a mean of probabilities is no linear map of features")
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        """The features of all models, side by side."""
+        return torch.cat([model.features(source_BS, decoder_input_BT) for model in self.members()], dim=-1)
 
     def project(self, features: Tensor) -> Tensor:
         widths = [model.output_VD.shape[1] for model in self.members()]
         apart = features.split_with_sizes(widths, dim=-1)
         return _combined([model.project(own) for model, own in zip(self.members(), apart, strict=True)])
-
-    @property
-    def attends_to_source(self) -> bool:
-        return all(model.attends_to_source for model in self.members())
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        weights = [model.attention_to_source(source_BS, decoder_input_BT, layer) for model in self.members()]
-        return torch.stack(weights).mean(dim=0)
 
     def start(self, source_BS: Tensor, width: int) -> EnsembleState:
         return EnsembleState(tuple(model.start(source_BS, width) for model in self.members()))

@@ -1,26 +1,35 @@
-"""Exchanges the parts of a model for faster ones that compute the same, to rounding. What models/ says runs without.
+"""The faster forms: what they are exchanged for computes the same, to rounding. What models/ says runs without them.
+
+Parts of a model are exchanged by their class, and functions of training and search by their name. Besides, a search
+has a form of the whole Transformer (frozen.py).
 
 N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.kernels import top_words
+from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.kernels.dropout import Dropout
 from transformer_mt.kernels.linear import Linear, linear, linear_maps, linear_relu
 from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.layout import VariedAttention, VariedTransformer
 from transformer_mt.models.multi_head import Memory, MultiHeadAttention
+from transformer_mt.models.packed import unpadded
 from transformer_mt.models.transformer import FeedForward, Transformer
+from transformer_mt.vocabulary import PAD
 
 
 class FastFeedForward(FeedForward):
     """Computes the ReLU together with the product before it."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        if self.activation != "relu":
-            return super().forward(x_BTD)
         output_BTD: Tensor = self.outer(linear_relu(x_BTD, self.inner.weight, self.inner.bias))
         return output_BTD
 
@@ -32,7 +41,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         if not isinstance(see, Segments):
             return super().forward(x_BTD, see)
         # On GPUs the gradients of the three are then made side by side, as the product was.
-        qkv_N3HK = self.in_projection(x_BTD).unflatten(-1, (3, self.num_heads, -1))
+        qkv_N3HK = self.in_projection(x_BTD).view(len(x_BTD), 3, self.num_heads, -1)
         output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, see).flatten(-2))
         return output_ND
 
@@ -40,14 +49,30 @@ class FastMultiHeadAttention(MultiHeadAttention):
         return linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows])
 
     def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
-        if not query_BHTK.is_cuda or not self.is_scaled_dot or self.record is not None:
+        if not query_BHTK.is_cuda:
+            return super().attention(query_BHTK, key_BHSK, value_BHSK, mask)
+        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, attn_mask=mask)
+
+
+class FastVariedAttention(VariedAttention):
+    """Attends by kernels for GPUs, if the score is the paper's."""
+
+    project_rows = FastMultiHeadAttention.project_rows
+
+    def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
+        if not query_BHTK.is_cuda or not self.is_scaled_dot:
             return super().attention(query_BHTK, key_BHSK, value_BHSK, mask)
         dropout = self.dropout.p if self.training else 0.0
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, attn_mask=mask, dropout_p=dropout)
 
 
-class FastTransformer(Transformer):
+class FastTransformer(VariedTransformer):
     """Makes the keys and values of packed sources for all layers in one product."""
+
+    @property
+    def goes_without_padding(self) -> bool:
+        """Whether attention alone needs the padding of rows."""
+        return self.goes_packed and not self.config.attention_window
 
     def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
         if not isinstance(see, Segments):
@@ -55,8 +80,18 @@ class FastTransformer(Transformer):
         attentions = [layer.cross_attention for layer in self.decoder_layers()]
         of_keys = slice(self.d_model, None)
         maps = [(each.in_projection.weight[of_keys], each.in_projection.bias[of_keys]) for each in attentions]
-        made = zip(attentions, linear_maps(memory_BSD, maps), strict=True)
-        return [attention.split_memory(both_ND, see) for attention, both_ND in made]
+        found = []
+        for attention, both_ND in zip(attentions, linear_maps(memory_BSD, maps), strict=True):
+            key_ND, value_ND = both_ND.chunk(2, dim=-1)
+            found.append(Memory(attention.heads(key_ND), attention.heads(value_ND), see))
+        return found
+
+
+def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+    """The features of each real target token, ND. On CPUs padding is left out, where the model can do without."""
+    if not isinstance(model, FastTransformer) or not model.goes_without_padding or source_BS.is_cuda:
+        return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
+    return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
 
 
 FASTER: dict[type[nn.Module], type[nn.Module]] = {
@@ -64,14 +99,24 @@ FASTER: dict[type[nn.Module], type[nn.Module]] = {
     nn.Dropout: Dropout,
     FeedForward: FastFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
+    VariedAttention: FastVariedAttention,
     Transformer: FastTransformer,
+    VariedTransformer: FastTransformer,
 }
 """What is exchanged for what. Each has the same parameters."""
+
+FASTER_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "real_features": real_features,  # training/loss.py
+    "label_smoothed": chunked_cross_entropy,  # training/loss.py
+    "best_continuations": top_words.best_continuations,  # decoding/search.py
+    "most_probable": top_words.most_probable,  # decoding/sampling.py
+}
+"""What `Seq2Seq.faster` takes instead of a function of this name."""
 
 
 def fast(model: Seq2Seq) -> Seq2Seq:
     """The model itself, with its parts exchanged."""
     for module in model.modules():
         module.__class__ = FASTER.get(type(module), type(module))
-    model.is_fast = True
+    model.faster_forms = FASTER_FUNCTIONS
     return model

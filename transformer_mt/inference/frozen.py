@@ -10,7 +10,6 @@ R rows  D model width  H heads  K width of a head  X sentences times heads  F in
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +17,17 @@ from torch.nn import functional as F
 
 from transformer_mt.errors import TranslationError
 from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.inference.fast import FASTER_FUNCTIONS
 from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Folding, attention_to_folded
 from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
 from transformer_mt.kernels.cpu import best_matmul
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences
+from transformer_mt.models.layout import VariedFeedForward
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.vocabulary import PAD
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
 FEW_HEADS = 100  # of all sentences together: fewer make few products
 
 
@@ -50,16 +51,18 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
 
 
 def has_frozen_form(model: Transformer) -> bool:
-    return model.score.is_scaled_dot and not model.attention_window
+    return model.config.score.is_scaled_dot and not model.config.attention_window
 
 
 class FrozenTransformer(Seq2Seq):
-    """A Transformer for search. For teacher forcing and attention weights it asks the Transformer itself."""
+    """A Transformer for search. For teacher forcing it asks the Transformer itself."""
 
     def __init__(self, model: Transformer, matmul: Matmul) -> None:
         super().__init__()
-        self.model, self.num_heads, self.output_bias_V = model, model.num_heads, model.output_bias_V
-        self.encoder = [_Encoding(layer, matmul) for layer in model.encoder_layers()]
+        self.model, self.num_heads = model, model.config.num_heads
+        self.output_embedding, self.output_bias_V = model.output_embedding, model.output_bias_V
+        self.faster_forms = FASTER_FUNCTIONS
+        self.encoder = [_Encoding(layer, matmul) for layer in model.encoder if isinstance(layer, EncoderLayer)]
         layers, of_memory = model.decoder_layers(), slice(model.d_model, None)
         self.decoder = [_Decoding(layer, matmul) for layer in layers]
         projections = [layer.cross_attention.in_projection for layer in layers]
@@ -70,15 +73,8 @@ class FrozenTransformer(Seq2Seq):
         on_cpu = model.output_VD.device.type == "cpu"
         self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        return self.model.features(source, decoder_input)
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        return self.model.attention_to_source(source_BS, decoder_input_BT, layer)
-
-    @property
-    def output_VD(self) -> Tensor:
-        return self.model.output_VD
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        return self.model.features(source_BS, decoder_input_BT)
 
     def start(self, source_BS: Tensor, width: int) -> FrozenState:
         source_BS = self._of_usual_length(source_BS)
@@ -177,11 +173,13 @@ class _FeedForward:
     """`FeedForward` with its residual connection."""
 
     def __init__(self, feed_forward: FeedForward, residual: Residual, matmul: Matmul, many_rows: bool) -> None:
-        relu = feed_forward.activation == "relu"  # computed together with the product
+        varied = feed_forward if isinstance(feed_forward, VariedFeedForward) else None
+        activation = varied.activation if varied else "relu"
+        relu = activation == "relu"  # computed together with the product
         self.inner = matmul.of(feed_forward.inner, many_rows, relu)
         self.outer = matmul.of(feed_forward.outer, many_rows)
-        self.factor = matmul.of(feed_forward.factor, many_rows) if feed_forward.activation == "swiglu" else None
-        self.activation = _activation(feed_forward)
+        self.factor = matmul.of(varied.factor, many_rows) if varied and activation == "swiglu" else None
+        self.activation = ACTIVATIONS[activation]
         self.residual = _Residual(residual)
 
     def __call__(self, x_RD: Tensor) -> Tensor:
@@ -190,18 +188,6 @@ class _FeedForward:
         if self.factor is not None:
             inner_RF = inner_RF.mul_(self.factor(input_RD))
         return self.residual.after(x_RD, self.outer(inner_RF))
-
-
-def _activation(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
-    match feed_forward.activation:
-        case "relu":
-            return lambda inner_RF: inner_RF
-        case "gelu":
-            return F.gelu
-        case "swiglu":
-            return F.silu
-        case _:
-            assert_never(feed_forward.activation)
 
 
 class _Encoding:

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.kernels.row_attention import Rows
-
 BLOCK = 32  # queries at least: products of fewer rows are slow
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -54,21 +52,6 @@ class Near:
         )
         mixed_BNHQK = mixed_XHQK.view(B, -1, *mixed_XHQK.shape[1:])
         return mixed_BNHQK.transpose(1, 2).flatten(2, 3)[:, :, :length]
-
-
-@dataclass(frozen=True)
-class NearRows:
-    """The same of words that lie end to end, without padding."""
-
-    rows: Rows
-    near: Near
-
-    def attend(self, query_HNK: Tensor, key_HNK: Tensor, value_HNK: Tensor, attention: Attention) -> Tensor:
-        """As `Near.attend`, HNK."""
-        parts = (query_HNK, key_HNK, value_HNK)
-        query_BHTK, key_BHTK, value_BHTK = (self.rows.spread(x.transpose(0, 1)).transpose(0, 1) for x in parts)
-        mixed_BHTK = self.near.attend(query_BHTK, key_BHTK, value_BHTK, attention)
-        return self.rows.gather(mixed_BHTK.transpose(0, 1)).transpose(0, 1)
 
 
 def _seen(x_BHTK: Tensor, near: Near, block: int, rest: int) -> Tensor:

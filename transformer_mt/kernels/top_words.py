@@ -8,7 +8,6 @@ N rows, A times W  P parts of a row  G groups of words  g words of a group
 
 import math
 from functools import cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,21 +15,8 @@ from torch import Tensor
 PARTS = 12  # of a row of logits, about
 
 
-class Candidates(NamedTuple):
-    """Hypotheses with one more word each, best first."""
-
-    score_AC: Tensor
-    """The hypothesis' log-probability plus that of the word."""
-    parent_AC: Tensor
-    """Which of the sentence's W hypotheses is continued."""
-    token_AC: Tensor
-
-
 def most_probable(logits_AWV: Tensor) -> Tensor:
-    """The id of the largest logit of each row, AW; of equal ones the first.
-
-    Equals `logits_AWV.argmax(dim=-1)`, and is faster for many rows on a CPU.
-    """
+    """Equals `decoding.sampling.most_probable`, and is faster for many rows on a CPU."""
     num_words = logits_AWV.shape[-1]
     if logits_AWV.numel() == num_words:  # a single row, for which argmax is fast
         return logits_AWV.argmax(dim=-1)
@@ -43,31 +29,25 @@ def most_probable(logits_AWV: Tensor) -> Tensor:
     return (part_N * (num_words // num_parts) + word_N).view(logits_AWV.shape[:-1])
 
 
-def best_continuations(log_probs_AWV: Tensor, score_AW: Tensor, count: int) -> Candidates:
-    """The `count` best words over all hypotheses of each sentence, or all words if there are fewer.
+def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Equals `decoding.search.best_continuations`, but for the order of equal sums.
 
-    A word ranks by the log-probability of its hypothesis plus its own; -inf is a forbidden word. Equals
-
-        sums_AX = (log_probs_AWV + score_AW[..., None]).flatten(1)   # X = W V
-        score_AC, place_AC = sums_AX.topk(min(count, W * V))
-        Candidates(score_AC, parent_AC=place_AC // V, token_AC=place_AC % V)
-
-    but for the order of equal sums. The `count` best words lie in the `count` groups whose own best words are the
-    best. Word v belongs to group v % G: so the maxima of all groups are taken side by side.
+    The `count` best words lie in the `count` groups whose own best words are the best. Word v belongs to group v % G:
+    so the maxima of all groups are taken side by side.
     """
     A, W, V = log_probs_AWV.shape
     G = _num_groups(V)
     words_AWgG = log_probs_AWV.view(A, W, V // G, G)
-    best_AWG = words_AWgG.amax(dim=2).add_(score_AW[..., None])
+    best_AWG = words_AWgG.amax(dim=2).add_(log_prob_AW[..., None])
     group_AC = best_AWG.flatten(1).topk(min(count, W * G), sorted=False).indices
     parent_AC, group_AC = group_AC // G, group_AC % G
 
     row_A1 = torch.arange(A, device=group_AC.device)[:, None]
-    score_ACg = words_AWgG[row_A1, parent_AC, :, group_AC].add_(score_AW.gather(1, parent_AC)[..., None])
-    score_AC, place_AC = score_ACg.flatten(1).topk(min(count, score_ACg[0].numel()))
+    log_prob_ACg = words_AWgG[row_A1, parent_AC, :, group_AC].add_(log_prob_AW.gather(1, parent_AC)[..., None])
+    log_prob_AC, place_AC = log_prob_ACg.flatten(1).topk(min(count, log_prob_ACg[0].numel()))
     chosen_AC = place_AC // (V // G)
     token_AC = place_AC % (V // G) * G + group_AC.gather(1, chosen_AC)
-    return Candidates(score_AC, parent_AC.gather(1, chosen_AC), token_AC)
+    return log_prob_AC, parent_AC.gather(1, chosen_AC), token_AC
 
 
 @cache

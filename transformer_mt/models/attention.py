@@ -14,39 +14,25 @@ from torch import Tensor
 from transformer_mt.vocabulary import PAD
 
 
-def scaled_dot(query_BHTK: Tensor, key_BHSK: Tensor) -> Tensor:
-    """Q K^T / sqrt(d_k); BHTS."""
-    return query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
-
-
-def attention(
-    query_BHTK: Tensor,
-    key_BHSK: Tensor,
-    value_BHSK: Tensor,
-    mask: Tensor,
-    score: Callable[[Tensor, Tensor], Tensor] = scaled_dot,
-    dropout: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
+def attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1), BHTK, and the weights BHTS, whose rows sum to one.
 
-    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key. Other scores than the
-    scaled dot product are in scores.py; they get the keys that they have prepared. Dropout is not in the paper.
+    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key.
     """
-    scores_BHTS = score(query_BHTK, key_BHSK).masked_fill_(~mask, -math.inf)
-    weights_BHTS = scores_BHTS.softmax(dim=-1)
-    kept_BHTS = weights_BHTS if dropout is None else dropout(weights_BHTS)
-    return kept_BHTS @ value_BHSK, weights_BHTS
+    scores_BHTS = query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
+    weights_BHTS = scores_BHTS.masked_fill_(~mask, -math.inf).softmax(dim=-1)
+    return weights_BHTS @ value_BHSK, weights_BHTS
 
 
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Attention of padded rows, by any score: query BHTK, key BHSK, value BHSK and a mask to BHTK."""
+"""Attention of padded rows: query BHTK, key BHSK, value BHSK and a mask to BHTK."""
 
 
 class Sight(Protocol):
-    """What each query may see, wherever that lies: all of `Padded`, or less padding or a cache, for speed."""
+    """What each query may see, wherever that lies: in padded rows, in the past of a search, or packed for speed."""
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, attention: Attention) -> Tensor:
-        """What each query reads, BHTK, by this attention. Sentences end to end know eq. 1 alone; a cache grows."""
+        """What each query reads of it by this attention, BHTK."""
 
 
 @dataclass(frozen=True)

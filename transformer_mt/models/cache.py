@@ -19,23 +19,20 @@ class Cache:
 
     key_BWHPK: Tensor
     value_BWHPK: Tensor
-    window: int
-    """If not 0, a hypothesis sees only the newest position and this many before it; older ones are dropped."""
 
     def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
         """What the newest position of each hypothesis reads of its past and of itself, BHWK. Extends the past by it."""
         # Each hypothesis is a row of its own, with one query.
         parts = (query_BHWK, key_BHWK, value_BHWK)
         query_BWH1K, key_BWH1K, value_BWH1K = (x.transpose(1, 2)[..., None, :] for x in parts)
-        first = -(self.window + 1) if self.window else 0
-        self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)[:, :, :, first:]
-        self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)[:, :, :, first:]
-        seen = (self.key_BWHPK, self.value_BWHPK, query_BHWK.new_ones(1, dtype=torch.bool))  # all of it
-        return attention(query_BWH1K, *seen)[..., 0, :].transpose(1, 2)
+        self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)
+        self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)
+        everything = query_BHWK.new_ones(1, dtype=torch.bool)
+        return attention(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything)[..., 0, :].transpose(1, 2)
 
     def select(self, *index: Tensor) -> "Cache":
         """The pasts of some sentences, or with a second index of some hypotheses of each."""
-        return Cache(self.key_BWHPK[index], self.value_BWHPK[index], self.window)
+        return replace(self, key_BWHPK=self.key_BWHPK[index], value_BWHPK=self.value_BWHPK[index])
 
 
 @dataclass(frozen=True)
@@ -44,17 +41,7 @@ class TransformerState(DecoderState):
 
     caches: list[Cache]
     memories: list[Memory]
-    position: int
-
-    @classmethod
-    def empty(cls, memories: list[Memory], width: int, window: int) -> "TransformerState":
-        """The cache of `width` hypotheses of each sentence, before their first word."""
-
-        def empty(memory_BHSK: Tensor) -> Tensor:
-            return memory_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)
-
-        caches = [Cache(empty(memory.key_BHSK), empty(memory.value_BHSK), window) for memory in memories]
-        return cls(caches, memories, position=0)
+    position: int = 0
 
     def follow(self, parent_BW: Tensor) -> "TransformerState":
         sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
@@ -63,3 +50,9 @@ class TransformerState(DecoderState):
     def keep(self, sentences: Tensor) -> "TransformerState":
         caches = [cache.select(sentences) for cache in self.caches]
         return replace(self, caches=caches, memories=[memory.select(sentences) for memory in self.memories])
+
+
+def empty_cache(memory: Memory, width: int) -> Cache:
+    """The cache of `width` hypotheses of each sentence, before their first word."""
+    empty_BWH0K = memory.key_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)
+    return Cache(empty_BWH0K, memory.value_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1))

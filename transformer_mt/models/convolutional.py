@@ -15,13 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.models.attention import attention, padding_mask
-from transformer_mt.models.attention_weights import AttentionWeights
+from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences
-from transformer_mt.models.positions import LearnedPositions
-from transformer_mt.models.scores import Dot
+from transformer_mt.models.scores import Dot, attention_by
 from transformer_mt.settings.model import ConvolutionalConfig
 
 EMBEDDED = 0.1
@@ -30,6 +27,24 @@ sees a single word of the source from the beginning (sec. 3.5)."""
 
 HALF_POWER = math.sqrt(0.5)
 """By which a sum of two is multiplied, so that its variance is theirs (sec. 3.4)."""
+
+
+class LearnedPositions(nn.Module):
+    """A vector for each position (sec. 3.1); compared with sinusoids by Vaswani et al. 2017, sec. 3.5."""
+
+    def __init__(self, num_positions: int, d_model: int) -> None:
+        super().__init__()
+        self.table_TD = nn.Parameter(torch.empty(num_positions, d_model))
+        nn.init.normal_(self.table_TD, std=d_model**-0.5)
+
+    def first(self, num_positions: int) -> Tensor:
+        """Encodings of the first positions; TD. Raises TooLongError if fewer have been learned."""
+        if num_positions > len(self.table_TD):
+            raise TooLongError(
+                f"a sentence of {num_positions} positions, and the model has learned "
+                f"model.max_positions={len(self.table_TD)}: shorten it, or train a model of more positions"
+            )
+        return self.table_TD[:num_positions]
 
 
 class GatedConvolution(nn.Module):
@@ -73,8 +88,8 @@ class DecoderLayer(nn.Module):
         state_BWTD = self.convolution(seen_BWID.flatten(0, 1)).unflatten(0, (-1, W))
         query_BWTD = (self.query(state_BWTD) + embedded_BWTD) * HALF_POWER
         query_B1QD = query_BWTD.flatten(1, 2)[:, None]
-        read_B1QD, weights_B1QS = attention(
-            query_B1QD, memory.key_B1SD, memory.value_B1SD, memory.mask_B11S, self.score
+        read_B1QD, weights_B1QS = attention_by(
+            self.score, query_B1QD, memory.key_B1SD, memory.value_B1SD, memory.mask_B11S
         )
         if record is not None:
             record.append(weights_B1QS.view(len(x_BWTD), W, T, -1))
@@ -138,14 +153,10 @@ class Convolutional(Seq2Seq):
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = nn.Dropout(config.dropout)
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        assert isinstance(source, Tensor), "a convolution goes through rows"
-        assert isinstance(decoder_input, Tensor), "a convolution goes through rows"
-        return self._forced(source, decoder_input)
-
-    @property
-    def output_VD(self) -> Tensor:
-        return self.output_embedding.weight
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        """The weights of each layer's attention, BTS, are appended to `record`, if there is one."""
+        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return said_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> ConvolutionalState:
         memory = self._encode(source_BS)
@@ -156,16 +167,6 @@ class Convolutional(Seq2Seq):
         assert isinstance(state, ConvolutionalState)
         said_BW1D, state = self._go_on(token_BW[..., None], state)
         return self.project(said_BW1D[:, :, 0]), state
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        """Raises AttentionError if there is no such layer."""
-        return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer)[:, 0]
-
-    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """Those of every decoder layer to the source, of one head each."""
-        record: list[Tensor] = []
-        self._forced(source_BS, decoder_input_BT, record)
-        return AttentionWeights.to_source(torch.stack(record))  # BWTS with one hypothesis is BHTS with one head
 
     def _encode(self, source_BS: Tensor) -> Memory:
         mask_B11S = padding_mask(source_BS)
@@ -179,11 +180,6 @@ class Convolutional(Seq2Seq):
             x_BSD = (convolution(inside_BSD) + x_BSD) * HALF_POWER
         x_BSD = self.encoder_output(x_BSD)
         return Memory(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
-
-    def _forced(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Teacher forcing: one hypothesis of T words, BTD."""
-        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
-        return said_B1TD[:, 0]
 
     def _go_on(
         self, token_BWT: Tensor, state: ConvolutionalState, record: list[Tensor] | None = None
@@ -202,14 +198,8 @@ class Convolutional(Seq2Seq):
 
         Raises TooLongError if fewer have been learned.
         """
-        length, most = first + tokens.shape[-1], len(positions.table_TD)
-        if length > most:
-            raise TooLongError(
-                f"a sentence of {length} positions, and the model knows model.max_positions={most}: shorten it, or "
-                "train a model of more positions"
-            )
         scale = EMBEDDED * math.sqrt(self.d_model)
-        embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.table_TD[first:length])
+        embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.first(first + tokens.shape[-1])[first:])
         return embedded
 
 

@@ -9,10 +9,7 @@ from torch import nn
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
-    """An embedding with standard deviation d_model ** -0.5.
-
-    Logits then have unit scale, and so have inputs, which are multiplied by sqrt(d_model) (sec. 3.4).
-    """
+    """Of standard deviation d_model ** -0.5: so inputs, times sqrt(d_model) (sec. 3.4), and logits have unit scale."""
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made

@@ -1,17 +1,16 @@
-"""What training and search ask of an architecture: four verbs and a state.
+"""What training and search ask of an architecture: four verbs, and a state to search on from.
 
-B sentences  W hypotheses of a sentence  S source positions  T target positions
-D model width  V vocabulary
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
 """
 
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention_weights import AttentionWeights
-from transformer_mt.models.layout import Sentences
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class DecoderState(ABC):
@@ -32,56 +31,26 @@ class DecoderState(ABC):
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
 
-    is_fast = False  # whether its parts were exchanged for faster ones (inference/fast.py)
-    output_bias_V: Tensor | None  # what the last linear map adds to the logit of each word, if model.output_bias is set
+    output_embedding: nn.Embedding
+    output_bias_V: Tensor | None
+    faster_forms: Mapping[str, Callable[..., Any]] = {}  # see inference/fast.py
 
     @abstractmethod
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """Teacher forcing: the decoder's output at each position, before the vocabulary; BTD, or packed ND.
-
-        Ids in padded rows, BS and BT; or both packed, sentence i of the one beside sentence i of the other; or
-        both unpadded, if the model takes that.
-        """
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        """Teacher forcing: the decoder's output at each position, before the vocabulary; BTD."""
 
     @property
-    def takes_unpadded(self) -> bool:
-        """Whether `features` can leave out the padding of rows."""
-        return False
-
-    @property
-    @abstractmethod
     def output_VD(self) -> Tensor:
         """The last linear map, from features to one logit a word."""
-
-    @property
-    def units(self) -> list[nn.Module]:
-        """Parts whose own `forward` runs once a pass: sharded training gathers their parameters one at a time."""
-        return []
+        return self.output_embedding.weight
 
     def project(self, features: Tensor) -> Tensor:
-        """Logits [..., V] of features [..., D]; apart, so that the loss can take them in chunks."""
+        """Logits [..., V] of features [..., D]."""
         return F.linear(features, self.output_VD, self.output_bias_V)
 
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         """Logits of the next word at each position, all positions at once; BTV."""
         return self.project(self.features(source_BS, decoder_input_BT))
-
-    @property
-    def attends_to_source(self) -> bool:
-        """Whether there is attention to the source: without, `attention_to_source` raises TranslationError."""
-        return True
-
-    @abstractmethod
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        """Teacher forcing: how much each target position looked at each source position; BTS.
-
-        Rows sum to one; those of predictive local attention to less.
-        In a decoder layer: 1 is the lowest, 0 the last but one (Garg et al. 2019), or the only one.
-        """
-
-    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        """Teacher forcing: the weights of every attention, by layer and head; here of the one to the source."""
-        return AttentionWeights.to_source(self.attention_to_source(source_BS, decoder_input_BT, layer=0)[None, :, None])
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:
@@ -90,3 +59,7 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits BWV of the word after `token_BW`, and the state that has seen it. Uses up `state`."""
+
+    def faster(self, function: Function) -> Function:
+        """The form in which this model computes a function: itself, or what inference/fast.py has exchanged it for."""
+        return self.faster_forms.get(function.__name__, function)  # type: ignore[return-value]

@@ -1,21 +1,57 @@
-"""Sentences without padding, for faster training: packed end to end on GPUs, and rows without PAD on CPUs.
+"""How sentences lie in a tensor: in rows, with padding; or without it, for speed.
 
-Each equals padded rows (layout.py): the same sentences have the same features and gradients, to rounding.
+Packed end to end on GPUs, and rows without PAD on CPUs, equal padded rows: the same sentences have the same features
+and gradients, to rounding. Linear layers, norms and dropout do not care; positions and attention ask here.
 
-N packed tokens  T positions  D model width
+B sentences  N packed tokens  T positions  D model width
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from transformer_mt.kernels.near_attention import Near, NearRows
+from transformer_mt.kernels.near_attention import Near
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.row_attention import RowMask, Rows
-from transformer_mt.models.attention import Sight, causal_mask
-from transformer_mt.models.layout import Sentences
-from transformer_mt.models.positions import Positions
+from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
+from transformer_mt.models.convolutional import LearnedPositions
+from transformer_mt.models.positions import SinusoidalPositions
 from transformer_mt.vocabulary import PAD
+
+Positions = SinusoidalPositions | LearnedPositions
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """One sentence in each row, with PAD on its right."""
+
+    tokens: Tensor
+    """int64 BT."""
+
+    def encodings(self, positions: Positions) -> Tensor:
+        """The encodings of the words' positions, which are added to their embeddings; TD."""
+        return positions.first(self.tokens.shape[1])
+
+    def everywhere(self, window: int = 0) -> Sight:
+        """Each word may see its whole sentence, or only `window` positions on each side."""
+        return Near(self.tokens != PAD, window, causal=False) if window else Padded(padding_mask(self.tokens))
+
+    def backwards(self, window: int = 0) -> Sight:
+        """Each word may see itself and the words before it, or only `window` of them. No word stands after PAD."""
+        if window:
+            return Near(self.tokens != PAD, window, causal=True)
+        return Padded(causal_mask(self.tokens.shape[1], self.tokens.device))
+
+    def across(self, source: "Sentences") -> Sight:
+        """Each word may see the whole source sentence. Both sides have to lie in the same way."""
+        assert type(source) is type(self), "source and target lie in one way"
+        return source.everywhere()
+
+
+def whole_mask(see: Sight) -> Tensor:
+    """True where a query of padded rows may see a key; broadcasts to BHTS."""
+    assert isinstance(see, Near | Padded), "the rows are padded"
+    return see.whole() if isinstance(see, Near) else see.mask
 
 
 @dataclass(frozen=True)
@@ -36,7 +72,9 @@ class Packed(Sentences):
 
     def encodings(self, positions: Positions) -> Tensor:
         """ND."""
-        return positions.of(self.positions_N, self.max_length)
+        if isinstance(positions, SinusoidalPositions):
+            positions.first(self.max_length)  # so that there are as many
+        return positions.table_TD[self.positions_N]
 
     def everywhere(self, window: int = 0) -> Segments:
         return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=False, window=window)
@@ -61,16 +99,13 @@ class Unpadded(Sentences):
         return positions.first(length)[self.rows.place_N % length]
 
     def everywhere(self, window: int = 0) -> Sight:
-        return self._near(window, causal=False) if window else self.across(self)
+        assert not window, "a window needs padded rows"
+        return self.across(self)
 
     def backwards(self, window: int = 0) -> Sight:
-        if window:
-            return self._near(window, causal=True)
+        assert not window, "a window needs padded rows"
         length, device = self.rows.padding_BT.shape[1], self.rows.padding_BT.device
         return RowMask.of(self.rows, self.rows, causal_mask(length, device))
-
-    def _near(self, window: int, causal: bool) -> NearRows:
-        return NearRows(self.rows, Near(~self.rows.padding_BT, window, causal))
 
     def across(self, source: Sentences) -> RowMask:
         assert isinstance(source, Unpadded), "source and target lie in one way"

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.errors import TranslationError
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences
 from transformer_mt.models.recurrence import BidirectionalEncoder
 from transformer_mt.models.rnn_decoder import (
     Annotations,
@@ -68,14 +66,10 @@ class Rnn(Seq2Seq):
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = nn.Dropout(config.dropout)
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        assert isinstance(source, Tensor), "a recurrence goes through rows"
-        assert isinstance(decoder_input, Tensor), "a recurrence goes through rows"
-        return self._forced(source, decoder_input)
-
-    @property
-    def output_VD(self) -> Tensor:
-        return self.output_embedding.weight
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        """Weights of its attention are appended to `record`, if there is one: in one piece B1TS or more, along T."""
+        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return said_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> RnnState:
         lengths_B = (source_BS != PAD).sum(dim=1)
@@ -91,25 +85,9 @@ class Rnn(Seq2Seq):
         said_BW1D, state = self._go_on(token_BW[..., None], state)
         return self.project(said_BW1D[:, :, 0]), state
 
-    @property
     def attends_to_source(self) -> bool:
+        """Whether it has attention (model.attention)."""
         return isinstance(self.decoder.context, SourceAttention)
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        """The weights of its one attention. Raises TranslationError if the model has none."""
-        if not self.attends_to_source:
-            raise TranslationError(
-                "the model has no attention (model.attention=none), so nothing says which word comes from which; "
-                "train one with another model.attention"
-            )
-        record: list[Tensor] = []
-        self._forced(source_BS, decoder_input_BT, record)
-        return torch.cat(record, dim=2)[:, 0]
-
-    def _forced(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Teacher forcing: one hypothesis of T words, BTD."""
-        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
-        return said_B1TD[:, 0]
 
     def _go_on(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
         """What is said after each of T words more, BWTD, and the state that has seen them."""

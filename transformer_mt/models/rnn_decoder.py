@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.models.attention import attention, padding_mask
+from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.local_attention import SourceWindow
 from transformer_mt.models.recurrence import Recurrence
-from transformer_mt.models.scores import FixedConcat, Location, Scaled, Score, build_score
+from transformer_mt.models.scores import FixedConcat, Location, Scaled, Score, attention_by, build_score
 from transformer_mt.settings.model import RnnConfig, ScoreChoice
 
 
@@ -61,9 +61,9 @@ class SourceAttention(nn.Module):
         if self.window:
             centre_B1Q = self.window.centre(query_BWTD, position, mask).flatten(1)[:, None]
             mask = mask & self.window.sees(centre_B1Q, mask.shape[-1])
-        context_B1QD, weights_B1QS = attention(
-            query_BWTD.flatten(1, 2)[:, None], annotations.prepared_B1SA, annotations.value_B1SD, mask, self.score
-        )
+        query_B1QD = query_BWTD.flatten(1, 2)[:, None]
+        prepared_B1SA, value_B1SD = annotations.prepared_B1SA, annotations.value_B1SD
+        context_B1QD, weights_B1QS = attention_by(self.score, query_B1QD, prepared_B1SA, value_B1SD, mask)
         if self.window and self.window.predicts:
             weights_B1QS = weights_B1QS * self.window.nearness(centre_B1Q, mask.shape[-1])
             context_B1QD = weights_B1QS @ annotations.value_B1SD

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer_mt.errors import TooLongError
-from transformer_mt.models.attention import attention, scaled_dot
 from transformer_mt.settings.model import ScoreChoice
 
 
@@ -44,7 +43,7 @@ class ScaledDot(Score):
     """Q K^T / sqrt(d_k) (Vaswani et al. 2017, eq. 1)."""
 
     def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return scaled_dot(query_BHTK, prepared)
+        return query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ prepared.transpose(-1, -2)
 
 
 class Scaled(Score):
@@ -186,9 +185,17 @@ class FixedLengthAttention(nn.Module):
         length = value_BSV.shape[1]
         everywhere_S = torch.ones(length, dtype=torch.bool, device=value_BSV.device)
         prepared_B1S1 = self.score.prepare(key_B11K.expand(-1, -1, length, -1))
-        mixed_B11V, weights_B11S = attention(query_B11Q, prepared_B1S1, value_BSV[:, None], everywhere_S, self.score)
+        mixed_B11V, weights_B11S = attention_by(self.score, query_B11Q, prepared_B1S1, value_BSV[:, None], everywhere_S)
         joined_B1I = torch.cat([query_B11Q, mixed_B11V], dim=-1)[:, 0]
         return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
+
+
+def attention_by(
+    score: Score, query_BHTK: Tensor, prepared: Tensor, value_BHSK: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention by any score to keys that it has prepared; BHTK, and the weights BHTS, whose rows sum to one."""
+    weights_BHTS = score(query_BHTK, prepared).masked_fill_(~mask, -math.inf).softmax(dim=-1)
+    return weights_BHTS @ value_BHSK, weights_BHTS
 
 
 def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:

@@ -2,28 +2,22 @@
 
 Section 3.2, attention, is in attention.py and multi_head.py, 3.4 in embeddings.py and 3.5 in positions.py.
 
-B sentences  W hypotheses of a sentence  S source positions  T target positions
-D model width  H heads  K width of a head  F inner width  V vocabulary  L layers
-Where sentences are packed (packed.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import assert_never
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention import Sight
-from transformer_mt.models.attention_weights import AttentionWeights
-from transformer_mt.models.cache import TransformerState
+from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
+from transformer_mt.models.cache import TransformerState, empty_cache
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import Sentences, Whole, laid_out
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention, recorded
-from transformer_mt.models.positions import LearnedPositions, Positions, SinusoidalPositions
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention
+from transformer_mt.models.positions import SinusoidalPositions
 from transformer_mt.settings.model import TransformerConfig
 
 
@@ -38,11 +32,10 @@ class Residual(nn.Module):
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         # In bf16 only products are bf16. A sum of two types is slow on CPUs: hence the type is changed before it.
-        if self.pre_norm:
-            y_BTD: Tensor = x_BTD + self.dropout(sublayer(self.norm(x_BTD))).to(x_BTD.dtype)
-        else:
-            y_BTD = self.norm(x_BTD + self.dropout(sublayer(x_BTD)).to(x_BTD.dtype))
-        return y_BTD
+        input_BTD = self.norm(x_BTD) if self.pre_norm else x_BTD
+        sum_BTD = x_BTD + self.dropout(sublayer(input_BTD)).to(x_BTD.dtype)
+        output_BTD: Tensor = sum_BTD if self.pre_norm else self.norm(sum_BTD)
+        return output_BTD
 
 
 class EncoderLayer(nn.Module):
@@ -50,7 +43,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = _attention(config)
+        self.attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = Residual(config), Residual(config)
 
@@ -65,8 +58,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
+        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.feed_forward = FeedForward(config)
         self.around_self_attention, self.around_cross_attention = Residual(config), Residual(config)
         self.around_feed_forward = Residual(config)
@@ -80,50 +73,27 @@ class DecoderLayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at each position (sec. 3.3), or what came after it.
-
-    gelu: x Phi(x), exactly, in place of max(0, x) (Hendrycks and Gimpel 2016). swiglu: (silu(x W1 + b1) *
-    (x W3 + b3)) W2 + b2 (Shazeer 2020). Its third matrix makes it half as large again at the same ffn_dim;
-    2/3 of ffn_dim have the parameters of the others.
-    """
+    """max(0, x W1 + b1) W2 + b2 at each position (sec. 3.3)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.activation = config.activation
         self.inner = nn.Linear(config.d_model, config.ffn_dim)
         self.outer = nn.Linear(config.ffn_dim, config.d_model)
-        if config.activation == "swiglu":
-            self.factor = nn.Linear(config.d_model, config.ffn_dim)
-        for linear in (module for module in self.children() if isinstance(module, nn.Linear)):
+        for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        match self.activation:
-            case "relu":
-                inner_BTF = F.relu(self.inner(x_BTD))
-            case "gelu":
-                inner_BTF = F.gelu(self.inner(x_BTD))
-            case "swiglu":
-                inner_BTF = F.silu(self.inner(x_BTD)) * self.factor(x_BTD)
-            case _:
-                assert_never(self.activation)
-        output_BTD: Tensor = self.outer(inner_BTF)
+        output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD)))
         return output_BTD
 
 
-def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.num_heads, config.attention_dropout, config.score)
-
-
 class Transformer(Seq2Seq):
-    """Encoder, decoder, embeddings."""
+    """Encoder, decoder, embeddings. What the paper does not have is in variants.py."""
 
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
-        self.config = config
-        self.d_model, self.num_heads, self.score = config.d_model, config.num_heads, config.score
-        self.attention_dropout, self.attention_window = config.attention_dropout, config.attention_window
+        self.config, self.d_model = config, config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residuals nothing has normalised their sum at the end.
@@ -134,77 +104,49 @@ class Transformer(Seq2Seq):
         )
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = nn.Dropout(config.dropout)
-        make = LearnedPositions if config.positions == "learned" else SinusoidalPositions
-        self.positions: Positions = make(config.max_positions, config.d_model)
+        self.positions = SinusoidalPositions(config.max_positions, config.d_model)
 
-    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        sources, targets = (laid_out(side, self.takes_unpadded) for side in (source, decoder_input))
-        return self._decode(targets, self._encode(sources), sources)
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        x_BTD = self.embed(self.target_embedding, decoder_input_BT, self.positions.first(decoder_input_BT.shape[1]))
+        see = Padded(causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device))  # no word stands after PAD
+        return self.decode(x_BTD, [see] * len(self.decoder), self.read(source_BS))
 
-    def _encode(self, source: Sentences) -> Tensor:
-        see = source.everywhere(self.attention_window)
-        x_BSD = self._embed(self.source_embedding, source.tokens, source.encodings(self.positions))
+    def start(self, source_BS: Tensor, width: int) -> TransformerState:
+        memories = self.read(source_BS)
+        return TransformerState([empty_cache(memory, width) for memory in memories], memories)
+
+    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
+        assert isinstance(state, TransformerState)
+        x_BWD = self.embed(self.target_embedding, token_BW, self.positions.first(state.position + 1)[-1])
+        features_BWD = self.decode(x_BWD, state.caches, state.memories)
+        return self.project(features_BWD), TransformerState(state.caches, state.memories, state.position + 1)
+
+    def read(self, source_BS: Tensor) -> list[Memory]:
+        """The encoder's output, as the attention of each decoder layer reads it."""
+        see = Padded(padding_mask(source_BS))
+        x_BSD = self.embed(self.source_embedding, source_BS, self.positions.first(source_BS.shape[1]))
+        return self.memories(self.encode(x_BSD, see), see)
+
+    def embed(self, embedding: nn.Embedding, tokens: Tensor, encodings: Tensor) -> Tensor:
+        """Scaled embeddings plus the encodings of their positions (sec. 3.4, 3.5)."""
+        summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
+        return summed
+
+    def encode(self, x_BSD: Tensor, see: Sight) -> Tensor:
         for layer in self.encoder:
             x_BSD = layer(x_BSD, see)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
-    def _decode(self, target: Sentences, memory_BSD: Tensor, source: Sentences) -> Tensor:
-        see = target.backwards(self.attention_window)
-        x_BTD = self._embed(self.target_embedding, target.tokens, target.encodings(self.positions))
-        for layer, memory in zip(self.decoder, self.memories(memory_BSD, target.across(source)), strict=True):
-            x_BTD = layer(x_BTD, see, memory)
-        features_BTD: Tensor = self.decoder_norm(x_BTD)
-        return features_BTD
-
-    def _embed(self, embedding: nn.Embedding, tokens: Tensor, encodings: Tensor) -> Tensor:
-        """Scaled embeddings plus the encodings of their positions (sec. 3.4, 3.5)."""
-        summed: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model) + encodings)
-        return summed
-
     def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
         return [layer.cross_attention.memory(memory_BSD, see) for layer in self.decoder_layers()]
 
-    @property
-    def takes_unpadded(self) -> bool:
-        return self.attention_dropout == 0.0 and self.score.is_scaled_dot
-
-    @property
-    def output_VD(self) -> Tensor:
-        return self.output_embedding.weight
-
-    @property
-    def units(self) -> list[nn.Module]:
-        # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
-        return [*self.encoder, *(layer.feed_forward for layer in self.decoder_layers())]
-
-    def start(self, source_BS: Tensor, width: int) -> TransformerState:
-        source = Sentences(source_BS)
-        memories = self.memories(self._encode(source), source.everywhere())
-        return TransformerState.empty(memories, width, self.attention_window)
-
-    def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, TransformerState]:
-        assert isinstance(state, TransformerState)
-        position_D = self.positions.first(state.position + 1)[-1]
-        x_BWD = self._embed(self.target_embedding, token_BW, position_D)
-        for layer, cache, memory in zip(self.decoder_layers(), state.caches, state.memories, strict=True):
-            x_BWD = layer(x_BWD, cache, memory)
-        return self.project(self.decoder_norm(x_BWD)), replace(state, position=state.position + 1)
-
-    def attention_to_source(self, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-        return self.attention_weights(source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
-
-    def attention_weights(self, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-        with (
-            recorded([layer.attention for layer in self.encoder_layers()]) as encoder,
-            recorded([layer.self_attention for layer in self.decoder_layers()]) as decoder,
-            recorded([layer.cross_attention for layer in self.decoder_layers()]) as cross,
-        ):
-            self.features(Whole(source_BS), Whole(decoder_input_BT))
-        return AttentionWeights(torch.stack(encoder), torch.stack(decoder), torch.stack(cross))
-
-    def encoder_layers(self) -> list[EncoderLayer]:
-        return [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
+    def decode(self, x_BTD: Tensor, sights: Sequence[Sight], memories: list[Memory]) -> Tensor:
+        """`sights` are of the decoder's layers, each of which has a past of its own in a search."""
+        for layer, see, memory in zip(self.decoder, sights, memories, strict=True):
+            x_BTD = layer(x_BTD, see, memory)
+        features_BTD: Tensor = self.decoder_norm(x_BTD)
+        return features_BTD
 
     def decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]

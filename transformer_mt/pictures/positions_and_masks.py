@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.errors import PictureError
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.models.layout import Whole
+from transformer_mt.models.packed import Sentences, whole_mask
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.pictures import figures
 from transformer_mt.pictures.command import Command, Picture
@@ -87,14 +87,14 @@ def _masks(arguments: argparse.Namespace) -> Picture:
 
 def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
     """The masks TT of attention, by name, as the Transformer makes them for a sentence."""
-    sentence = Whole(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
+    sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
     masks = {
         "encoder and cross-attention": sentence.everywhere(),
         "decoder": sentence.backwards(),
         f"encoder, window {window}": sentence.everywhere(window),
         f"decoder, window {window}": sentence.backwards(window),
     }
-    return {name: see.mask.expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
+    return {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
 
 
 POSITIONS = Command(

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from transformer_mt.data.batching import Batch
 from transformer_mt.data.packing import PackedBatch
 from transformer_mt.device import Device
-from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.packed import Packed, unpadded
+from transformer_mt.models.packed import Packed
 from transformer_mt.training.common_shapes import Features, compiled_for_common_shapes
-from transformer_mt.training.loss import LossSums, label_smoothed, teacher_forced
+from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.r_drop import r_drop
 from transformer_mt.vocabulary import PAD
 
@@ -30,10 +29,10 @@ class BatchLoss(nn.Module):
     def forward(self, batch: Batch | PackedBatch, compiled: bool = True) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled if self.compiled and compiled else self.model.features
-        features_ND, labels_N = real_features(self.model, features, batch, self.device)
+        features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
         if not self.r_drop:
             return _label_smoothed(self.model, features_ND, labels_N, self.smoothing)
-        second_ND, _ = real_features(self.model, features, batch, self.device)
+        second_ND, _ = features_and_labels(self.model, features, batch, self.device)
         first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
         output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
         return r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V)
@@ -41,37 +40,26 @@ class BatchLoss(nn.Module):
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
     """The loss of one pass over a batch that is on the device already."""
-    features_ND, labels_N = real_features(model, model.features, batch, device)
+    features_ND, labels_N = features_and_labels(model, model.features, batch, device)
     return _label_smoothed(model, features_ND, labels_N, smoothing)
 
 
-def real_features(
+def features_and_labels(
     model: Seq2Seq, features: Features, batch: Batch | PackedBatch, device: Device
 ) -> tuple[Tensor, Tensor]:
-    """As `teacher_forced`, whatever the layout of the batch; unpadded on the CPU, if the model takes that.
+    """The decoder's features of each target token, ND, and the token itself as its label, N.
 
-    Packed batches keep the PAD of their dummies, so that their shape stays.
+    The PAD of padded rows is left out. Packed batches keep the PAD of their dummies, so that their shape stays.
     """
     with device.autocast():
         if isinstance(batch, PackedBatch):
             source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, batch.max_length)
             target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, batch.max_length)
-            features_ND, labels_N = features(source, target), batch.labels_N
-        elif device.torch_device.type == "cpu" and model.is_fast and model.takes_unpadded:
-            features_ND = features(unpadded(batch.source_BS), unpadded(batch.decoder_input_BT))
-            labels_N = batch.labels_BT[batch.labels_BT != PAD]
-        else:
-            features_ND, labels_N = teacher_forced(features, batch)
-    return features_ND.to(device.dtype), labels_N
-
-
-def chunked_label_smoothed(
-    features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
-) -> LossSums:
-    """Equals `label_smoothed`, and is faster, with the logits of a few tokens in memory at a time."""
-    return LossSums(*chunked_cross_entropy(features_ND, output_VD, labels_N, smoothing, bias_V))
+            return features(source, target).to(device.dtype), batch.labels_N
+        features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
+    return features_ND.to(device.dtype), batch.labels_BT[batch.decoder_input_BT != PAD]
 
 
 def _label_smoothed(model: Seq2Seq, features_ND: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    compute = chunked_label_smoothed if model.is_fast else label_smoothed
-    return compute(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V)
+    loss = model.faster(label_smoothed)
+    return LossSums(*loss(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V))

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from transformer_mt.device import Device
-from transformer_mt.models.packed import Packed, Unpadded
+from transformer_mt.models.packed import Packed
 
-Ids = Tensor | Packed | Unpadded
-Features = Callable[[Ids, Ids], Tensor]
+Features = Callable[..., Tensor]
+"""`Seq2Seq.features`, of packed sentences where the model takes them."""
 
 # Compiling takes about a minute, and a micro-batch that is not compiled loses some hundredths of a second: after about
 # so many of them, compiling would have been the shorter way.
@@ -31,7 +31,7 @@ class CommonShapes:
         self._features, self._compiled, self._patience = features, compiled, patience
         self._seen: Counter[tuple[int, int]] = Counter()
 
-    def __call__(self, source: Ids, target: Ids) -> Tensor:
+    def __call__(self, source: Packed | Tensor, target: Packed | Tensor) -> Tensor:
         """ND."""
         assert isinstance(source, Packed) and isinstance(target, Packed), "padded batches are of too many shapes"
         shape = (len(source.tokens), len(target.tokens))

@@ -9,6 +9,7 @@ from transformer_mt.data.loader import BatchLayout
 from transformer_mt.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.meaning import other_meaning_than
 from transformer_mt.settings.model import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -74,7 +75,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         make_no_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
     if is_sharded:
-        shard(loss, model.units, ranks, device.torch_device)
+        shard(loss, _units(model), ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
 
 
@@ -103,6 +104,14 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
     check_tokenizer(path, tokenizer_digest, advice)
     _check_meaning(path, holder / "config.yaml", settings)
     load_weights(model, path / MODEL)
+
+
+def _units(model: Seq2Seq) -> list[nn.Module]:
+    """Parts whose own `forward` runs once a pass: sharded training gathers their parameters one at a time."""
+    if not isinstance(model, Transformer):
+        return []
+    # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
+    return [*model.encoder, *(layer.feed_forward for layer in model.decoder_layers())]
 
 
 def _packed_fault(model: ModelConfig, device: Device) -> str:

@@ -3,13 +3,12 @@
 B sentences  T target positions  N real target tokens  D model width  V vocabulary
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.data.batching import Batch
+from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.vocabulary import PAD
 
 
@@ -22,13 +21,12 @@ class LossSums(NamedTuple):
     """Unsmoothed: perplexity = exp(nll / tokens)."""
 
 
-def teacher_forced(features: Callable[[Tensor, Tensor], Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-    """The decoder's features of each real target token, ND, and the token itself as its label, N.
+def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+    """The decoder's features of each real target token, ND: it is predicted from those before it in the reference.
 
-    Each token is predicted from those before it in the reference, whatever the model itself would have said there.
+    This is teacher forcing: whatever the model itself would have said before.
     """
-    real_BT = batch.labels_BT != PAD
-    return features(batch.source_BS, batch.decoder_input_BT)[real_BT], batch.labels_BT[real_BT]
+    return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
 
 
 def label_smoothed(

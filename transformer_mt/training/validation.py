@@ -13,8 +13,8 @@ from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.data.batching import ordered_batches
 from transformer_mt.data.encoded import EncodedCorpus
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.search import greedy, max_lengths
+from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.sampling import greedy
 from transformer_mt.decoding.utf8 import Utf8
 from transformer_mt.device import Device
 from transformer_mt.errors import CorpusError
@@ -180,7 +180,7 @@ def _validate_share(
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
-    searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.is_fast else model
+    searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.faster_forms else model
     tokenizer = validation.tokenizer
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):

@@ -29,7 +29,7 @@ from transformer_mt.inference.build import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.storage.compiler_files import use_own_cache
-from transformer_mt.training.batch_loss import real_features
+from transformer_mt.training.batch_loss import features_and_labels
 from transformer_mt.training.loss import label_smoothed
 from transformer_mt.vocabulary import EOS, PAD
 
@@ -135,7 +135,7 @@ def features_and_gradients(
     """The features of the real target tokens, and the gradient of their weighted sum for each parameter; fp64."""
     model.zero_grad(set_to_none=True)
     as_type = device if dtype is None else Device(device.torch_device, dtype, "")
-    found_ND = plain_features(features, batch) if dtype else real_features(model, features, batch, as_type)[0]
+    found_ND = plain_features(features, batch) if dtype else features_and_labels(model, features, batch, as_type)[0]
     found_ND = found_ND[: len(weights_ND)]  # behind them, packed batches have dummies
     (found_ND.to(weights_ND.dtype) * weights_ND).sum().backward()  # type: ignore[no-untyped-call]
     gradients = {name: one.grad.double() for name, one in model.named_parameters() if one.grad is not None}

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu_parts.settings import Figures, Settings
-from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.search import beam_search, greedy, max_lengths
+from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.sampling import greedy
+from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.device import Device, choose_device
 from transformer_mt.inference.frozen import frozen
