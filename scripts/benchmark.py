@@ -73,10 +73,10 @@ try:
     from benchmarks.training_race import PEERS, measure_training, named_python
     from benchmarks.training_text import random_rows
 
-    from transformer_mt.data.batching import collate, epoch_batches
-    from transformer_mt.data.encoded import EncodedCorpus
-    from transformer_mt.data.encoded_files import write_encoded
-    from transformer_mt.device import choose_device
+    from transformer_mt.batches.batching import collate, epoch_batches
+    from transformer_mt.batches.encoded import EncodedCorpus
+    from transformer_mt.kernels.device import choose_device
+    from transformer_mt.preparing.data_files import write_encoded
     from transformer_mt.settings.training_settings import TrainingConfig
     from transformer_mt.storage.files import write_whole
     from transformer_mt.terminal import cli

@@ -19,10 +19,10 @@ from check_requirements import stop
 try:
     from safetensors import safe_open
 
-    from transformer_mt.errors import EvaluationError
+    from transformer_mt.base.errors import EvaluationError
     from transformer_mt.evaluation.analysis import Group
-    from transformer_mt.evaluation.score_file import TestSetScores, read_scores
-    from transformer_mt.pictures import picture_file
+    from transformer_mt.evaluation.scores_json import TestSetScores, read_scores
+    from transformer_mt.reporting import picture_file
     from transformer_mt.terminal import cli
 except ModuleNotFoundError as error:
     stop(error)

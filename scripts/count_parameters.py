@@ -14,7 +14,7 @@ from check_requirements import stop
 try:
     import torch
 
-    from transformer_mt.inference.build import build_model
+    from transformer_mt.inference.fast import build_model
     from transformer_mt.settings.reading import load_config
     from transformer_mt.terminal import cli
 except ModuleNotFoundError as error:

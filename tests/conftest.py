@@ -16,16 +16,16 @@ import torch
 from helpers.tiny import demo_pairs, prepared_experiment, train_tiny
 
 from transformer_mt import average, evaluate
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.device import choose_device
-from transformer_mt.inference.build import build_model
-from transformer_mt.settings.corpus import TokenizerConfig
-from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import choose_device
+from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.terminal import cli
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.text.tokenizer import Tokenizer
 
 torch.set_num_threads(1)
 gc.disable()  # until all tests are collected: a fifth of the time would go into looking for cycles

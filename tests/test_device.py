@@ -3,9 +3,9 @@ import torch
 from helpers.pretended_gpus import two_gpus
 from torch.nn.attention import SDPBackend
 
-from transformer_mt import device as device_module
-from transformer_mt.device import check_c_compiler, choose_device, end_of_queue, why_gpu_unused
-from transformer_mt.errors import ConfigError
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.kernels import device as device_module
+from transformer_mt.kernels.device import check_c_compiler, choose_device, end_of_queue, why_gpu_unused
 
 MATMUL = torch.backends.mkldnn.matmul
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.languages import has_spaces, short_code, split_units
+from transformer_mt.base.languages import has_spaces, short_code, split_units
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from helpers.tiny import prepared_experiment
 
 from transformer_mt import average, evaluate, rerank, score, translate
-from transformer_mt.line_progress import LineProgress
+from transformer_mt.base.wording import LineProgress
 
 
 @pytest.mark.parametrize(("num_lines", "of", "left"), [(1200, r" of 1,200", r", \d+ s left"), (None, "", "")])
@@ -34,7 +34,7 @@ def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, left, capsy
 )
 def test_the_rate_and_the_time_left_are_of_the_lines_that_are_done_now(done, left, monkeypatch, capsys):
     clock = iter([0.0, 10.0])
-    monkeypatch.setattr("transformer_mt.line_progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("transformer_mt.base.wording.time.monotonic", lambda: next(clock))
     with LineProgress(600, every=1.0, done_before=100) as progress:
         progress.reached(done)
     [line] = capsys.readouterr().err.splitlines()

@@ -12,7 +12,7 @@ from helpers.tiny import log_records, train_tiny
 from transformer_mt import average
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_mt"

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 from helpers.tiny import status_and_error
 
-from transformer_mt import torchrun, train, translate
-from transformer_mt.errors import ConfigError
-from transformer_mt.training import distributed
+from transformer_mt import train, translate
+from transformer_mt.base import torchrun
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.training.scale import distributed
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.wording import counted, duration, two_decimals
+from transformer_mt.base.wording import counted, duration, two_decimals
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def main() -> int:
 
 def show_settings(argv: Sequence[str]) -> int:
     """Print all settings, the settings of a section, or a single one."""
-    from transformer_mt.settings.shown import settings_text
+    from transformer_mt.settings.suggestions import settings_text
 
     parser = cli.parser(
         "settings",

@@ -8,26 +8,34 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from transformer_mt.data.prepared import VALIDATED_ON, check_data
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.device import Device, check_c_compiler, choose_device
-from transformer_mt.errors import CheckpointError, ConfigError, TokenizerError
-from transformer_mt.settings.bounds import fingerprint
+from transformer_mt.base.errors import CheckpointError, ConfigError, TokenizerError
+from transformer_mt.base.wording import counted
+from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
+from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
+from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import SUMS, fault, sums_of, write_sums
-from transformer_mt.storage.compiler_files import use_own_cache
+from transformer_mt.storage.checksums import (
+    CONFIG,
+    COPIED_FROM_DATA,
+    MODEL,
+    MODEL_FILES,
+    SUMS,
+    fault,
+    saved_steps,
+    sums_of,
+    write_sums,
+)
 from transformer_mt.storage.files import cure, own_name, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
-from transformer_mt.storage.run_directory import CONFIG, COPIED_FROM_DATA, MODEL, MODEL_FILES, saved_steps
-from transformer_mt.storage.weights import read_metadata, save_weights
+from transformer_mt.storage.weights import read_metadata, save_weights, use_own_cache
 from transformer_mt.terminal import cli
-from transformer_mt.training.candidates import Candidate, best_of, find_candidates, validate_candidates
-from transformer_mt.training.checkpoint import check_tokenizer
-from transformer_mt.training.validation import METRICS, ValidationScores, load_validation, shown_metrics
-from transformer_mt.wording import counted
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
+from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates, validate_candidates
+from transformer_mt.training.run.checkpoint import check_tokenizer
+from transformer_mt.training.run.validation import METRICS, ValidationScores, load_validation, shown_metrics
 
 
 def main(argv: Sequence[str] | None = None) -> int:

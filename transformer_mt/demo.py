@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from transformer_mt.errors import UserError
+from transformer_mt.base.errors import UserError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli

@@ -10,18 +10,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.base.errors import EvaluationError, TranslationError
+from transformer_mt.base.wording import LineProgress
 from transformer_mt.decoding.loading import EngineOptions, check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import EvaluationError, TranslationError
 from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.comet import Comet
-from transformer_mt.evaluation.compare_text import check_comparison_file, comparison, text_of, write_comparison
-from transformer_mt.evaluation.compared_runs import compared_files, compared_runs
-from transformer_mt.evaluation.score_file import AlsoInTraining, TestSetScores, read_scores, write_scores
-from transformer_mt.evaluation.scores import Details, Results, print_scores, score_files, score_lines
-from transformer_mt.evaluation.seen_in_training import seen_in_training
-from transformer_mt.evaluation.test_sets import (
+from transformer_mt.evaluation.comparing import (
+    check_comparison_file,
+    compared_files,
+    compared_runs,
+    comparison,
+    text_of,
+    write_comparison,
+)
+from transformer_mt.evaluation.evaluated_texts import (
     TestSet,
     check_same_tokenizer,
     chosen_test_sets,
@@ -31,20 +35,29 @@ from transformer_mt.evaluation.test_sets import (
     read_test_sets,
     read_validation_set,
     results_dir,
+    seen_in_training,
+)
+from transformer_mt.evaluation.scores_json import (
+    AlsoInTraining,
+    Details,
+    Results,
+    TestSetScores,
+    print_scores,
+    read_scores,
+    score_files,
+    score_lines,
+    write_scores,
 )
 from transformer_mt.evaluation.tuning import TuneMetric, Tuning, choices_of, tune
-from transformer_mt.line_progress import LineProgress
-from transformer_mt.settings.decoding import DecodingConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.files import write_whole
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.storage.files import read_json, write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
-from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, parser
+from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
 from transformer_mt.terminal.model_arguments import engine_options
-from transformer_mt.terminal.translation_summary import TranslationSummary
-from transformer_mt.terminal.what_ran import machine, what_ran
+from transformer_mt.terminal.translation_output import TranslationSummary
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
 DEFAULT_ENGINE = EngineOptions()

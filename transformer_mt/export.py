@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
+from transformer_mt.base.errors import ExportError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import ExportError
-from transformer_mt.exporting.trained import Trained, random_pairs, read_trained
+from transformer_mt.exporting.trained_model import Trained, random_pairs, read_trained
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import replacing_directory
@@ -99,10 +99,10 @@ def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str
     match format:
         case "ctranslate2":
             import_ctranslate2()
-            from transformer_mt.exporting import ctranslate2
+            from transformer_mt.exporting import ctranslate2_format
 
-            reason = ctranslate2.refusal(trained.config.model)
-            write = partial(ctranslate2.write, trained, quantization=quantization)
+            reason = ctranslate2_format.refusal(trained.config.model)
+            write = partial(ctranslate2_format.write, trained, quantization=quantization)
         case "huggingface":
             from transformer_mt.exporting import huggingface
 

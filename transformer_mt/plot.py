@@ -3,17 +3,17 @@
 import sys
 from collections.abc import Sequence
 
-from transformer_mt.pictures import attention, lengths, lines, positions_and_masks, self_attention
+from transformer_mt.reporting import plot_attention, plot_model, plot_training
 from transformer_mt.terminal import cli
 
 PICTURES = {
-    "attention": attention.ATTENTION,
-    "self-attention": self_attention.SELF_ATTENTION,
-    "positions": positions_and_masks.POSITIONS,
-    "masks": positions_and_masks.MASKS,
-    "schedule": lines.SCHEDULE,
-    "curves": lines.CURVES_OF_RUNS,
-    "lengths": lengths.LENGTHS,
+    "attention": plot_attention.ATTENTION,
+    "self-attention": plot_attention.SELF_ATTENTION,
+    "positions": plot_model.POSITIONS,
+    "masks": plot_model.MASKS,
+    "schedule": plot_training.SCHEDULE,
+    "curves": plot_training.CURVES_OF_RUNS,
+    "lengths": plot_training.LENGTHS,
 }
 
 

@@ -5,15 +5,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
-from transformer_mt.data.corpus_warnings import header_warnings, tag_warnings, twice_warnings
-from transformer_mt.data.data_directory import hold_data_dir
-from transformer_mt.data.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
-from transformer_mt.data.fill_data_dir import Plan, fill_data_dir, splits_of
-from transformer_mt.data.look_at_data import MOST_PAIRS, look
-from transformer_mt.data.prepared import (
+from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
+from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
+from transformer_mt.preparing.data_files import hold_data_dir
+from transformer_mt.preparing.fill_data_dir import Plan, fill_data_dir, held_out_of, splits_of
+from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
+from transformer_mt.preparing.prepared import (
     SUMMARY,
     Prepared,
     check_data,
@@ -22,18 +24,13 @@ from transformer_mt.data.prepared import (
     read_prepared,
     trained_on,
 )
-from transformer_mt.data.split_files import held_out_of
-from transformer_mt.data.tokenizer import Tokenizer, clean, taken
-from transformer_mt.data.tokenizer_origin import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer
-from transformer_mt.data.tokenizer_sample import sample_of
-from transformer_mt.errors import CorpusError
-from transformer_mt.evaluation.guards import cut_warning, tokenised_warning
-from transformer_mt.evaluation.metrics import check_tokeniser
-from transformer_mt.settings.bounds import fingerprint
+from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
+from transformer_mt.settings.section import fingerprint
 from transformer_mt.terminal import cli
-from transformer_mt.worker_pool import num_cores
+from transformer_mt.text.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
+from transformer_mt.text.tokenizer import Tokenizer, clean, taken
 
 
 def main(argv: Sequence[str] | None = None) -> int:

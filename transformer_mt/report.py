@@ -4,17 +4,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt.errors import UserError
-from transformer_mt.pictures.picture_file import check
-from transformer_mt.reporting.gathered import SECTIONS, Notes
+from transformer_mt.base.errors import UserError
+from transformer_mt.base.wording import counted
+from transformer_mt.reporting.gathered import SECTIONS, Notes, open_runs
+from transformer_mt.reporting.gathered_texts import choose, gather_corpora, gather_positions, gather_tests, translate
 from transformer_mt.reporting.page import MARK, Report, page_of
-from transformer_mt.reporting.prepared_text import gather_corpora, gather_positions
-from transformer_mt.reporting.runs import open_runs
-from transformer_mt.reporting.sentences import choose, translate
-from transformer_mt.reporting.tested import gather_tests
+from transformer_mt.reporting.picture_file import check
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
-from transformer_mt.wording import counted
 
 _DESCRIPTION = """\
 Reads one run or more, and writes a page of HTML that any browser shows, without a network: the settings and how they

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.errors import ConfigError, CorpusError
+from transformer_mt.base.errors import ConfigError, CorpusError
+from transformer_mt.base.wording import counted, cut
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.evaluation.tuning import choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, is_number, n_best_lists
-from transformer_mt.wording import counted, cut
 
 _WEIGHTS, _LENGTH_PENALTIES = "0,0.1,0.2,0.3,0.5,0.7,1,1.5,2", "0,0.5,0.8,1,1.2,1.5"  # what --tune tries if not told
 _DESCRIPTION = """\

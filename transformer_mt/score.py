@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from transformer_mt.data.tags import tagged
+from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.decoding.scorer import PairScore, Scorer
-from transformer_mt.errors import CorpusError, UserError
-from transformer_mt.storage.json_text import finite
+from transformer_mt.storage.files import finite
 from transformer_mt.terminal import cli, line_input, model_arguments
 from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.n_best_lists import TAKEN, n_best_lists
+from transformer_mt.text.tokenizer import tagged
 
 _DESCRIPTION = """\
 Reads a model and sentence pairs: either two files in which line n of one belongs to line n of the other, or

@@ -10,49 +10,46 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.data.batching import Pairs
-from transformer_mt.data.encoded import EncodedCorpus, described, places_of_pairs
-from transformer_mt.data.existing_tokenizer import check_sampling
-from transformer_mt.data.loader import BatchLayout, Loader
-from transformer_mt.data.mixing import weights_of
-from transformer_mt.data.prepared import check_data, data_digests, read_prepared, trained_on
-from transformer_mt.data.sampling import SubwordSampler
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import Device
-from transformer_mt.errors import CheckpointError, CorpusError, RankError, UserError
-from transformer_mt.inference.build import build_model, check_memory
+from transformer_mt.base.errors import CheckpointError, CorpusError, RankError, UserError
+from transformer_mt.base.wording import counted
+from transformer_mt.batches.batching import Pairs, weights_of
+from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
+from transformer_mt.batches.loader import BatchLayout, Loader
+from transformer_mt.batches.subword_sampling import SubwordSampler
+from transformer_mt.inference.fast import build_model, check_memory
+from transformer_mt.kernels.device import Device
+from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
-from transformer_mt.storage.run_directory import checkpoint_path, saved_steps
 from transformer_mt.terminal import cli
-from transformer_mt.training.budget import largest_tokens_per_batch
-from transformer_mt.training.checkpoint import (
+from transformer_mt.text.existing_tokenizer import check_sampling
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import train
+from transformer_mt.training.progress import Progress, is_trained, may_change
+from transformer_mt.training.run.beginning import (
+    check_layout,
+    choose_layout,
+    choose_rank_device,
+    initialise_from,
+    largest_tokens_per_batch,
+    new_learner,
+)
+from transformer_mt.training.run.checkpoint import (
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
     point_best_at,
 )
-from transformer_mt.training.distributed import Ranks, all_ranks
-from transformer_mt.training.going_on import may_change
-from transformer_mt.training.learner import (
-    check_layout,
-    choose_layout,
-    choose_rank_device,
-    initialise_from,
-    new_learner,
-)
-from transformer_mt.training.learning import Learner
-from transformer_mt.training.loop import train
-from transformer_mt.training.out_of_memory import is_out_of_memory
-from transformer_mt.training.progress import Progress, is_trained
-from transformer_mt.training.run_data import copy_from_data, on_data, say_of_data
-from transformer_mt.training.run_record import record_start
-from transformer_mt.training.running import Run
-from transformer_mt.training.validation import ValidationSet, load_validation, validate
-from transformer_mt.wording import counted
+from transformer_mt.training.run.run_record import copy_from_data, on_data, record_start, say_of_data
+from transformer_mt.training.run.running import Run
+from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
+from transformer_mt.training.scale.distributed import Ranks, all_ranks
+from transformer_mt.training.scale.out_of_memory import is_out_of_memory
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
 

@@ -8,17 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer_mt import torchrun
-from transformer_mt.corpora.packed import is_compressed
+from transformer_mt.base import torchrun
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TranslationError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input, model_arguments
-from transformer_mt.terminal.translated_blocks import translate_block, with_prefixes
-from transformer_mt.terminal.translation_output import OutputForm
-from transformer_mt.terminal.translation_summary import TranslationSummary
-from transformer_mt.translate_file import is_file_to_file, translate_file
+from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
+from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
 
 _DESCRIPTION = """\
 Reads lines of text and writes one translation for each, in order. Lines from a pipe are translated as they

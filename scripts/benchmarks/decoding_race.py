@@ -22,12 +22,12 @@ from benchmarks.decoding_process import (
     seconds_to_import_torch,
 )
 from benchmarks.environment import PeerError
+from transformer_mt.base.languages import EOS
+from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import check_aligned, score_corpus
 from transformer_mt.settings.reading import load_config
-from transformer_mt.vocabulary import EOS
-from transformer_mt.wording import counted
+from transformer_mt.text.tokenizer import Tokenizer
 
 ALONE = 50  # sentences that are translated one at a time
 SAME_LINES = 0.97  # share of equal greedy translations; with fewer, a peer computes something else

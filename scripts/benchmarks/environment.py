@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from transformer_mt.errors import UserError
-from transformer_mt.machine import processor
+from transformer_mt.base.errors import UserError
+from transformer_mt.storage.records import processor
 
 SCRIPTS = str(Path(__file__).resolve().parent.parent)
 # Without these, glibc maps, zeroes and unmaps each large tensor page by page; `choose_device` sets the same for ours.

@@ -12,15 +12,15 @@ from torch.nn import functional as F
 
 from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_text import nn_transformer_weights
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.decoding.constraints import Constraints, max_lengths
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import Device
+from transformer_mt.kernels.device import Device
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import TransformerConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 Work = Callable[[], dict[str, int]]  # runs once; returns the counts of what was done, by unit
 Works = dict[str, Work]  # by name; `ours, x` is compared with `peer, x`

@@ -1,6 +1,6 @@
 """The shapes of models that the benchmarks measure, by name."""
 
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 
 # With the size of a vocabulary. Speeds of tiny mean nothing: it tries the scripts.
 SHAPES = {

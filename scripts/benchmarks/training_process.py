@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.environment import SCRIPTS, TAIL, PeerError, environment_of, killed_after
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 
 FACT = re.compile(r"^(first loss|GPU megabytes): ([\d.]+)$")

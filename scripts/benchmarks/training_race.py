@@ -13,7 +13,7 @@ from benchmarks.contenders.training import BF16_ON_GPU, TRAINERS
 from benchmarks.environment import PeerError, own_path
 from benchmarks.training_process import Contender, Race, Result, run
 from benchmarks.training_text import write_race
-from transformer_mt.wording import counted
+from transformer_mt.base.wording import counted
 
 HUGGING_FACE = "huggingface"
 PEERS = [HUGGING_FACE, *TRAINERS]  # that need a Python of their own

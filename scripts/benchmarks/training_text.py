@@ -15,16 +15,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_process import Race
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.batches.batching import epoch_batches
+from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.data.batching import epoch_batches
-from transformer_mt.data.encoded import EncodedCorpus, EncodedText
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.corpus import PairedText, TokenizerConfig
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.settings.corpus_settings import PairedText, TokenizerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.storage.weights import model_weights, save_weights
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.text.tokenizer import Tokenizer
 
 NUM_PAIRS = 50_000  # of random words
 LONGEST = 150  # pieces of a side, without its EOS

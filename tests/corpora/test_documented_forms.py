@@ -10,7 +10,7 @@ import yaml
 from helpers.forms import parquet, tmx, write, write_form
 
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.settings.corpus import SINGLE_FILES, CorpusConfig
+from transformer_mt.settings.corpus_settings import SINGLE_FILES, CorpusConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs/data.md"
 EXAMPLES = [yaml.safe_load(block)["train"] for block in re.findall(r"```yaml\n(train: .*?)```", PAGE.read_text(), re.S)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_mt.corpora import duplicates
-from transformer_mt.corpora.duplicates import KEY_BYTES, find_duplicates, pair_key
+from transformer_mt.corpora import repeated
+from transformer_mt.corpora.repeated import KEY_BYTES, find_duplicates, pair_key
 
 
 def found_by_a_set(keys: Sequence[Sequence[bytes]]) -> list[list[int]]:
@@ -31,19 +31,19 @@ def random_keys(sizes: Sequence[int], different: int) -> list[list[bytes]]:
     return [[keys[i] for i in generator.integers(0, different, size)] for size in sizes]
 
 
-def found(directory: Path, keys: Sequence[Sequence[bytes]], memory: int = duplicates.MEMORY) -> list[list[int]]:
+def found(directory: Path, keys: Sequence[Sequence[bytes]], memory: int = repeated.MEMORY) -> list[list[int]]:
     paths = [directory / f"{number}.keys" for number in range(len(keys))]
     for path, of_file in zip(paths, keys, strict=True):
         path.write_bytes(b"".join(of_file))
     return [rows.tolist() for rows in find_duplicates(paths, memory)]
 
 
-@pytest.mark.parametrize("memory", [100, 5_000, 100_000, duplicates.MEMORY])
+@pytest.mark.parametrize("memory", [100, 5_000, 100_000, repeated.MEMORY])
 @pytest.mark.parametrize("sizes", [[], [0], [1], [300], [40, 0, 200, 1, 90]])
 def test_they_are_those_that_a_set_finds(
     sizes: list[int], memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicates, "_READ_AT_A_TIME", 64)
+    monkeypatch.setattr(repeated, "_READ_AT_A_TIME", 64)
     keys = random_keys(sizes, different=120)
     assert found(tmp_path, keys, memory) == found_by_a_set(keys)
 
@@ -56,7 +56,7 @@ def test_the_same_first_half_of_a_key_is_not_the_same_key(tmp_path: Path) -> Non
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "_READ_AT_A_TIME", 5_000)
+    monkeypatch.setattr(repeated, "_READ_AT_A_TIME", 5_000)
     num_keys, memory = 400_000, 4_000_000
     keys = np.random.default_rng(2).integers(0, 256, (num_keys, KEY_BYTES), np.uint8)
     keys[-2:] = keys[:2]

@@ -6,12 +6,11 @@ import unicodedata
 
 import pytest
 
+from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.filters import REASONS, PieceFilters, TextFilters
-from transformer_mt.corpora.held_out import HeldOut
-from transformer_mt.data.tokenizer import clean
-from transformer_mt.errors import ConfigError
-from transformer_mt.settings.corpus import CorpusConfig
-from transformer_mt.settings.filters import FiltersConfig
+from transformer_mt.corpora.repeated import HeldOut
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
+from transformer_mt.text.tokenizer import clean
 
 GOOD = [
     ("The dog sleeps.", "Der Hund schläft."),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from helpers.splits import digest, opened, read
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 
 @pytest.fixture

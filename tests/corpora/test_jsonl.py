@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from helpers.forms import opened, write
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.errors import CorpusError
 
 
 def pairs_of(path: Path, text: str, **names: str) -> list[object]:

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BLOCK, LONGEST
-from transformer_mt.corpora.lines import BadLine, all_lines, line_blocks
-from transformer_mt.corpora.text_files import decode_lines, survey_of
-from transformer_mt.errors import CorpusError
+from transformer_mt.corpora.text_files import BadLine, all_lines, decode_lines, line_blocks, survey_of
 
 
 class Trickle(io.BytesIO):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.forms import opened, write
 
-from transformer_mt.errors import CorpusError
+from transformer_mt.base.errors import CorpusError
 
 
 def shards(directory: Path, **sides: dict[str, str]) -> str:

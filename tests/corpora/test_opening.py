@@ -8,9 +8,9 @@ import pytest
 from helpers.forms import FORMS, PACKINGS, filled, opened, write, write_form
 from helpers.thorough import each
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BLOCK, BadPair
 from transformer_mt.corpora.opening import corpus_digest, corpus_files
-from transformer_mt.errors import CorpusError
 
 DATA = Path(os.environ.get("PARALLEL_TEXT", "parallel text"))  # real text, which the project does not contain
 PAIRS = [

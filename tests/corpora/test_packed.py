@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from helpers.forms import PACKINGS, opened, pack, write, write_form
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.text_files import opened as opened_bytes
 from transformer_mt.corpora.text_files import read_lines, survey
-from transformer_mt.errors import CorpusError
 from transformer_mt.terminal.line_input import beside, open_lines
 
 TEXT = b"".join(b"This is line %d, with words.\n" % (number * 7919 % 100_003) for number in range(30_000))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.forms import opened, parquet, write
 
-from transformer_mt.errors import CorpusError
+from transformer_mt.base.errors import CorpusError
 
 pyarrow, pyarrow_parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
 

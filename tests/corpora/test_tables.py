@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from helpers.forms import filled, opened, write
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.data.corpus_warnings import header_warnings
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.preparing.corpus_warnings import header_warnings
+from transformer_mt.settings.corpus_settings import CorpusConfig
 
 
 def pairs_of(keys: dict[str, object]) -> list[object]:

@@ -10,9 +10,9 @@ import pytest
 from helpers.hostile import time_limit
 from helpers.splits import digest, opened, read
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 
 def local(directory: Path) -> CorpusConfig:

@@ -7,8 +7,8 @@ import pytest
 from helpers.forms import opened, write
 from helpers.hostile import time_limit
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair, Corpus
-from transformer_mt.errors import CorpusError
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 

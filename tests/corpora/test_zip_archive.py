@@ -8,9 +8,9 @@ import pytest
 from helpers.forms import opened, write
 from helpers.hostile import time_limit
 
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.opening import corpus_digest
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import PairedText
+from transformer_mt.settings.corpus_settings import PairedText
 
 OPUS = {"README": "a.en", "LICENSE": "x", "Tatoeba.de-en.de": "A\nB\n", "Tatoeba.de-en.en": "a\nb\n", "x/x.xml": "<x/>"}
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from helpers.thorough import pairwise
 
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 V = 8
 WORDS = [UNK, *range(EOS + 1, V)]

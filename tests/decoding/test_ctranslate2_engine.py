@@ -15,14 +15,14 @@ from helpers.processes import python_path
 from helpers.tiny import ROOT, demo_pairs, renew_sums
 
 from transformer_mt import export
+from transformer_mt.base.errors import CheckpointError, TranslationError
+from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
 from transformer_mt.decoding.engine import Sentence
-from transformer_mt.decoding.lengths import length_penalty
+from transformer_mt.decoding.hypothesis import length_penalty
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CheckpointError, TranslationError
 from transformer_mt.models.attention_weights import attention_weights
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.settings.search_settings import DecodingConfig
 
 LINES = [source for source, _ in demo_pairs(24)]
 SETTINGS = {

@@ -2,8 +2,8 @@
 
 import random
 
-from transformer_mt.decoding.cutting import cut_pieces
-from transformer_mt.decoding.words import WORD, words_of
+from transformer_mt.decoding.line_parts import cut_pieces
+from transformer_mt.decoding.word_pieces import WORD, words_of
 
 
 def cut(text: str, longest: int, width: int = 1) -> list[str]:

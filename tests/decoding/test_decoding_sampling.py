@@ -9,10 +9,10 @@ import torch
 from helpers.plain_search import CAPS, VOCAB_SIZE, WORDS, assert_same, every_translation, plain_greedy, teacher_forced
 from helpers.thorough import thorough
 
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import draw, sample, uniform_numbers
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.settings.search_settings import DecodingConfig
 
 NUMBERS = [7, 1, 2, 300, 4, 5, 6, 0]
 

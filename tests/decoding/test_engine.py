@@ -7,13 +7,13 @@ import pytest
 import torch
 from helpers.thorough import pairwise, thorough, thorough_rows
 
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import Sentence, positions_per_batch
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import choose_device
 from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.attention_weights import attention_to_source
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+from transformer_mt.settings.search_settings import DecodingConfig
 
 VOCAB_SIZE = 8
 WORDS = [UNK, *range(EOS + 1, VOCAB_SIZE)]

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import choose_device, on_device, on_host
+from transformer_mt.kernels.device import choose_device, on_device, on_host
 
 READS = {
     getattr(torch.Tensor, name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_mt.decoding.engine import coverage_penalty, power_of_length
-from transformer_mt.decoding.lengths import length_penalty
+from transformer_mt.decoding.hypothesis import length_penalty
 
 forms = pytest.mark.parametrize("form", ["gnmt", "average", "none"])
 alphas = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])

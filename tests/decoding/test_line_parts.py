@@ -8,10 +8,10 @@ from helpers.echo import Echo
 from helpers.tiny import demo_pairs
 
 from transformer_mt import export, translate
-from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.decoding.cutting import together
+from transformer_mt.decoding.line_parts import together
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.text.training_lines import TrainingLines
 
 SENTENCES = [source for source, _ in demo_pairs(10)]
 ONE = TrainingLines(pairs=9, usual_sentences=1, most_sentences=2, usual_pieces=30, most_pieces=60, least_ratio=0.5)

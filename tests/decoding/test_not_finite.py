@@ -11,17 +11,17 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import LONG_LINES
 
 from transformer_mt import export
+from transformer_mt.base.errors import ExportError, NotFiniteError
+from transformer_mt.base.languages import PAD
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.device import choose_device
-from transformer_mt.errors import ExportError, NotFiniteError
-from transformer_mt.exporting.trained import read_trained
-from transformer_mt.inference.build import build_model
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import TransformerConfig
-from transformer_mt.vocabulary import PAD
+from transformer_mt.exporting.trained_model import read_trained
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import choose_device
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 PAIRS = demo_pairs(7)
 LINES = [source for source, _ in PAIRS]
@@ -151,9 +151,9 @@ def broken_export(model_dir, tmp_path_factory):
     directory, trained = tmp_path_factory.mktemp("broken") / "export", read_trained(model_dir, [])
     directory.mkdir()
     trained.weights.update({name: weight * NAN for name, weight in trained.weights.items()})
-    from transformer_mt.exporting import ctranslate2  # here, because it imports the package
+    from transformer_mt.exporting import ctranslate2_format  # here, because it imports the package
 
-    ctranslate2.write(trained, directory, "float32")
+    ctranslate2_format.write(trained, directory, "float32")
     return directory
 
 

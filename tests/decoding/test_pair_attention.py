@@ -8,12 +8,12 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import LONG_LINES, write_untrained
 
 from transformer_mt import export
-from transformer_mt.decoding.tags import Tags
+from transformer_mt.base.errors import ConfigError, NotFiniteError, TranslationError
+from transformer_mt.base.languages import BOS
+from transformer_mt.decoding.line_parts import Tags
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import ConfigError, NotFiniteError, TranslationError
 from transformer_mt.models.attention_weights import attention_weights
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS
+from transformer_mt.settings.search_settings import DecodingConfig
 
 SOURCE, TARGET = demo_pairs(1)[0]
 

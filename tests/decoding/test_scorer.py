@@ -5,9 +5,9 @@ import math
 import pytest
 from helpers.tiny import demo_pairs
 
+from transformer_mt.base.errors import TokenizerError, TranslationError
 from transformer_mt.decoding.scorer import Scorer
-from transformer_mt.errors import TokenizerError, TranslationError
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 SENTENCES, REFERENCES = zip(*demo_pairs(8), strict=True)
 

@@ -20,10 +20,10 @@ from helpers.plain_search import (
 )
 from helpers.thorough import pairwise, thorough
 
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.constraints import Constraints, max_lengths
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.settings.search_settings import DecodingConfig
 
 both_norms = pytest.mark.parametrize("norm", ["post", *thorough("pre")])
 alphas = pytest.mark.parametrize("alpha", [*thorough(0.0), 0.6, *thorough(2.0)])

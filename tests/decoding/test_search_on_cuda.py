@@ -8,11 +8,11 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import choose_device
 from transformer_mt.inference.cuda_graphs import CudaGraphTransformer
 from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.matmul import Matmul
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 pytestmark = pytest.mark.cuda
 

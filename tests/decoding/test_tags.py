@@ -6,14 +6,14 @@ import pytest
 from helpers.echo import Echo
 from helpers.tiny import demo_pairs
 
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.line_parts import Tags
 from transformer_mt.decoding.scorer import Scorer
-from transformer_mt.decoding.tags import Tags
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TranslationError
-from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, TokenizerConfig
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
 
 ONE = TrainingLines(pairs=9, usual_sentences=1, most_sentences=2, usual_pieces=30, most_pieces=60, least_ratio=0.5)
 EN_DE = {"name": "en_de", "path": "x", "source": "en", "target": "de", "tag": "<2de>"}

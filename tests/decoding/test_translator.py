@@ -8,14 +8,14 @@ from helpers.echo import Echo
 from helpers.tiny import demo_pairs, renew_sums
 from helpers.untrained import LONG_LINES
 
-from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.base.errors import ConfigError, TranslationError
+from transformer_mt.base.languages import EOS
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import ConfigError, TranslationError
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import EOS
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.text.training_lines import TrainingLines
 
 SENTENCES = [source for source, _ in demo_pairs(6)]
 

@@ -11,15 +11,14 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
 from transformer_mt import export
+from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding import sampling, search
-from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.decoding.constraints import Constraints, Utf8
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.decoding.utf8 import Utf8
-from transformer_mt.decoding.words import byte_of
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, PAD
+from transformer_mt.decoding.word_pieces import byte_of
+from transformer_mt.settings.search_settings import DecodingConfig
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 FIRST = len(SPECIAL)  # the piece of byte 0

@@ -13,11 +13,11 @@ from helpers.processes import start, wait_until
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
+from transformer_mt.base.errors import UserError, WorkerError
+from transformer_mt.base.worker_pool import Workers, num_cores
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import UserError, WorkerError
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.worker_pool import Workers, num_cores
+from transformer_mt.settings.search_settings import DecodingConfig
 
 several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 
@@ -25,7 +25,7 @@ several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 ENDLESS_WORK = """
 import os, sys, time
 from pathlib import Path
-from transformer_mt.worker_pool import Workers
+from transformer_mt.base.worker_pool import Workers
 
 def work(task):
     (Path(sys.argv[1]) / str(os.getpid())).touch()

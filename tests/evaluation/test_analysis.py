@@ -2,8 +2,6 @@
 
 import pytest
 
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.evaluation.analysis import (
     analyse,
     groups_of,
@@ -12,8 +10,10 @@ from transformer_mt.evaluation.analysis import (
     text_of_analysis,
 )
 from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.settings.corpus import TokenizerConfig
+from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.text.tokenizer import Tokenizer
 
 SOURCES = [" ".join(["word"] * length) for length in (1, 2, 2, 3, 5, 8, 9, 9)]
 REFERENCES = [" ".join(["wort"] * length) + " hier" for length in (1, 2, 2, 3, 5, 8, 9, 9)]

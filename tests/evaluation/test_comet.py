@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from transformer_mt import evaluate
-from transformer_mt.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation import comet
 from transformer_mt.evaluation.comet import Comet
 from transformer_mt.terminal import cli

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 import sacrebleu
 
-from transformer_mt.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.comparing import (
     Compared,
     ComparedTest,

@@ -1,6 +1,6 @@
 """Texts that should not be scored against each other are named, and others are not."""
 
-from transformer_mt.evaluation.guards import case_warning, tokenised_warning
+from transformer_mt.evaluation.metrics import case_warning, tokenised_warning
 
 REFERENCES = [f"Der Hund Nummer {n} schläft in dem alten Haus." for n in range(40)]
 

@@ -6,14 +6,14 @@ import pytest
 import sacrebleu
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.guards import tokenised_warning
+from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
     bleu,
     check_tokeniser,
     chrf,
     language_warning,
     score_corpus,
+    tokenised_warning,
 )
 
 HYPOTHESES = ["The dog, it sleeps here.", "A cat sees the big house.", "", "He has not come to us today."]

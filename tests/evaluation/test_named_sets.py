@@ -10,11 +10,11 @@ from urllib.error import URLError
 import pytest
 from sacrebleu.dataset import DATASETS
 
-from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.named_sets import NamedSet, file_name, find_named, key_of, read_named
-from transformer_mt.evaluation.scores import ONLY_SCORES, score_lines
-from transformer_mt.evaluation.test_sets import read_named_sets
-from transformer_mt.settings.corpus import CorpusConfig
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.evaluation.evaluated_texts import read_named_sets
+from transformer_mt.evaluation.metrics import NamedSet, file_name, find_named, key_of, read_named
+from transformer_mt.evaluation.scores_json import ONLY_SCORES, score_lines
+from transformer_mt.settings.corpus_settings import CorpusConfig
 
 SOURCES = ["The dog sleeps.", "She sees a big house."]
 REFERENCES = ["Der Hund schläft.", "Sie sieht ein großes Haus."]

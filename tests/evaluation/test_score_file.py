@@ -10,18 +10,18 @@ import pytest
 from helpers.tiny import ROOT
 from pydantic import BaseModel
 
-from transformer_mt.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.metrics import MetricScore
-from transformer_mt.evaluation.score_file import (
+from transformer_mt.evaluation.scores_json import (
     SCHEMA_VERSION,
     Checksums,
     ScoreFile,
     TestSetScores,
+    lines_sha256,
     read_scores,
     write_scores,
 )
-from transformer_mt.evaluation.scores import lines_sha256
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 CHECKSUMS = {"references": ["a1"], "hypotheses": "b2"}
 SCORES = {

@@ -4,12 +4,11 @@ import pytest
 from helpers.tiny import demo_pairs, write_experiment
 
 from transformer_mt import prepare
-from transformer_mt.data.prepared import data_digests
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.evaluation.score_file import AlsoInTraining
-from transformer_mt.evaluation.seen_in_training import NOT_KNOWN, seen_in_training
-from transformer_mt.evaluation.test_sets import TestSet
+from transformer_mt.evaluation.evaluated_texts import NOT_KNOWN, TestSet, seen_in_training
+from transformer_mt.evaluation.scores_json import AlsoInTraining
+from transformer_mt.preparing.prepared import data_digests
 from transformer_mt.settings.reading import load_config
+from transformer_mt.text.tokenizer import Tokenizer
 
 TRAINING = demo_pairs(340)  # the first 300 are trained on
 OTHERS = [(source.replace(".", "!"), target) for source, target in TRAINING[:3]]

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.encoded_text import EncodedText, ShardedText
-from transformer_mt.evaluation import seen_in_training
-from transformer_mt.evaluation.seen_in_training import find_seen, lines_by_ids
-from transformer_mt.vocabulary import EOS
+from transformer_mt.base.languages import EOS
+from transformer_mt.batches.encoded import EncodedCorpus, EncodedText, ShardedText
+from transformer_mt.evaluation import evaluated_texts
+from transformer_mt.evaluation.evaluated_texts import find_seen, lines_by_ids
+from transformer_mt.preparing.data_files import write_encoded
 
 VOCAB = 9  # so few pieces that many sentences have the same length and the same first, middle and last piece
 RANDOM = np.random.default_rng(4)
@@ -47,7 +46,7 @@ def corpus(request, tmp_path: Path) -> EncodedCorpus:
 
 @pytest.mark.parametrize("at_a_time", [7, 500_000])
 def test_what_is_found_is_what_a_plain_search_finds(corpus, monkeypatch, at_a_time):
-    monkeypatch.setattr(seen_in_training, "_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(evaluated_texts, "_AT_A_TIME", at_a_time)
     lines = [((name, line), pair) for name, pairs in TESTS.items() for line, pair in enumerate(pairs, start=1)]
     lines = [(line, pair) for line, pair in lines if len(pair[0]) > 1]
     sources, pairs = [source for source, _ in TRAINING], TRAINING

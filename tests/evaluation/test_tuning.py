@@ -2,10 +2,10 @@
 
 import pytest
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.base.errors import ConfigError
 from transformer_mt.evaluation.metrics import bleu
 from transformer_mt.evaluation.tuning import choices_of, tune
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 REFERENCES = ["a b c d e f", "g h i j k l"]
 

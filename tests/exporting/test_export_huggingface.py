@@ -12,11 +12,11 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
 from transformer_mt import export
+from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.exporting.huggingface import refusal
-from transformer_mt.exporting.trained import random_pairs, read_trained
-from transformer_mt.settings.model import TransformerConfig
-from transformer_mt.vocabulary import BOS, PAD
+from transformer_mt.exporting.trained_model import random_pairs, read_trained
+from transformer_mt.settings.model_settings import TransformerConfig
 
 pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from transformer_mt.data.encoded import EncodedCorpus
+from transformer_mt.batches.encoded import EncodedCorpus
 
 MakeCorpus = Callable[[list[int], list[int]], EncodedCorpus]
 

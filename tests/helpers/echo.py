@@ -1,8 +1,8 @@
 """An engine that says what it is given."""
 
+from transformer_mt.base.languages import EOS
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.vocabulary import EOS
 
 
 class Echo(Engine):

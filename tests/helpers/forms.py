@@ -15,7 +15,7 @@ import pytest
 
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 Pairs = Sequence[tuple[str, str]]
 PACKINGS = ("", ".gz", ".zst", ".xz")

@@ -5,7 +5,7 @@ import math
 import torch
 
 from transformer_mt.models.scores import FixedConcat, Location, build_score
-from transformer_mt.settings.model import ScoreChoice
+from transformer_mt.settings.model_settings import ScoreChoice
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from transformer_mt import train
-from transformer_mt.device import choose_device
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.terminal import cli
 
 

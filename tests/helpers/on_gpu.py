@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import torch
 import torch._dynamo.utils
 
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 
 BF16_ROUNDING, FP32_ROUNDING = 2.0**-9, 2.0**-24
 AS_MANY_ROUNDINGS = 3.0

@@ -2,8 +2,8 @@
 
 import torch
 
-from transformer_mt.models.packed import Packed
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
+from transformer_mt.models.layouts import Packed
 
 MAX_LENGTH = 40
 

@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding import sampling, search
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+from transformer_mt.settings.search_settings import DecodingConfig
 
 VOCAB_SIZE = 8
 WORDS = [UNK, *range(EOS + 1, VOCAB_SIZE)]

@@ -2,7 +2,7 @@
 
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
-from transformer_mt.settings.corpus import CorpusConfig, Split
+from transformer_mt.settings.corpus_settings import CorpusConfig, Split
 
 
 def opened(corpus: CorpusConfig, split: Split) -> Corpus:

@@ -2,7 +2,7 @@
 
 import torch
 
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.base.languages import BOS, EOS
 
 VOCAB_SIZE = 11
 WIDER_AND_NARROWER = [1, 3, 3, 5, 5, 2, 4, 1, 1, 6, 3, 3]

@@ -10,19 +10,18 @@ import yaml
 from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import choose_device
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.terminal import cli
-from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run.checkpoint import Tensors, checkpoint_path, save_checkpoint
 
 ROOT = Path(__file__).parent.parent.parent
 NUM_VALID = 8

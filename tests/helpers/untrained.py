@@ -4,13 +4,13 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "-", "valid": "-", "test": {}}
 LONG_LINES = TrainingLines(

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from transformer_mt.errors import ConfigError
-from transformer_mt.inference import build
-from transformer_mt.inference.build import build_model, check_memory
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.inference import fast
+from transformer_mt.inference.fast import build_model, check_memory
+from transformer_mt.settings.model_settings import TransformerConfig
 
 BIG = TransformerConfig(encoder_layers=100, decoder_layers=100, d_model=65_536, ffn_dim=65_536)
 
@@ -20,7 +20,7 @@ def test_a_model_beyond_the_machine_is_refused_before_it_is_built():
 
 def test_training_needs_several_numbers_for_each_weight(monkeypatch):
     model = torch.nn.Linear(10, 10, bias=False)
-    monkeypatch.setattr(build, "machine_memory", lambda: 4 * 400)
+    monkeypatch.setattr(fast, "machine_memory", lambda: 4 * 400)
     check_memory(model, numbers_per_weight=4)
     with pytest.raises(ConfigError, match="has 100 weights"):
         check_memory(model, numbers_per_weight=5)

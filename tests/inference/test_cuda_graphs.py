@@ -13,12 +13,12 @@ from helpers.recording import Recording
 from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
 from helpers.thorough import thorough
 
+from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import AUTO_ON_GPU, batches
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import choose_device
-from transformer_mt.errors import TooLongError
 from transformer_mt.inference import cuda_graphs as module
 from transformer_mt.inference.cuda_graphs import (
     CudaGraphTransformer,
@@ -28,9 +28,9 @@ from transformer_mt.inference.cuda_graphs import (
 )
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.matmul import Matmul
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.settings.search_settings import DecodingConfig
 
 both_norms = pytest.mark.parametrize("norm", [*thorough("post"), "pre"])
 

@@ -18,7 +18,7 @@ from helpers.plain_search import (
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
 from transformer_mt.inference.ensemble import Ensemble
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 
 @pytest.fixture(autouse=True)

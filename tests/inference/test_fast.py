@@ -10,7 +10,7 @@ from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.models.attention import Padded, causal_mask
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 
 D_MODEL, NUM_HEADS = 12, 3
 

@@ -6,14 +6,13 @@ from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logit
 from helpers.thorough import thorough
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError, TranslationError
+from transformer_mt.base.errors import TooLongError, TranslationError
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.inference.ensemble import Ensemble
-from transformer_mt.inference.folded import MOST_POSITIONS
 from transformer_mt.inference.frozen import FEW_HEADS, FrozenTransformer, frozen
-from transformer_mt.inference.frozen_state import ROW
+from transformer_mt.inference.frozen_state import MOST_POSITIONS, ROW
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.attention_weights import attention_to_source, attention_weights
-from transformer_mt.vocabulary import BOS, EOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_activations = pytest.mark.parametrize("activation", [*thorough("relu", "gelu"), "swiglu"])

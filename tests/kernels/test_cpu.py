@@ -6,8 +6,8 @@ import platform
 import pytest
 import torch
 
-from transformer_mt.kernels import cpu
-from transformer_mt.kernels.cpu import best_matmul, set_up_cpu
+from transformer_mt.kernels import matmul
+from transformer_mt.kernels.matmul import best_matmul, set_up_cpu
 
 MATMUL = torch.backends.mkldnn.matmul
 
@@ -79,7 +79,7 @@ def test_only_glibc_is_told_to_keep_freed_memory(monkeypatch, library):
 
     monkeypatch.setattr(platform, "libc_ver", lambda: (library, "2.36"))
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Libc)
-    cpu.keep_freed_memory()
+    matmul.keep_freed_memory()
     # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as malloc.h numbers them; both fit an int.
     assert told.keys() == ({-3, -1} if library == "glibc" else set())
     assert all(1 << 30 <= value < 1 << 31 for value in told.values())

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.kernels import cross_entropy
 from transformer_mt.kernels.cross_entropy import (
     TILE_ROWS,
@@ -18,7 +19,6 @@ from transformer_mt.kernels.cross_entropy import (
     softmax_and_gradient,
 )
 from transformer_mt.training.loss import LossSums, label_smoothed
-from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 

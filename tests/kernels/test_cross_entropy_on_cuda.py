@@ -7,9 +7,9 @@ import torch
 from helpers.on_gpu import BF16_ROUNDING, assert_as_near, assert_rows_as_near, num_compiled, poison
 from torch.nn import functional as F
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.training.loss import LossSums, label_smoothed
-from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda
 

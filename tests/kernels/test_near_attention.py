@@ -5,11 +5,11 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.kernels.near_attention import BLOCK, Near
+from transformer_mt.base.languages import PAD
+from transformer_mt.kernels.packed_attention import BLOCK, Near
 from transformer_mt.models.attention import attention
 from transformer_mt.models.scores import attention_by, build_score
-from transformer_mt.settings.model import ScoreChoice
-from transformer_mt.vocabulary import PAD
+from transformer_mt.settings.model_settings import ScoreChoice
 
 both_ways = pytest.mark.parametrize("causal", [False, True])
 

@@ -9,12 +9,12 @@ import torch
 from helpers.on_gpu import assert_as_near, assert_rows_as_near, gradients, moved_transformer, poison
 from torch import Tensor
 
-from transformer_mt.data.batching import collate
-from transformer_mt.data.packing import PackedShape, collate_packed
+from transformer_mt.base.languages import PAD
+from transformer_mt.batches.batching import collate
+from transformer_mt.batches.packing import PackedShape, collate_packed
 from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
-from transformer_mt.models.packed import Packed
+from transformer_mt.models.layouts import Packed
 from transformer_mt.training.batch_loss import features_and_labels
-from transformer_mt.vocabulary import PAD
 
 pytestmark = pytest.mark.cuda
 

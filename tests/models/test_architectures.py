@@ -23,26 +23,25 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional as F
 
-from transformer_mt.data.batching import Batch
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.batches.batching import Batch
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import choose_device
-from transformer_mt.errors import ConfigError
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
 from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.attention_weights import attention_weights
-from transformer_mt.models.packed import Sentences, unpadded
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import ModelConfig
+from transformer_mt.models.layouts import Sentences, unpadded
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import choose_layout
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.training.run.beginning import choose_layout
+from transformer_mt.training.scale.distributed import Ranks
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 ACTIVATIONS, TIES = ["relu", "gelu", "swiglu"], ["all", "target", "none"]

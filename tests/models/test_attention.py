@@ -5,7 +5,8 @@ import torch
 from helpers.formulas import SCORES, attention_by_loops, new_score, randn, random_mask, scores_by_loops
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
+from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.scores import (
     Additive,
@@ -16,8 +17,7 @@ from transformer_mt.models.scores import (
     attention_by,
     build_score,
 )
-from transformer_mt.settings.model import SCALED_DOT, ScoreChoice, TransformerConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
+from transformer_mt.settings.model_settings import SCALED_DOT, ScoreChoice, TransformerConfig
 
 all_scores = pytest.mark.parametrize("name", [*SCORES, "biased_additive", "location", "fixed_concat"])
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from transformer_mt.errors import AttentionError, TooLongError
-from transformer_mt.inference.build import build_model
+from transformer_mt.base.errors import AttentionError, TooLongError
+from transformer_mt.inference.fast import build_model
 from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.models.convolutional import GatedConvolution
-from transformer_mt.settings.model import ConvolutionalConfig
+from transformer_mt.settings.model_settings import ConvolutionalConfig
 
 HALF = math.sqrt(0.5)
 

@@ -7,10 +7,10 @@ import torch
 from helpers.packing import pack
 from torch.nn import functional as F
 
-from transformer_mt.inference.build import build_model
-from transformer_mt.models.packed import Packed
-from transformer_mt.settings.model import TransformerConfig
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
+from transformer_mt.inference.fast import build_model
+from transformer_mt.models.layouts import Packed
+from transformer_mt.settings.model_settings import TransformerConfig
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from transformer_mt.models.local_attention import SourceWindow
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
+from transformer_mt.models.rnn_decoder import SourceWindow
 
 
 def weights_by_hand(model, source_S, state_D, word, states_SD):

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.inference.build import build_model
+from transformer_mt.base.languages import BOS, PAD
+from transformer_mt.inference.fast import build_model
 from transformer_mt.models.attention_weights import attention_weights
-from transformer_mt.models.layout import VariedFeedForward
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.models.transformer import FeedForward, Transformer
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.models.variants import VariedFeedForward
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.training.loss import label_smoothed
-from transformer_mt.vocabulary import BOS, PAD
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_activations = pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])

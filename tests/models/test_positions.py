@@ -7,11 +7,11 @@ import torch
 from helpers.packing import pack
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
+from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.languages import PAD
 from transformer_mt.models.convolutional import LearnedPositions
-from transformer_mt.models.packed import unpadded
+from transformer_mt.models.layouts import unpadded
 from transformer_mt.models.positions import SinusoidalPositions, sinusoidal
-from transformer_mt.vocabulary import PAD
 
 # Sinusoids
 

@@ -7,13 +7,13 @@ import torch
 from helpers.thorough import pairwise
 from torch import nn
 
-from transformer_mt.device import choose_device
-from transformer_mt.errors import TooLongError, TranslationError
-from transformer_mt.inference.build import build_model
+from transformer_mt.base.errors import TooLongError, TranslationError
+from transformer_mt.base.languages import PAD
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.attention_weights import attends_to_source, attention_to_source
 from transformer_mt.models.rnn_decoder import Past
-from transformer_mt.settings.model import RnnConfig
-from transformer_mt.vocabulary import PAD
+from transformer_mt.settings.model_settings import RnnConfig
 
 every_cell = pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 both_decoders = pytest.mark.parametrize("decoder", ["luong", "bahdanau"])

@@ -6,9 +6,9 @@ import torch
 from helpers.thorough import each
 from torch.nn import functional as F
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.training.loss import label_smoothed
-from transformer_mt.vocabulary import PAD
 
 DECODERS = [
     {"decoder": "luong", "input_feeding": True},

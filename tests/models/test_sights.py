@@ -5,9 +5,9 @@ import torch
 from helpers.formulas import randn
 from helpers.packing import pack
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.models.attention import attention
-from transformer_mt.models.packed import Sentences, unpadded, whole_mask
-from transformer_mt.vocabulary import PAD
+from transformer_mt.models.layouts import Sentences, unpadded, whole_mask
 
 H, K = 3, 4
 

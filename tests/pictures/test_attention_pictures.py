@@ -11,12 +11,12 @@ from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import plot
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.models.attention_weights import attention_to_source
-from transformer_mt.pictures import attention, heat_map, picture_file
-from transformer_mt.settings.corpus import TokenizerConfig
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.reporting import attention_figures, picture_file, plot_attention
+from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.text.tokenizer import Tokenizer
 
 pytest.importorskip("matplotlib")
 
@@ -37,8 +37,8 @@ class Drawn:
     maps_MTS: np.ndarray
     titles: list[str]
     across: int
-    rows: heat_map.Side
-    columns: heat_map.Side
+    rows: attention_figures.Side
+    columns: attention_figures.Side
     layers: list[int]
     said: str
     warned: str
@@ -51,7 +51,7 @@ def drawn(monkeypatch, tmp_path, capsys):
     Unless the picture is `real`, it is made, but no file of it, which takes most of the time; or only its `parts` are.
     """
     got = []
-    figure_of = heat_map.heat_maps_of
+    figure_of = attention_figures.heat_maps_of
 
     def run(model_dir, *arguments, source=SOURCE, real=False, parts=False):
         output, numbers = tmp_path / "picture.png", tmp_path / "numbers.npz"
@@ -59,7 +59,7 @@ def drawn(monkeypatch, tmp_path, capsys):
         arguments = [model_dir, "--source", source, *files, "--device", "cpu", *arguments]
         with monkeypatch.context() as patch:
             draw = (lambda *_: None) if parts else figure_of
-            patch.setattr(heat_map, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
+            patch.setattr(attention_figures, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
                 patch.setattr(picture_file, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0
@@ -138,7 +138,7 @@ def test_several_layers_are_side_by_side(drawn, model_dir):
     ("layers", "heads", "across"), [(1, 1, 1), (3, 1, 3), (4, 1, 4), (6, 1, 3), (1, 8, 3), (6, 8, 8), (2, 4, 4)]
 )
 def test_maps_are_in_a_row_a_square_or_by_layer_and_head(layers, heads, across):
-    assert attention.across(layers, heads) == across
+    assert plot_attention.across(layers, heads) == across
 
 
 def test_the_decoder_looks_at_what_it_has_written(drawn, model_dir):

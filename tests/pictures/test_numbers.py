@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_mt.errors import PictureError, UserError
-from transformer_mt.pictures import picture_file
+from transformer_mt.base.errors import PictureError, UserError
+from transformer_mt.reporting import picture_file
 
 pytest.importorskip("matplotlib")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_mt.pictures.words import Word, joined, words_of_pieces
+from transformer_mt.reporting.plot_attention import Word, joined, words_of_pieces
 
 
 def texts(pieces, spaced=True, **ends):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from helpers.web_page import WebPage, alphas
 
-from transformer_mt.pictures.heat_map import Side
 from transformer_mt.reporting import charts
+from transformer_mt.reporting.attention_figures import Side
 
 pytest.importorskip("matplotlib")
 

@@ -8,9 +8,8 @@ from helpers.untrained import write_untrained
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
-from transformer_mt.reporting.gathered import SECTIONS
+from transformer_mt.reporting.gathered import SECTIONS, open_runs
 from transformer_mt.reporting.page import settings_table, with_code
-from transformer_mt.reporting.runs import open_runs
 
 pytest.importorskip("matplotlib")
 
@@ -62,7 +61,7 @@ def test_every_architecture_has_a_report(settings, positions, has_self_attention
 
 def test_the_attention_of_long_sentences_is_left_out_and_that_is_said(tmp_path, joint_tokenizer, monkeypatch):
     model = write_untrained(tmp_path / "model", joint_tokenizer)
-    monkeypatch.setattr("transformer_mt.reporting.sentences.MOST_PIECES", 3)
+    monkeypatch.setattr("transformer_mt.reporting.gathered_texts.MOST_PIECES", 3)
     output = tmp_path / "report.html"
     assert report.main([str(model), "--sentence", "He sees.", "--output", str(output)]) == 0
     page = WebPage.read(output)

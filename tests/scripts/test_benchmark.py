@@ -17,20 +17,20 @@ from benchmarks.training_process import Race
 from benchmarks.training_text import nn_transformer_weights, padded_batches, random_rows, text_rows, write_race
 from conftest import TINY
 
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.loader import Loader, Position
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.decoding.constraints import Constraints, max_lengths
 from transformer_mt.decoding.sampling import greedy
-from transformer_mt.device import Device, choose_device
-from transformer_mt.kernels import dropout
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.kernels import elementary
+from transformer_mt.kernels.device import Device, choose_device
+from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import new_learner
 from transformer_mt.training.loop import one_update
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.training.run.beginning import new_learner
+from transformer_mt.training.scale.distributed import Ranks
 
 CPU = torch.device("cpu")
 FP32 = Device(CPU, torch.float32, "CPU, fp32")
@@ -103,7 +103,7 @@ def test_updates_of_the_peer_are_ours(both, corpus, race):
 def test_peer_drops_out_where_ours_does(both, corpus, race, monkeypatch):
     """Dropout that scales instead, as often as it is applied."""
     monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, p, training, inplace: x * (1 - p) if training else x)
-    monkeypatch.setattr(dropout, "scaled_mask", lambda x, probability: torch.full_like(x, 1 - probability))
+    monkeypatch.setattr(elementary, "scaled_mask", lambda x, probability: torch.full_like(x, 1 - probability))
     ours, peer = both(dropout=0.3)
     without, _ = next(losses(ours, peer, corpus, race, rate=0.0))
     expected, loss = next(losses(ours.train(), peer.train(), corpus, race, rate=0.0))

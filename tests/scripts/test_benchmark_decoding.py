@@ -23,11 +23,11 @@ from benchmarks.environment import PeerError
 from helpers.tiny import demo_pairs, renew_sums
 
 import transformer_mt.export
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.weights import model_weights, save_weights
+from transformer_mt.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

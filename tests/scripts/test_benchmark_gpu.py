@@ -12,7 +12,7 @@ from benchmarks.gpu_parts.report import LeftOut, Measurement, Part, is_finished,
 from benchmarks.gpu_parts.settings import Settings
 from helpers.tiny import status_and_error
 
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.files import read_json
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from benchmarks.gpu_parts.profiling import Event, busy, times
 from benchmarks.gpu_parts.training import summary
 from helpers.tiny import ROOT
 
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.storage.files import read_json
 
 
 def test_ratios_of_training_are_of_the_same_round_and_shape():

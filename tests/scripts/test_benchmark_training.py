@@ -13,7 +13,7 @@ from benchmarks.environment import SCRIPTS, PeerError
 from benchmarks.training_process import Contender, Race, Result, read_log, run
 from benchmarks.training_race import IMPORTED, OWN_LOG, check_first_loss, summary
 
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 
 BENCHMARKS = Path(SCRIPTS) / "benchmarks"

@@ -11,7 +11,7 @@ from count_parameters import main as count_parameters
 from helpers.processes import python_path
 from helpers.tiny import ROOT
 
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.reading import load_config
 
 CONFIGS = sorted((ROOT / "configs").glob("compare_*.yaml"))

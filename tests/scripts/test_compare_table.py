@@ -7,10 +7,10 @@ import torch
 from compare_table import figure_of, main, read_row, table
 from safetensors.torch import save_file
 
-from transformer_mt.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.analysis import Analysis, Group
 from transformer_mt.evaluation.metrics import MetricScore
-from transformer_mt.evaluation.score_file import Checksums, TestSetScores, write_scores
+from transformer_mt.evaluation.scores_json import Checksums, TestSetScores, write_scores
 from transformer_mt.terminal import cli
 
 NONE = Checksums(references=[], hypotheses="")

@@ -22,8 +22,8 @@ from demo_corpus import (
     words,
 )
 
+from transformer_mt.base.errors import UserError
 from transformer_mt.demo import SIZES, packaged_corpus, write_corpus
-from transformer_mt.errors import UserError
 
 DEFAULT_SHA256 = "81735a33dc675d704f0159dcb1ab5ba525e80e52db088c768cc1dd8d2b02ece2"
 

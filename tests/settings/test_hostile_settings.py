@@ -7,11 +7,11 @@ from helpers.hostile import Case, configurations, decodings, time_limit
 from helpers.tiny import ROOT
 
 from transformer_mt import export
+from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import UserError
-from transformer_mt.settings.bounds import fingerprint
 from transformer_mt.settings.reading import dump_config, load_config
-from transformer_mt.storage.json_text import parse_json
+from transformer_mt.settings.section import fingerprint
+from transformer_mt.storage.files import parse_json
 from transformer_mt.terminal.translation_output import OutputForm, output_lines
 
 BASE = (ROOT / "configs/demo_en_de.yaml").read_text(encoding="utf-8")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from transformer_mt.errors import ConfigError
-from transformer_mt.settings.bounds import fingerprint
-from transformer_mt.settings.corpus import PairedText
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import RnnConfig, TransformerConfig
+from transformer_mt.settings.model_settings import RnnConfig, TransformerConfig
 from transformer_mt.settings.reading import differences, dump_config, json_schema, load_config
+from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import learning_rate
 

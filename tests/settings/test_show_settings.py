@@ -6,12 +6,11 @@ import pytest
 import yaml
 
 from transformer_mt.__main__ import show_settings
-from transformer_mt.errors import ConfigError
-from transformer_mt.settings.corpus import CorpusConfig, PairedText
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config
-from transformer_mt.settings.shown import _parts, settings_text
-from transformer_mt.settings.suggestions import MODELS
+from transformer_mt.settings.suggestions import MODELS, _parts, settings_text
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "a", "valid": "b", "test": {}}
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from transformer_mt.settings.bounds import keys_of
-from transformer_mt.settings.corpus import PairedText
+from transformer_mt.settings.corpus_settings import PairedText
+from transformer_mt.settings.section import keys_of
 from transformer_mt.settings.suggestions import MODELS, sections_of, suggestion, synonyms
 
 KEYS, ADVICE = synonyms()

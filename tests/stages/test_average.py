@@ -17,20 +17,19 @@ from helpers.tiny import assert_same_weights, log_records, renew_sums, status_an
 from safetensors.torch import load, load_file
 
 from transformer_mt import average, export, prepare
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.errors import CheckpointError, ConfigError
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CheckpointError, ConfigError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import SUMS, fault
-from transformer_mt.storage.run_directory import check_model, checkpoint_path
+from transformer_mt.storage.checksums import SUMS, check_model, checkpoint_path, fault
 from transformer_mt.storage.weights import read_metadata, save_weights
-from transformer_mt.training import candidates
-from transformer_mt.training.candidates import Candidate, best_of, find_candidates
-from transformer_mt.training.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.validation import METRICS, ValidationScores
+from transformer_mt.training.run import candidates
+from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates
+from transformer_mt.training.run.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
+from transformer_mt.training.run.validation import METRICS, ValidationScores
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 

@@ -19,12 +19,11 @@ from sacrebleu.dataset import DATASETS
 from safetensors.numpy import save_file
 
 from transformer_mt import evaluate
-from transformer_mt.data.prepared import files_of_test_set
+from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.decoding.translation import Translation
-from transformer_mt.errors import NotFiniteError
 from transformer_mt.evaluate import main
-from transformer_mt.evaluation.score_file import SCHEMA_VERSION, write_scores
-from transformer_mt.evaluation.scores import score_files
+from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, score_files, write_scores
+from transformer_mt.preparing.prepared import files_of_test_set
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.files import own_name

@@ -10,13 +10,13 @@ from helpers.tiny import status_and_error
 
 from transformer_mt import evaluate, export, translate
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
 
 MADE_OF = "the mean of 2 checkpoints, updates 10, 12"
 

@@ -10,11 +10,11 @@ from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import export
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.errors import ExportError
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import ExportError
-from transformer_mt.exporting.trained import beyond, random_pairs, read_trained
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.exporting.trained_model import beyond, random_pairs, read_trained
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.text.tokenizer import Tokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

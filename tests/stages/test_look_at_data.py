@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from transformer_mt import prepare
+from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BLOCK, OTHER_LANGUAGES, BadPair, Corpus, blocks_of_file
-from transformer_mt.data import look_at_data
-from transformer_mt.data.look_at_data import Sample
-from transformer_mt.errors import ConfigError
+from transformer_mt.preparing import look_at_data
+from transformer_mt.preparing.look_at_data import Sample
 
 GOOD = [(f"Good sentence of words {'x' * (i % 7)} and {i}.", f"Guter Satz {i} von {i * i % 97}!") for i in range(400)]
 PLANTED = {

@@ -9,9 +9,9 @@ import yaml
 from helpers.tiny import status_and_error, write_experiment
 
 from transformer_mt import average, evaluate, prepare, train, translate
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.settings.reading import load_config
+from transformer_mt.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.thorough
 

@@ -11,13 +11,12 @@ import pytest
 import yaml
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
-from transformer_mt.data.encoded_text import Text
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
+from transformer_mt.base.errors import ConfigError, CorpusError, DirectoryError, EvaluationError
+from transformer_mt.base.languages import UNK
+from transformer_mt.batches.encoded import EncodedCorpus, Text, places_of_pairs
 from transformer_mt.prepare import main
 from transformer_mt.storage.checksums import SUMS
-from transformer_mt.vocabulary import UNK
+from transformer_mt.text.tokenizer import Tokenizer
 
 WORDS = [
     *("red", "blue", "green", "big", "small", "old", "new", "fast", "slow", "quiet"),

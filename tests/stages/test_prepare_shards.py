@@ -21,34 +21,34 @@ from helpers.processes import ended, said, start
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
-from transformer_mt import prepare, worker_pool
+from transformer_mt import prepare
+from transformer_mt.base import worker_pool
+from transformer_mt.base.errors import CorpusError, UserError, WorkerError
+from transformer_mt.base.wording import LineProgress
+from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.corpora import corpus as corpora
-from transformer_mt.corpora import lines
-from transformer_mt.data import training_shards
-from transformer_mt.data.block_encoding import BlockEncoder
-from transformer_mt.data.encoded import EncodedCorpus, places_of_pairs
-from transformer_mt.data.prepared import data_digests
-from transformer_mt.data.shards import ShardWriter
-from transformer_mt.errors import CorpusError, UserError, WorkerError
-from transformer_mt.line_progress import LineProgress
+from transformer_mt.corpora import text_files
+from transformer_mt.preparing import training_shards
+from transformer_mt.preparing.prepared import data_digests
+from transformer_mt.preparing.shards import BlockEncoder, ShardWriter
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
 
 SMALL = {
     (corpora, "BLOCK"): 20,
-    (lines, "BLOCK"): 20,
+    (text_files, "BLOCK"): 20,
     (training_shards, "ITEMS"): 100,
     (training_shards, "DONE_HERE"): 2,
 }
 # The same for a process of its own.
 IN_A_PROCESS = """
 import sys
-from transformer_mt.corpora import lines
-from transformer_mt.data import training_shards
+from transformer_mt.corpora import text_files
+from transformer_mt.preparing import training_shards
 from transformer_mt import prepare
 from transformer_mt.terminal import cli
 if __name__ == "__main__":
-    lines.BLOCK, training_shards.ITEMS, training_shards.DONE_HERE = 20, 100, 2
+    text_files.BLOCK, training_shards.ITEMS, training_shards.DONE_HERE = 20, 100, 2
     sys.exit(cli.run(prepare.main))
 """
 

@@ -13,11 +13,10 @@ from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.scores import lines_sha256
-from transformer_mt.reporting.gathered import SECTIONS
+from transformer_mt.evaluation.scores_json import lines_sha256
+from transformer_mt.reporting.gathered import SECTIONS, open_runs
+from transformer_mt.reporting.gathered_texts import lengths_of
 from transformer_mt.reporting.page import MARK
-from transformer_mt.reporting.prepared_text import lengths_of
-from transformer_mt.reporting.runs import open_runs
 from transformer_mt.storage.records import CURVES
 
 pytest.importorskip("matplotlib")

@@ -6,8 +6,8 @@ import pytest
 from helpers.tiny import demo_pairs
 
 from transformer_mt import rerank, score, translate
+from transformer_mt.decoding.line_parts import Tags
 from transformer_mt.decoding.scorer import PairScore, Scorer
-from transformer_mt.decoding.tags import Tags
 
 SOURCES = [source for source, _ in demo_pairs(3)] + [""]
 

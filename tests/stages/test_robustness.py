@@ -10,7 +10,7 @@ from helpers.processes import ended, records, said, start, start_ranks, training
 from helpers.tiny import ROOT, train_tiny
 from safetensors.torch import load_file
 
-from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
+from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
 
 EQUAL = ["model.dropout=0.0", "training.adam_epsilon=0.001"]  # on any number of ranks, as in test_distributed
 RUN = [

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from transformer_mt import prepare, train
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.checkpoint import Tensors, checkpoint_path, save_checkpoint, saved_steps
+from transformer_mt.training.run.checkpoint import Tensors, checkpoint_path, save_checkpoint, saved_steps
 
 
 def test_a_run_is_complete_in_itself(trained, experiment):

@@ -16,16 +16,16 @@ from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs, renew_sums, write_experiment
 
 from transformer_mt import export, plot, prepare, score, translate
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.languages import PAD
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.corpus import TokenizerConfig
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import own_name, replacing
-from transformer_mt.vocabulary import PAD
+from transformer_mt.text.tokenizer import Tokenizer
 
 
 @pytest.fixture

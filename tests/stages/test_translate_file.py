@@ -24,9 +24,9 @@ from helpers.processes import (
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT, demo_pairs
 
-from transformer_mt import translate, translate_file
-from transformer_mt.terminal import cli
-from transformer_mt.terminal.translated_blocks import translate_block
+from transformer_mt import translate
+from transformer_mt.terminal import cli, file_to_file
+from transformer_mt.terminal.translation_output import translate_block
 
 LINES = [*(source for source, _ in demo_pairs(9)), "", "He sees it. She sleeps.", " ".join(["the"] * 40)]
 CONTENT = "".join(f"{line}\n" for line in LINES)
@@ -66,12 +66,12 @@ def stop_after(monkeypatch, num_parts, error=KeyboardInterrupt):
             raise error
         return found
 
-    monkeypatch.setattr(translate_file, "translate_block", stopping)
+    monkeypatch.setattr(file_to_file, "translate_block", stopping)
 
 
 def resume(monkeypatch):
     """Let the next command do its work."""
-    monkeypatch.setattr(translate_file, "translate_block", translate_block)
+    monkeypatch.setattr(file_to_file, "translate_block", translate_block)
 
 
 # Resuming
@@ -265,14 +265,14 @@ def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, c
 
 
 def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkeypatch, capsys):
-    real = translate_file._FileTranslation._job
+    real = file_to_file._FileTranslation._job
 
     def job(*arguments):
         found = real(*arguments)
         (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
         return found
 
-    monkeypatch.setattr(translate_file._FileTranslation, "_job", job)
+    monkeypatch.setattr(file_to_file._FileTranslation, "_job", job)
     assert start(*IN_PARTS) == 2
     assert "in: has changed since this command began to read it (from line 10 on)" in capsys.readouterr().err
 
@@ -400,15 +400,16 @@ def test_killed_at_random_instants_it_ends_with_the_same_bytes(model_dir, files,
 NOTED = """
 import os, sys
 from pathlib import Path
-from transformer_mt import translate, translate_file
+from transformer_mt.terminal import file_to_file
+from transformer_mt import translate
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.translated_blocks import translate_block
+from transformer_mt.terminal.translation_output import translate_block
 
 def noted(translator, block, *arguments):
     Path(sys.argv[1], f"rank {os.environ['RANK']} line {block.first_line}").touch()
     return translate_block(translator, block, *arguments)
 
-translate_file.translate_block = noted
+file_to_file.translate_block = noted
 sys.exit(cli.run(translate.main, sys.argv[2:]))
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.errors import ConfigError
-from transformer_mt.storage.compiler_files import TORCH, TRITON, use_own_cache
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.storage.weights import TORCH, TRITON, use_own_cache
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 STRANGER = 4242
@@ -106,12 +106,12 @@ def test_what_belongs_to_another_user_is_refused(name, tmp_path):
 BEGIN_TRAINING = """
 import os
 import torch
-from transformer_mt.device import Device
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.kernels.device import Device
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import new_learner
+from transformer_mt.training.scale.distributed import Ranks
+from transformer_mt.training.run.beginning import new_learner
 model = Transformer(TransformerConfig(d_model=4, num_heads=2, ffn_dim=4, encoder_layers=1, decoder_layers=1), 20, 20)
 new_learner(model, TrainingConfig(), "padded", Device(torch.device("cpu"), torch.float32, "CPU"), Ranks())
 assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") is None
@@ -133,7 +133,7 @@ def test_a_run_that_compiles_nothing_makes_no_cache(home, tmp_path):
 
 TRAIN = """
 import torch
-from transformer_mt.storage.compiler_files import use_own_cache
+from transformer_mt.storage.weights import use_own_cache
 use_own_cache()
 assert torch.compile(lambda x: x.sin() + 1)(torch.zeros(8)).tolist() == [1.0] * 8
 """

@@ -15,16 +15,15 @@ from helpers.untrained import write_untrained
 from safetensors.torch import load_file, save_file
 
 from transformer_mt import average, export, prepare, train
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.errors import CorpusError, TokenizerError, UserError
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import CorpusError, TokenizerError, UserError
-from transformer_mt.evaluation.test_sets import read_test_sets
+from transformer_mt.evaluation.evaluated_texts import read_test_sets
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.checksums import SUMS
+from transformer_mt.storage.checksums import SUMS, checkpoint_path
 from transformer_mt.storage.own_directory import LOCK
-from transformer_mt.storage.run_directory import checkpoint_path
 from transformer_mt.storage.weights import read_metadata
-from transformer_mt.training.candidates import find_candidates
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.run.candidates import find_candidates
 
 FEW, MANY = [0, 1, *thorough(2, 3, 4, 5)], range(6, 300)
 KINDS = ["model", "export", "data", "checkpoint"]

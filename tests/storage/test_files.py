@@ -11,7 +11,7 @@ from helpers.processes import python_path
 from helpers.tiny import ROOT
 from safetensors import SafetensorError
 
-from transformer_mt.errors import UserError
+from transformer_mt.base.errors import UserError
 from transformer_mt.storage import files
 from transformer_mt.storage.files import (
     NotRegularError,

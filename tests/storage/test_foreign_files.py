@@ -10,12 +10,12 @@ from helpers.directories import place, tree
 from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 
 from transformer_mt import average, export, prepare, train
-from transformer_mt.data.data_directory import OWNER
-from transformer_mt.errors import EvaluationError, ExportError
-from transformer_mt.evaluation.score_file import read_scores
+from transformer_mt.base.errors import EvaluationError, ExportError
+from transformer_mt.evaluation.scores_json import read_scores
+from transformer_mt.preparing.data_files import OWNER
+from transformer_mt.storage.checksums import checkpoint_path
 from transformer_mt.storage.files import own_name
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
-from transformer_mt.storage.run_directory import checkpoint_path
 
 KINDS = ("file", "link", "directory")
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from helpers.hostile import time_limit
 
-from transformer_mt.storage.json_text import finite, parse_json, read_json
+from transformer_mt.storage.files import finite, parse_json, read_json
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from helpers.directories import tree
 from helpers.killed import killed_before_change
 
-from transformer_mt.errors import DirectoryError, UserError
+from transformer_mt.base.errors import DirectoryError, UserError
 from transformer_mt.storage.output_parts import RECORD, OutputParts
 
 

@@ -8,7 +8,7 @@ from helpers.directories import tree
 from helpers.processes import python_path
 from helpers.tiny import ROOT
 
-from transformer_mt.errors import DirectoryError, UserError
+from transformer_mt.base.errors import DirectoryError, UserError
 from transformer_mt.storage.files import own_name
 from transformer_mt.storage.own_directory import LOCK, Owner, hold, replacing_directory
 

@@ -11,7 +11,7 @@ from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
 from transformer_mt import __version__, evaluate, rerank, score, translate
-from transformer_mt.errors import ConfigError, UserError
+from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.terminal import cli
 
 

@@ -16,11 +16,11 @@ from helpers.thorough import thorough_rows
 from helpers.tiny import demo_pairs
 
 from transformer_mt import export
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.worker_pool import Workers
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.errors import TranslationError
 from transformer_mt.terminal import cli
-from transformer_mt.worker_pool import Workers
 
 LINES = [source for source, _ in demo_pairs(40)]
 ENDLESS = [line.encode() + b"\n" for line in LINES] * 500  # with WIDE, for several minutes

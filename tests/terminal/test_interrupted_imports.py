@@ -70,7 +70,7 @@ def test_every_form_of_the_command_ends_alike(stopped_at, tmp_path, command, mod
 
 
 @pytest.mark.parametrize(("signum", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGTERM, "terminated\n")])
-@pytest.mark.parametrize("module", ["numpy.exceptions", *thorough("transformer_mt.inference.build")])
+@pytest.mark.parametrize("module", ["numpy.exceptions", *thorough("transformer_mt.inference.fast")])
 def test_a_signal_while_a_stage_imports_something_later_leaves_at_most_what_it_resumes_from(
     stopped_at, model_dir, tmp_path, module, signum, said
 ):
@@ -94,7 +94,7 @@ def test_a_program_that_imports_the_package_keeps_its_own_control_c(stopped_at, 
     program = "import signal, transformer_mt.terminal.cli\nassert signal.getsignal(2) is signal.default_int_handler\n"
     for name in ("program", "transformer_mt_too"):
         (tmp_path / f"{name}.py").write_text(program)
-    status, error = stopped_at("transformer_mt.errors", *command)
+    status, error = stopped_at("transformer_mt.base.errors", *command)
     assert status == -signal.SIGINT and error.endswith("KeyboardInterrupt\n")
     assert stopped_at("nothing", *command) == (0, "")
 

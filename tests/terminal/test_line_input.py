@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.errors import CorpusError, UserError
+from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.terminal.line_input import LineInput, beside, open_lines
 
 

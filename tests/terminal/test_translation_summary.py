@@ -4,7 +4,7 @@ import json
 
 from transformer_mt import translate
 from transformer_mt.decoding.translation import BLANK, Translation
-from transformer_mt.terminal.translation_summary import TranslationSummary
+from transformer_mt.terminal.translation_output import TranslationSummary
 
 
 def translation(**marks):

@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from transformer_mt import average as average_stage
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.weights import read_metadata
-from transformer_mt.training.averaging import MovingAverage
-from transformer_mt.training.checkpoint import checkpoint_path, load_progress, moving_average, saved_steps
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.learning import MovingAverage
+from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, moving_average, saved_steps
 
 KEPT = ("training.save_every=1", "training.keep_last=99", "averaging.checkpoints=2")
 

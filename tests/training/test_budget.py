@@ -11,12 +11,12 @@ from helpers.processes import python_path
 from helpers.tiny import ROOT, new_learner, train_tiny
 
 from transformer_mt import train as train_stage
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader
-from transformer_mt.errors import TrainingError
+from transformer_mt.base.errors import TrainingError
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training import budget
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.run import beginning
+from transformer_mt.training.scale.distributed import Ranks
 
 MEGABYTE = 2**20
 
@@ -29,21 +29,21 @@ from dataclasses import replace
 from pathlib import Path
 from helpers.tiny import new_learner
 from transformer_mt.settings.reading import load_config
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader
-from transformer_mt.device import choose_device
-from transformer_mt.host_memory import peak_memory
-from transformer_mt.training import budget
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader
+from transformer_mt.kernels.device import choose_device
+from transformer_mt.base.memory import peak_memory
+from transformer_mt.training.run import beginning
+from transformer_mt.training.scale.distributed import Ranks
 config = load_config({str(experiment)!r}, ["model.d_model=256", "model.ffn_dim=1024", "model.encoder_layers=4"])
 choose_device("cpu", "fp32", 1)
 learner = new_learner(config, vocab_size=20_000)
 corpus = EncodedCorpus.load(Path({str(experiment.parent / "data" / "train")!r}))
 loader = Loader(corpus, 0, 100_000_000, 1)
 memory = peak_memory() + {megabytes * MEGABYTE}
-budget._room = lambda device, ranks: memory
-found = budget.largest_tokens_per_batch(learner.loss, loader, Ranks())
-taken = budget._peak(learner.loss, replace(loader, tokens_per_batch=found))
+beginning._room = lambda device, ranks: memory
+found = beginning.largest_tokens_per_batch(learner.loss, loader, Ranks())
+taken = beginning._peak(learner.loss, replace(loader, tokens_per_batch=found))
 print(json.dumps([found, memory, taken, loader.smallest_budget]))
 """
     environment = os.environ | {"PYTHONPATH": python_path(ROOT, ROOT / "tests")}
@@ -77,7 +77,7 @@ def test_a_run_keeps_the_budget_that_it_began_with(experiment, tmp_path, monkeyp
 
 
 def test_where_the_longest_pair_does_not_fit_the_keys_to_lower_are_named(experiment, monkeypatch):
-    monkeypatch.setattr(budget, "_room", lambda device, ranks: 10 * MEGABYTE)
+    monkeypatch.setattr(beginning, "_room", lambda device, ranks: 10 * MEGABYTE)
     loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 0, 700, 1)
     with pytest.raises(TrainingError, match=r"longest pair, of \d+ pieces.*corpus.max_length.*model.d_model"):
-        budget.largest_tokens_per_batch(new_learner(load_config(experiment)).loss, loader, Ranks())
+        beginning.largest_tokens_per_batch(new_learner(load_config(experiment)).loss, loader, Ranks())

@@ -10,13 +10,14 @@ from helpers.pretended_gpus import two_gpus
 from safetensors.torch import load_file
 from torch import nn
 
-from transformer_mt.data.loader import Position
-from transformer_mt.device import Device, choose_device
-from transformer_mt.errors import CheckpointError
+from transformer_mt.base.errors import CheckpointError
+from transformer_mt.batches.loader import Position
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.averaging import MovingAverage
 from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.checkpoint import (
+from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.run.checkpoint import (
     Tensors,
     average_weights,
     checkpoint_path,
@@ -30,8 +31,6 @@ from transformer_mt.training.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
-from transformer_mt.training.learning import Learner
-from transformer_mt.training.progress import Progress
 
 PROGRESS = Progress(
     step=7,

@@ -2,9 +2,9 @@
 
 import torch
 
-from transformer_mt.device import choose_device
-from transformer_mt.models.packed import Packed
-from transformer_mt.training.common_shapes import CommonShapes, patience_on
+from transformer_mt.kernels.device import choose_device
+from transformer_mt.models.layouts import Packed
+from transformer_mt.training.batch_loss import CommonShapes, patience_on
 
 
 def packed(num_rows):

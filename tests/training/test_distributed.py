@@ -27,11 +27,11 @@ from helpers.rank_results import Job, results, write_results
 from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
 
-from transformer_mt.errors import RankError
-from transformer_mt.training import distributed
-from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
-from transformer_mt.training.distributed import Ranks, all_ranks
-from transformer_mt.vocabulary import EOS
+from transformer_mt.base.errors import RankError
+from transformer_mt.base.languages import EOS
+from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
+from transformer_mt.training.scale import distributed
+from transformer_mt.training.scale.distributed import Ranks, all_ranks
 
 # Adam makes steps of one size of gradients of any size above its epsilon. Those of the keys' biases are sums of
 # rounding errors, for a softmax does not see what they add: with the usual epsilon they walk as the errors do.

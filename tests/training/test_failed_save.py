@@ -11,16 +11,16 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training import saving
-from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
+from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 
 @pytest.fixture(params=["waiting", "beside"])
 def failing(request, monkeypatch):
     """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
-    real_save, failure = saving.save, no_room
+    real_save, failure = checkpoint.save, no_room
     if request.param == "beside":
-        monkeypatch.setattr(saving, "writes_beside", lambda device: True)
+        monkeypatch.setattr(checkpoint, "writes_beside", lambda device: True)
         failure = something_in_the_way  # the thread has its limits in common with the log
 
     def fail(*steps):
@@ -28,7 +28,7 @@ def failing(request, monkeypatch):
             with failure(run_dir, progress.step) if progress.step in steps else nullcontext():
                 real_save(run_dir, tensors, progress, *others)
 
-        monkeypatch.setattr(saving, "save", save)
+        monkeypatch.setattr(checkpoint, "save", save)
 
     return fail
 

@@ -11,9 +11,9 @@ from helpers.tiny import assert_same_weights, status_and_error, train_tiny, weig
 from safetensors.torch import load_file
 
 from transformer_mt import average, prepare, train
-from transformer_mt.settings.meaning import other_meaning
-from transformer_mt.settings.model import ConvolutionalConfig, RnnConfig, TransformerConfig
-from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
+from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
+from transformer_mt.settings.reading import other_meaning
+from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 STILL = ("training.max_steps=1", "training.peak_lr=1e-30")  # one update that moves next to nothing
 

@@ -16,14 +16,15 @@ from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_a
 from safetensors.torch import load_file
 
 from transformer_mt import train as train_stage
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader, Position
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training import checkpoint, loop
-from transformer_mt.training.checkpoint import checkpoint_path, saved_steps
+from transformer_mt.training import loop
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, compare_with_best, is_trained
-from transformer_mt.training.validation import ValidationScores
+from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
+from transformer_mt.training.run.validation import ValidationScores
 
 
 def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.training.loss import LossSums, label_smoothed
-from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 

@@ -8,16 +8,15 @@ import torch
 from helpers.thorough import thorough_rows
 from helpers.tiny import assert_same_weights, new_learner
 
-from transformer_mt.data.batching import Batch
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader, Position
-from transformer_mt.errors import RankError
+from transformer_mt.base.errors import RankError
+from transformer_mt.batches.batching import Batch
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.averaging import MovingAverage
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.out_of_memory import Room, is_out_of_memory
+from transformer_mt.training.scale.distributed import Ranks
+from transformer_mt.training.scale.out_of_memory import Room, is_out_of_memory
 
 LACKS_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),

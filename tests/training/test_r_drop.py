@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.training import r_drop as module
+from transformer_mt.base.languages import PAD
+from transformer_mt.training import batch_loss as module
+from transformer_mt.training.batch_loss import r_drop
 from transformer_mt.training.loss import label_smoothed
-from transformer_mt.training.r_drop import r_drop
-from transformer_mt.vocabulary import PAD
 
 N, D, V = 23, 8, 13
 

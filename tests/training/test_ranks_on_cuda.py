@@ -6,7 +6,7 @@ from helpers.on_gpu import BF16_ROUNDING
 from helpers.processes import ended, records, said, start_ranks, training
 from helpers.tiny import train_tiny, weights_at
 
-from transformer_mt.training.checkpoint import checkpoint_path, damage
+from transformer_mt.training.run.checkpoint import checkpoint_path, damage
 
 pytestmark = [
     pytest.mark.cuda,

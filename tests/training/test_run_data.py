@@ -7,8 +7,8 @@ import pytest
 from helpers.tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
 
 from transformer_mt import prepare, train
-from transformer_mt.data.prepared import data_digests
-from transformer_mt.training.checkpoint import checkpoint_path
+from transformer_mt.preparing.prepared import data_digests
+from transformer_mt.training.run.checkpoint import checkpoint_path
 
 HALF = "training.max_steps=6"
 SHARD = "train/train/00000"

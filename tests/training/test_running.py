@@ -6,10 +6,11 @@ import signal
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
-from transformer_mt.data.loader import Loader
-from transformer_mt.training import loop, running
-from transformer_mt.training.checkpoint import saved_steps
-from transformer_mt.training.skipped_updates import SkippedUpdates
+from transformer_mt.batches.loader import Loader
+from transformer_mt.training import loop
+from transformer_mt.training.run import running
+from transformer_mt.training.run.checkpoint import saved_steps
+from transformer_mt.training.run.running import SkippedUpdates
 
 
 def numbers(run_dir):

@@ -12,14 +12,15 @@ from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
-from transformer_mt.errors import CheckpointError
-from transformer_mt.training import loop, saving
-from transformer_mt.training.checkpoint import checkpoint_path, damage, saved_steps
+from transformer_mt.base.errors import CheckpointError
+from transformer_mt.training import loop
+from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
 
 
 def slowed(monkeypatch):
     """As `slow_disk`, in this process from now on."""
-    real_update, real_save = loop.one_update, saving.save
+    real_update, real_save = loop.one_update, checkpoint.save
     updated = defaultdict(threading.Event)  # by the step of the update
     happening = {}
 
@@ -39,8 +40,8 @@ def slowed(monkeypatch):
         real_save(run_dir, tensors, progress, *others)
 
     monkeypatch.setattr(loop, "one_update", one_update)
-    monkeypatch.setattr(saving, "save", save)
-    monkeypatch.setattr(saving, "writes_beside", lambda device: True)
+    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(checkpoint, "writes_beside", lambda device: True)
     return happening.update
 
 
@@ -88,7 +89,8 @@ KILLED = """
 import os, sys
 from transformer_mt import train
 from transformer_mt import train
-from transformer_mt.training import loop, saving
+from transformer_mt.training.run import checkpoint
+from transformer_mt.training import loop
 
 def save(run_dir, tensors, progress, *others):
     if progress.step == 6:
@@ -96,8 +98,8 @@ def save(run_dir, tensors, progress, *others):
         os._exit(9)
     whole(run_dir, tensors, progress, *others)
 
-whole, saving.save = saving.save, save
-saving.writes_beside = lambda device: True
+whole, checkpoint.save = checkpoint.save, save
+checkpoint.writes_beside = lambda device: True
 train.main(sys.argv[1:])
 """
 

@@ -9,12 +9,15 @@ from helpers.tiny import log_records, train_tiny, weights_at
 from safetensors.torch import load_file
 
 from transformer_mt import train
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader, Position
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.device import choose_device
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.checkpoint import (
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.loop import one_update
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.run.beginning import new_learner
+from transformer_mt.training.run.checkpoint import (
     Tensors,
     checkpoint_path,
     damage,
@@ -23,10 +26,7 @@ from transformer_mt.training.checkpoint import (
     save,
     saved_steps,
 )
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import new_learner
-from transformer_mt.training.loop import one_update
-from transformer_mt.training.progress import Progress
+from transformer_mt.training.scale.distributed import Ranks
 
 pytestmark = pytest.mark.cuda
 

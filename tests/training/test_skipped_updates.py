@@ -15,16 +15,16 @@ from helpers.tiny import (
 )
 
 from transformer_mt import prepare, train
-from transformer_mt.data.encoded import EncodedCorpus, described
-from transformer_mt.data.loader import Loader, Position
-from transformer_mt.errors import TrainingError
+from transformer_mt.base.errors import TrainingError
+from transformer_mt.batches.encoded import EncodedCorpus, described
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
-from transformer_mt.training.checkpoint import checkpoint_path, load_progress, saved_steps
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.skipped_updates import MOST_IN_A_ROW, SkippedUpdates
+from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, saved_steps
+from transformer_mt.training.run.running import MOST_IN_A_ROW, SkippedUpdates
+from transformer_mt.training.scale.distributed import Ranks
 from transformer_mt.training.update import Numbers
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike

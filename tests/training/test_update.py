@@ -7,15 +7,14 @@ import pytest
 import torch
 from helpers.tiny import new_learner
 
-from transformer_mt.data.batching import collate
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader, Position
+from transformer_mt.base.languages import EOS, PAD
+from transformer_mt.batches.batching import collate
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.averaging import MovingAverage
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.vocabulary import EOS, PAD
+from transformer_mt.training.scale.distributed import Ranks
 
 
 @pytest.fixture(scope="module")

@@ -12,23 +12,22 @@ from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
 from helpers.untrained import LONG_LINES
 from torch.nn import functional as F
 
+from transformer_mt.base.languages import BOS, EOS
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.device import choose_device
 from transformer_mt.evaluation.metrics import bleu, chrf
-from transformer_mt.inference.build import build_model
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.averaging import MovingAverage
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner
+from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.validation import METRICS, ValidationSet, load_validation, perplexity, validate
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.training.run.validation import METRICS, ValidationSet, load_validation, perplexity, validate
+from transformer_mt.training.scale.distributed import Ranks
 
 DEVICE = choose_device("cpu", "fp32")
 

@@ -1,12 +1,15 @@
 """What the readers of all forms give: the pairs of a corpus, in blocks, with the place of each."""
 
+import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
-from transformer_mt.errors import CorpusError
+from transformer_mt.base.errors import CorpusError
 
 BLOCK = 2000  # pairs; few enough to hold several blocks for each process, and enough to make handing them over cheap
 LONGEST = 1_000_000  # bytes of a line. No sentence is so long; a file without line ends must not fill the memory
@@ -93,3 +96,18 @@ def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
         if len(text) > LONGEST:
             return BadPair(f"{side} has {len(text):,} characters; each side should be a sentence")
     return one_line(source), one_line(target)
+
+
+def needed(module: str, what: str, otherwise: str) -> ModuleType:
+    """Import a module when it is needed: some take most of a second, and some machines do not have them.
+
+    Raises CorpusError, which begins with `what` needs it and ends with what to do `otherwise`, if that fails.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise CorpusError(
+            f"{what}, and the package that reads it cannot be imported ({error}). Install it: {sys.executable} -m pip "
+            f"install {package}. Or {otherwise}"
+        ) from None

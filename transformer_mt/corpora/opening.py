@@ -4,17 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.hub import digest_of_hub, open_hub
-from transformer_mt.corpora.jsonl import open_jsonl
 from transformer_mt.corpora.local_files import local_files
-from transformer_mt.corpora.parallel import files_of, open_parallel
-from transformer_mt.corpora.parquet import open_parquet
+from transformer_mt.corpora.parallel import files_of, open_parallel, open_zip
+from transformer_mt.corpora.rows import digest_of_hub, open_hub, open_jsonl, open_parquet
 from transformer_mt.corpora.tables import open_csv, open_tsv
 from transformer_mt.corpora.text_files import survey
 from transformer_mt.corpora.tmx import open_tmx
-from transformer_mt.corpora.zip_archive import open_zip
-from transformer_mt.settings.bounds import fingerprint
-from transformer_mt.settings.corpus import Form, PairedText
+from transformer_mt.settings.corpus_settings import Form, PairedText
+from transformer_mt.settings.section import fingerprint
 
 _OPEN: dict[Form | None, Callable[[PairedText], Corpus]] = {
     None: open_parallel,

@@ -1,20 +1,30 @@
-"""Reads parallel text: two files, where line n of one is the translation of line n of the other."""
+"""Reads parallel text, aligned by line: two files, or two members of a zip archive."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.wording import counted
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus
-from transformer_mt.corpora.lines import BadLine, has_faults, line_blocks
 from transformer_mt.corpora.local_files import local_files, parallel_files
-from transformer_mt.corpora.text_files import ByteStream, opened, same_text, survey_of
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.bounds import fingerprint
-from transformer_mt.settings.corpus import PairedText
-from transformer_mt.wording import counted
+from transformer_mt.corpora.text_files import (
+    BadLine,
+    ByteStream,
+    Damage,
+    has_faults,
+    is_compressed,
+    line_blocks,
+    opened,
+    same_text,
+    survey_of,
+)
+from transformer_mt.settings.corpus_settings import PairedText
+from transformer_mt.settings.section import fingerprint
 
 Lines = Sequence[str | BadLine]
 
@@ -108,3 +118,53 @@ def _pair(source: str | BadLine, target: str | BadLine, file_of_targets: str) ->
     if isinstance(target, BadLine):
         return BadPair(f"its translation, the same line of {file_of_targets}, {target.fault}")
     return source, target
+
+
+def open_zip(text: PairedText) -> Corpus:
+    """Open archives. Raises CorpusError as `open_sides` does, or if one has no file of a language, or several."""
+    paths = local_files(text.place)
+    return open_sides(
+        text, paths, [(_member_side(path, str(text.source)), _member_side(path, str(text.target))) for path in paths]
+    )
+
+
+def _member_side(path: Path, name: str) -> OneSide:
+    if is_compressed(path):
+        raise CorpusError(f"{path}: an archive is compressed already, and is read only as a .zip; decompress it once")
+    with _archive(path) as archive:
+        member = _member(name, archive, path)
+    return OneSide(f"{path}/{member.filename}", partial(_opened, path, member.filename))
+
+
+@contextmanager
+def _opened(path: Path, member: str) -> Iterator[IO[bytes]]:
+    with _archive(path) as archive, archive.open(member) as file:
+        yield file
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[ZipFile]:
+    """Open an archive. Any error while it is read is raised as a CorpusError."""
+    try:
+        with ZipFile(path) as archive:
+            yield archive
+    except (*Damage, BadZipFile, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{path}: cannot be read ({reason}); name a complete .zip") from None
+
+
+def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
+    """Return the member with this name, or the only one whose name ends in it. Raises CorpusError if there is none."""
+    # macOS puts a file of its own beside each.
+    files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
+    found = [info for info in files if info.filename == name]
+    found = found or [info for info in files if info.filename.endswith(f".{name}")]
+    if len(found) != 1:
+        problem = f"has {len(found)} files whose names end in .{name}" if found else f"has no file that ends in .{name}"
+        there = ", ".join(info.filename for info in (found or files)[:20])
+        raise CorpusError(
+            f"{path}: {problem}: {there or 'it is empty'}. Give the whole names: source: NAME and target: NAME"
+        )
+    if found[0].flag_bits & 1:
+        raise CorpusError(f"{path}: {found[0].filename} is encrypted; decompress the archive with its password")
+    return found[0]

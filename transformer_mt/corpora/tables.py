@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
-from transformer_mt.corpora.lines import BadLine, all_lines
-from transformer_mt.corpora.single_files import open_files
-from transformer_mt.corpora.text_files import Survey, opened_again
-from transformer_mt.errors import CorpusError
-from transformer_mt.settings.corpus import PairedText
-from transformer_mt.wording import counted, cut
+from transformer_mt.corpora.local_files import open_files
+from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
+from transformer_mt.settings.corpus_settings import PairedText
 
 _SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is the decimal sign
 

@@ -1,15 +1,111 @@
 """Opens files of text, compressed or not, and reads their lines."""
 
+import gzip
 import hashlib
 import io
 import logging
+import lzma
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
-from transformer_mt.corpora.packed import Damage, decompressed
-from transformer_mt.errors import CorpusError
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.corpora.corpus import BLOCK, LONGEST, needed
+
+COMPRESSED = (".gz", ".zst", ".xz")
+# The first bytes of each, by which one can tell a compressed file that has another name.
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
+# Those of files that are compressed otherwise.
+_OTHER_MAGIC = {
+    b"BZh91AY&": "bzip2",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"PK\x03\x04": "zip, as archives and spreadsheets are",
+}
+
+# What is raised where a file is cut off, damaged, or compressed in another way.
+Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether the name of a file says that it is compressed."""
+    return path.suffix in COMPRESSED
+
+
+def decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
+    """Return the decompressed bytes of a file, as its name asks for. Whoever reads them may meet one of `Damage`.
+
+    Raises CorpusError if the file is compressed but its name does not say so, if it is compressed in a way that is not
+    read, or if the package that reads it is missing; EOFError if it should be compressed, but is empty.
+    """
+    if is_compressed(path) and not raw.peek(1):
+        raise EOFError("it is empty, but even compressed text of no lines has some bytes")
+    match path.suffix:
+        case ".gz":
+            return gzip.GzipFile(fileobj=raw)
+        case ".xz":
+            return io.BufferedReader(_Xz(raw))
+        case ".zst":
+            return io.BufferedReader(_Zstandard(raw, path))
+    if raw.seekable():
+        begin = raw.peek(8)
+        for magic, suffix in _MAGIC.items():
+            if begin.startswith(magic):
+                raise CorpusError(f"{path}: is compressed, but its name does not end in {suffix}; rename it")
+        for magic, kind in _OTHER_MAGIC.items():
+            if begin.startswith(magic):
+                raise CorpusError(
+                    f"{path}: is no text, but compressed by {kind}; decompress it, or save a spreadsheet as CSV. Only "
+                    "the key zip reads archives, and of text files .gz, .zst and .xz are decompressed"
+                )
+    return raw
+
+
+class _Xz(io.RawIOBase):
+    """The decompressed bytes of an .xz. Python's LZMAFile takes a damaged second stream for the end of the file."""
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._file = raw
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = b""
+        while not content:
+            more = b""
+            if self._stream.eof:
+                more = self._stream.unused_data.lstrip(b"\0")
+                while not more:  # there may be zero bytes between streams and at the end
+                    if not (chunk := self._file.read1()):
+                        return 0
+                    more = chunk.lstrip(b"\0")
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self._stream.needs_input and not (more := self._file.read1()):
+                raise EOFError("it ends inside a stream, or something else follows its last one")
+            content = self._stream.decompress(more, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+class _Zstandard(io.RawIOBase):
+    """The decompressed bytes of a .zst. Python has a module for them only from 3.14 on."""
+
+    def __init__(self, raw: io.BufferedReader, path: Path) -> None:
+        pyarrow = needed("pyarrow", f"{path} is compressed as .zst", f"decompress it: zstd -d {path.name}")
+        self._file = pyarrow.CompressedInputStream(raw, "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
 
 BOM = b"\xef\xbb\xbf"
 # Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
@@ -133,3 +229,98 @@ def survey_of(file: ByteStream) -> Survey:
         count += chunk.count(b"\n")
         last = chunk[-1:]
     return Survey(digest.hexdigest(), count + (last != b"\n"))
+
+
+_READ_AT_A_TIME = 1 << 18  # bytes
+_MANY_RETURNS = 10  # in text without any line end
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that cannot be used."""
+
+    fault: str
+    """What is wrong and what to do, to follow the place."""
+    text: str
+    """Its text, with U+FFFD in place of bytes that are not UTF-8, cut if it is too long."""
+
+
+def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
+    """Cut a file of UTF-8 into blocks of BLOCK lines, without their ends; the last block may have fewer.
+
+    Only "\\n" ends a line. Carriage returns before it are removed, and so is a byte order mark at the start.
+    Raises CorpusError, which calls the file `name`, if it is in UTF-16, or if carriage returns alone end its lines.
+    """
+    waiting: list[str | BadLine] = []
+    for chunk in _chunks(file, name):
+        waiting += _lines_of(chunk)
+        whole = len(waiting) - len(waiting) % BLOCK
+        for start in range(0, whole, BLOCK):
+            yield waiting[start : start + BLOCK]
+        del waiting[:whole]
+    if waiting:
+        yield waiting
+
+
+def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
+    """Cut a file into lines as `line_blocks` does."""
+    for block in line_blocks(file, name):
+        yield from block
+
+
+def has_faults(lines: Iterable[str | BadLine]) -> bool:
+    """Return whether any of these lines is bad."""
+    return BadLine in set(map(type, lines))
+
+
+def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
+    """Read bytes up to the end of a line. From the middle of a line longer than LONGEST, some are left out."""
+    start = file.read(_READ_AT_A_TIME)
+    if start.startswith(_UTF16):
+        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
+    chunk = start.removeprefix(BOM)
+    if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
+        raise CorpusError(
+            f"{name}: its lines end in carriage returns alone (CR), as of an old Macintosh; convert it, as in "
+            "`tr '\\r' '\\n'`"
+        )
+    # A byte order mark by itself is an empty line, as where lines are counted.
+    begun, length = [b""] if start else [], 0
+    while chunk:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*begun, chunk[:end]])
+            begun, length = [], 0
+        if end < len(chunk) and length <= LONGEST:
+            begun.append(chunk[end:])
+            length += len(chunk) - end
+        chunk = file.read(_READ_AT_A_TIME)
+    if begun:
+        yield b"".join(begun)
+
+
+def _lines_of(chunk: bytes) -> list[str | BadLine]:
+    try:
+        text = chunk.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"  # each line is looked at then, as it is where there are NULs
+    if "\0" in text or len(chunk) > LONGEST:
+        return [_checked(line) for line in chunk.removesuffix(b"\n").split(b"\n")]
+    lines: list[str | BadLine] = list(text.removesuffix("\n").split("\n"))
+    return [line.rstrip("\r") for line in lines if isinstance(line, str)] if "\r" in text else lines
+
+
+def _checked(raw: bytes) -> str | BadLine:
+    line = raw.rstrip(b"\r")
+    if len(line) > LONGEST:
+        fault = f"has more than {LONGEST:,} bytes; put each sentence on a line of its own"
+        return BadLine(fault, line[:100].decode("utf-8", errors="replace"))
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8 (byte 0x{line[error.start]:02x}); {CONVERT}"
+        return BadLine(fault, line.decode("utf-8", errors="replace"))
+    if "\0" in text:
+        return BadLine("holds the character NUL (U+0000), which no text needs; remove it, as in `tr -d '\\000'`", text)
+    return text

@@ -1,1 +1,18 @@
-"""A model becomes sentences."""
+"""A model becomes sentences.
+
+The search knows only `Seq2Seq`, and no text. An engine, of PyTorch or of CTranslate2, searches for many sentences, and
+`Translator` and `Scorer` are the Python API.
+
+Other rooms use:
+
+    constraints: Constraints, max_lengths, Utf8
+    ctranslate2_engine: CTranslate2Engine, import_ctranslate2, search_options
+    engine: Engine, power_of_length
+    line_parts: Tags
+    loading: check_files, EngineOptions
+    sampling: greedy
+    scorer: PairScore, Scorer
+    translation: BLANK, PairAttention, Translation
+    translator: Translator
+    word_pieces: text_of, WORD, written_together
+"""

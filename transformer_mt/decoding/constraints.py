@@ -1,19 +1,134 @@
-"""Constraints: which pieces may come next in a hypothesis, whatever their probability.
+"""Which pieces may come next in a hypothesis, whatever their probability.
+
+A sentences  W hypotheses of a sentence  N hypotheses that end inside a character  R rows
+T positions  V vocabulary  L pieces
+S states: which bytes a character lacks, from none in state 0
 
 A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary
 F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from transformer_mt.decoding.utf8 import LONGEST, Utf8
-from transformer_mt.device import on_device
-from transformer_mt.vocabulary import BOS, EOS, PAD
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.decoding.word_pieces import byte_of
+from transformer_mt.kernels.device import on_device
+
+Rest = tuple[range, ...]
+"""The bytes that a character lacks: for each, which ones may stand there."""
+
+LONGEST = 4  # bytes of a character
+_ANY = range(0x80, 0xC0)
+# The first byte of a character and those that follow it: table 3-7 of the Unicode Standard, version 16.
+_CHARACTERS: list[tuple[range, Rest]] = [
+    (range(0x00, 0x80), ()),
+    (range(0xC2, 0xE0), (_ANY,)),
+    (range(0xE0, 0xE1), (range(0xA0, 0xC0), _ANY)),
+    (range(0xE1, 0xED), (_ANY, _ANY)),
+    (range(0xED, 0xEE), (range(0x80, 0xA0), _ANY)),
+    (range(0xEE, 0xF0), (_ANY, _ANY)),
+    (range(0xF0, 0xF1), (range(0x90, 0xC0), _ANY, _ANY)),
+    (range(0xF1, 0xF4), (_ANY, _ANY, _ANY)),
+    (range(0xF4, 0xF5), (range(0x80, 0x90), _ANY, _ANY)),
+]
+_STATES: list[Rest] = list(dict.fromkeys(rest[i:] for _, rest in _CHARACTERS for i in range(len(rest), -1, -1)))
+
+
+class Utf8:
+    """The pieces of a vocabulary that may follow a hypothesis whose bytes are UTF-8 so far."""
+
+    def __init__(self, byte_of_piece: Mapping[int, int], vocab_size: int, device: torch.device) -> None:
+        """`byte_of_piece` has the byte for which each piece of a byte stands."""
+        next_SV = torch.zeros(len(_STATES), vocab_size, dtype=torch.int64)
+        is_forbidden_SV = torch.zeros(len(_STATES), vocab_size, dtype=torch.bool)
+        is_forbidden_SV[1:] = True  # for all that is no byte
+        state_of = {rest: state for state, rest in enumerate(_STATES)}
+        for piece, byte in byte_of_piece.items():
+            first = _after((), byte)
+            for rest, state in state_of.items():
+                after = _after(rest, byte)
+                is_forbidden_SV[state, piece] = after is None
+                # A byte that may not come leads where it leads after a whole character, or to state 0.
+                next_SV[state, piece] = state_of[first or () if after is None else after]
+        self.next_SV, self.is_forbidden_SV = next_SV.to(device), is_forbidden_SV.to(device)
+        self.never_first = _runs(is_forbidden_SV[0].nonzero().flatten().tolist())
+        self.not_ascii = {piece for piece, byte in byte_of_piece.items() if byte > 0x7F}
+        lacks = {piece: len(_after((), byte) or ()) for piece, byte in byte_of_piece.items()}
+        self.lacking = [[piece for piece in lacks if lacks[piece] >= number] for number in range(LONGEST)]
+        """The first bytes of characters that lack at least so many bytes."""
+
+    @classmethod
+    def of(cls, pieces: Sequence[str], device: torch.device) -> Self | None:
+        """The constraint for a vocabulary, with its pieces in the order of their ids; None if none is a byte."""
+        found = {number: byte for number, piece in enumerate(pieces) if (byte := byte_of(piece)) is not None}
+        return cls(found, len(pieces), device) if found else None
+
+    def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor) -> Tensor | None:
+        """Set the scores of pieces that cannot come next to -inf, in place.
+
+        Returns which hypotheses, AW, end inside a character; None if the host sees that none does.
+        """
+        if scores_AWV.is_cuda:
+            return self.forbid_without_waiting_(scores_AWV, tokens_AWT)
+        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # as nearly always
+            self._forbid_first_(scores_AWV)
+            return None
+        state_AW = self._state(tokens_AWT)
+        is_inside_AW = state_AW > 0
+        inside_NV = scores_AWV[is_inside_AW].masked_fill_(self.is_forbidden_SV[state_AW[is_inside_AW]], -math.inf)
+        self._forbid_first_(scores_AWV)
+        scores_AWV[is_inside_AW] = inside_NV
+        return is_inside_AW
+
+    def forbid_without_waiting_(self, scores_AWV: Tensor, tokens_AWT: Tensor) -> Tensor:
+        """The same by writing all scores anew, so that the host need not wait for a GPU to see where it is needed."""
+        state_AW = self._state(tokens_AWT)
+        scores_AWV.masked_fill_(self.is_forbidden_SV[state_AW], -math.inf)
+        return state_AW > 0
+
+    def forbid_long_(self, scores_AWV: Tensor, rows: list[int], room: int) -> None:
+        """Set to -inf, in these rows, what begins a character that lacks more than `room` bytes, which is 0 to 2."""
+        pieces = self.lacking[room + 1]
+        if rows and pieces:
+            rows_R1, pieces_L = on_device(rows, scores_AWV.device)[:, None], on_device(pieces, scores_AWV.device)
+            scores_AWV[rows_R1, :, pieces_L] = scores_AWV.new_full((), -math.inf)
+
+    def _state(self, tokens_AWT: Tensor) -> Tensor:
+        """The state of each hypothesis, AW: the last bytes tell it, one fewer than a character has at most."""
+        state_AW = torch.zeros_like(tokens_AWT[..., 0])
+        for token_AW in tokens_AWT[..., 1 - LONGEST :].unbind(dim=-1):
+            state_AW = self.next_SV[state_AW, token_AW]
+        return state_AW
+
+    def _forbid_first_(self, scores_AWV: Tensor) -> None:
+        """Set to -inf, in all rows, the bytes with which no character begins."""
+        for start, stop in self.never_first:
+            scores_AWV[..., start:stop] = -math.inf
+
+
+def _after(rest: Rest, byte: int) -> Rest | None:
+    """What is lacking after this byte where `rest` was lacking before it; None if it may not come there."""
+    if rest:
+        return rest[1:] if byte in rest[0] else None
+    return next((following for first, following in _CHARACTERS if byte in first), None)
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The rising numbers as runs without gaps: the first of each, and the one after its last."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1] = (runs[-1][0], number + 1)
+        else:
+            runs.append((number, number + 1))
+    return runs
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.decoding.lengths import LengthPenaltyForm, length_penalty
-from transformer_mt.errors import TranslationError
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenaltyForm, length_penalty
+from transformer_mt.settings.search_settings import DecodingConfig
 
 if TYPE_CHECKING:  # since these import NumPy and PyTorch
     from torch import Tensor

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
-from transformer_mt.errors import CheckpointError, TranslationError
-from transformer_mt.settings.bounds import Kernels
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.run_directory import check_model, how_to_get_a_model, stale_warning
+from transformer_mt.settings.section import Kernels
+from transformer_mt.storage.checksums import check_model, how_to_get_a_model, stale_warning
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
     from transformer_mt.models.interface import Seq2Seq
@@ -116,8 +116,8 @@ def _load_torch_engine(
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than to translate a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.device import choose_device
     from transformer_mt.inference.ensemble import Ensemble
+    from transformer_mt.kernels.device import choose_device
 
     pairs = zip(directories, configs, strict=True)
     models = [_load_torch_model(directory, config, tokenizer, options.plain) for directory, config in pairs]
@@ -137,7 +137,7 @@ def _load_torch_engine(
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
     """The model of one directory. Raises CheckpointError if it was trained with another tokenizer than this."""
-    from transformer_mt.inference.build import build_model
+    from transformer_mt.inference.fast import build_model
     from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
 
     file = directory / "model.safetensors"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.decoding.translation import Translation
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 
 Matrix = NDArray[np.float64]
 _ORDERS = 6  # character n-grams of chrF2 have 1 to 6 characters

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.search import KEEP_ABOVE, scored
-from transformer_mt.device import on_device, on_host
+from transformer_mt.kernels.device import on_device, on_host
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.settings.search_settings import DecodingConfig
 
 Choose = Callable[[Tensor, Tensor, list[int], int], tuple[Tensor, Tensor]]
 """From the logits AWV, the tokens so far AWT, the sentences of the rows and the number of the next word, counted from

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.errors import NotFiniteError, TokenizerError, TranslationError
+from transformer_mt.base.languages import EOS
 from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.line_parts import NO_TAGS, Tags
 from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
-from transformer_mt.decoding.tags import NO_TAGS, Tags
 from transformer_mt.decoding.translation import check_texts
-from transformer_mt.errors import NotFiniteError, TokenizerError, TranslationError
-from transformer_mt.vocabulary import EOS
+from transformer_mt.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 

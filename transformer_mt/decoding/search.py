@@ -12,13 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.constraints import Constraints
-from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.decoding.lengths import length_penalty
-from transformer_mt.device import on_device, on_host
+from transformer_mt.decoding.hypothesis import Hypothesis, length_penalty
+from transformer_mt.kernels.device import on_device, on_host
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS
+from transformer_mt.settings.search_settings import DecodingConfig
 
 Candidate = tuple[float, int, int]  # log-probability, which of the W hypotheses is continued, by which word
 BY_SCORE = attrgetter("score")

@@ -14,16 +14,17 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.base.worker_pool import Workers, num_cores
+from transformer_mt.decoding.constraints import Constraints, Utf8
 from transformer_mt.decoding.engine import Engine, Sentence, batches, coverage_penalty, positions_per_batch
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import beam_search
-from transformer_mt.decoding.utf8 import Utf8
-from transformer_mt.device import Device
-from transformer_mt.errors import TranslationError
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import (
     FloatArray,
@@ -32,9 +33,7 @@ from transformer_mt.models.attention_weights import (
     attention_weights,
 )
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import BOS, EOS, PAD
-from transformer_mt.worker_pool import Workers, num_cores
+from transformer_mt.settings.search_settings import DecodingConfig
 
 # A sentence on a GPU counts as so many source positions at least: the shortest has as many slots as most others.
 LEAST_COUNTED = 16

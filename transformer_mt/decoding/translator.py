@@ -9,20 +9,25 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Self
 
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.data.training_lines import TrainingLines
+from transformer_mt.base.errors import NotFiniteError
+from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.decoding.line_parts import LineCutter, Part
+from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
-from transformer_mt.decoding.pair_attention import PairAttention, attention_of_pair
-from transformer_mt.decoding.tags import NO_TAGS, Tags
-from transformer_mt.decoding.translation import BLANK, Translation, check_texts, joined
-from transformer_mt.decoding.words import written_together
-from transformer_mt.errors import NotFiniteError
-from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.settings.decoding import DecodingConfig, changed, check_for_model
-from transformer_mt.settings.model import ModelConfig
+from transformer_mt.decoding.translation import (
+    BLANK,
+    PairAttention,
+    Translation,
+    attention_of_pair,
+    check_texts,
+    joined,
+)
+from transformer_mt.decoding.word_pieces import written_together
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
 
 _log = logging.getLogger(__name__)
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_text import piece_counts
-from transformer_mt.data.prepared import check_data, trained_on
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.base.languages import has_spaces, split_units
+from transformer_mt.base.wording import counted, visible
+from transformer_mt.batches.encoded import EncodedCorpus, piece_counts
 from transformer_mt.evaluation.metrics import bleu, check_aligned, chrf
-from transformer_mt.languages import has_spaces, split_units
-from transformer_mt.wording import counted, visible
+from transformer_mt.preparing.prepared import check_data, trained_on
+from transformer_mt.text.tokenizer import Tokenizer
 
 GROUPS = 4
 WORST = 5  # lines that are listed

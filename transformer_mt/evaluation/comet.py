@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.wording import counted
 from transformer_mt.evaluation.metrics import MetricScore
-from transformer_mt.machine import versions
 from transformer_mt.storage.checksums import sha256
-from transformer_mt.wording import counted
+from transformer_mt.storage.records import versions
 
 _INSTALL = (
     "`pip install --no-deps unbabel-comet`, then `pip install pytorch-lightning 'torchmetrics<0.11' entmax "

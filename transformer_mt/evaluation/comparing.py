@@ -4,14 +4,40 @@ Both tests are sacreBLEU's, and compare every system with the first one, the bas
 (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sacrebleu.significance import PairedTest, Result
 
-from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
-from transformer_mt.evaluation.named_sets import NamedSet, signed
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.wording import counted
+from transformer_mt.corpora.text_files import read_lines
+from transformer_mt.evaluation.evaluated_texts import (
+    TestSet,
+    chosen_test_sets,
+    hypotheses_file,
+    model_in,
+    read_named_sets,
+    read_test_sets,
+    results_dir,
+)
+from transformer_mt.evaluation.metrics import (
+    METRICS,
+    MetricName,
+    NamedSet,
+    check_aligned,
+    check_words,
+    metrics_of,
+    signed,
+)
+from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.checksums import weights_sha256
+from transformer_mt.storage.files import read_json, write_whole
 
 LEVEL = 0.05  # a difference counts if chance alone makes such a one in fewer than 5 of 100 cases
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
@@ -124,3 +150,153 @@ def conclusion(metric: str, baseline: Compared, system: Compared) -> str:
             "on more sentences."
         )
     return f"{both} differ by {size}, which chance alone may make: no difference can be concluded from these sentences."
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    model: Path
+    config: Config
+    scored: dict[str, TestSetScores]
+
+
+def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
+    """Read files of translations, and their references."""
+    systems = [(str(path), list(read_lines(path))) for path in paths]
+    return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
+
+
+def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] = ()) -> list[ComparedTest]:
+    """Read the translations of each test set that all of these runs or models have, or only of `test`.
+
+    `named` are test sets of sacreBLEU that are read instead. Raises EvaluationError if `evaluate` has not translated
+    one, if it has changed since, or if the runs have other references.
+    """
+    runs = [_read(path) for path in paths]
+    if named:
+        texts = [read_named_sets(named, run.config.corpus) for run in runs]
+    else:
+        names = _common_test_sets(runs, test)
+        texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
+    return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
+
+
+def _common_test_sets(runs: Sequence[_Run], test: str | None) -> list[str]:
+    common = [name for name in runs[0].config.corpus.test if all(name in run.config.corpus.test for run in runs)]
+    if not common:
+        raise EvaluationError(
+            f"{' and '.join(run.name for run in runs)} have no test set of the same name: compare files of translations"
+        )
+    return chosen_test_sets(common, test)
+
+
+def _read(path: Path) -> _Run:
+    model = model_in(path)
+    if not (model / "config.yaml").is_file():
+        raise EvaluationError(
+            f"{path}: is neither a run with a model, nor a model, nor a file of translations; name one of these"
+        )
+    return _Run(str(path), model, load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
+
+
+def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
+    first, wanted = runs[0], texts[0]
+    systems, notes = [], []
+    for run, text in zip(runs, texts, strict=True):
+        if text.references != wanted.references:
+            raise EvaluationError(
+                f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
+                "cannot be compared: prepare both with the same test set, or compare files of translations"
+            )
+        systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
+        notes += _notes(name, first, run)
+    language = first.config.corpus.target_language
+    return ComparedTest(name, wanted.references, systems, language, notes, wanted.named)
+
+
+def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
+    """Return the translations of a test set that `evaluate` wrote for a model; `run` is what the user calls it.
+
+    Raises EvaluationError if there are none, or if they or the test set have changed since they were `scored`.
+    """
+    file = hypotheses_file(model, name)
+    chosen = f"--test-set {text.named.name}" if text.named else f"--test {name}"
+    again = f"python -m transformer_mt.evaluate {run} {chosen}"
+    if not file.is_file():  # a pipe, too, which may never end
+        raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
+    lines = list(read_lines(file))
+    if scored is not None and scored.checksums != checksums_of(text.sources, text.references, lines):
+        raise EvaluationError(
+            f"{file}: these translations, or the sentences of the test set, are not those that scores.json beside it "
+            f"has the scores of. Translate the test set again: {again}; or compare files of translations"
+        )
+    return lines
+
+
+def _notes(name: str, first: _Run, run: _Run) -> list[str]:
+    """Return what the user should know about how the translations of a run were made."""
+    notes, ours, theirs = [], first.scored.get(name), run.scored.get(name)
+    if theirs and theirs.model_sha256 not in (None, weights_sha256(run.model)):
+        notes.append(
+            f"warning: {run.name}: the translations are of an earlier model ({theirs.made_of or 'other weights'}): run "
+            f"`python -m transformer_mt.evaluate {run.name}` again"
+        )
+    if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
+        changed = [
+            f"{key}: {value} in {first.name}, {getattr(theirs.decoding, key)}"
+            for key, value in ours.decoding
+            if value != getattr(theirs.decoding, key)
+        ]
+        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {'; '.join(changed)}")
+    return notes
+
+
+def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> dict[str, Any]:
+    """What is known about the systems of a test set, for a JSON file."""
+    tables = compare(test, metrics)
+    return {
+        "test": test.name,
+        "num_lines": len(test.references[0]),
+        "num_references": len(test.references),
+        "baseline": test.systems[0][0],
+        "metrics": [asdict(table) for table in tables],
+        "conclusions": conclusions(test, tables),
+    }
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """A table for each metric, and what may be concluded."""
+    size = f"{counted(found['num_lines'], 'sentence')}, {counted(found['num_references'], 'reference')}"
+    parts = [f"{found['test']}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
+    return "\n\n".join([*parts, "\n".join(found["conclusions"])])
+
+
+def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
+    """Write comparisons as JSON. Raises EvaluationError if the file exists and holds something else."""
+    check_comparison_file(path)
+    write_whole(path, json.dumps(comparisons, indent=2, ensure_ascii=False) + "\n")
+
+
+def check_comparison_file(path: Path) -> None:
+    """Raises EvaluationError if the file exists and holds something else than a comparison."""
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        found = None
+    if not (isinstance(found, list) and all(isinstance(each, dict) and "baseline" in each for each in found)):
+        raise EvaluationError(
+            f"{path}: is there already, and holds something else than a comparison by `evaluate --compare`, so it is "
+            "left as it is. Move it away, or delete it"
+        )
+
+
+def _table(table: dict[str, Any]) -> str:
+    width = max(len(system["system"]) for system in table["systems"])
+    lines = [f"{table['metric']:{width}}  {'score':>12}  p bootstrap  p randomisation"]
+    for number, system in enumerate(table["systems"]):
+        score = f"{system['value']:5.1f} ± {system['interval']:.1f}"
+        p_values = [f"{p:.4f}" for p in system["p_values"].values()] or ["same text" if number else ""] * 2
+        lines.append(f"{system['system']:{width}}  {score:>12}  {p_values[0]:>11}  {p_values[1]:>15}".rstrip())
+    return "\n".join([*lines, *(f"  {name}: {table['signatures'][test]}" for test, name in TESTS.items())])

@@ -1,19 +1,100 @@
-"""BLEU, chrF2 and TER by sacreBLEU, each with the signature that says how it was computed."""
+"""BLEU, chrF2 and TER by sacreBLEU with signatures, and warnings of texts that should not be scored as they are."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 
+from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
+from sacrebleu.utils import SACREBLEU_DIR, get_langpairs_for_testset, get_reference_files, get_source_file
 
-from transformer_mt.errors import EvaluationError
-from transformer_mt.evaluation.named_sets import NamedSet, signed
-from transformer_mt.languages import short_code
-from transformer_mt.wording import counted
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.languages import short_code
+from transformer_mt.base.wording import counted
+from transformer_mt.corpora.text_files import read_lines
+
+_PREFIX = "sacrebleu:"  # no test set of a configuration has a colon in its name
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """A test set of sacreBLEU, and the pair of languages, such as en-de."""
+
+    name: str
+    language_pair: str
+
+    @property
+    def key(self) -> str:
+        """The name in scores.json: it cannot be that of a test set of a configuration."""
+        return key_of(self.name)
+
+
+def key_of(name: str) -> str:
+    """Return what scores.json calls the test set of this name."""
+    return _PREFIX + name
+
+
+def file_name(test: str) -> str:
+    """Return the name of a test set, as scores.json has it, in the form that file names have."""
+    return test.replace(_PREFIX, "sacrebleu.").replace("/", "_")
+
+
+def signed(signature: Signature, named: NamedSet | None) -> str:
+    """Return a signature as text, with the test set and the languages if sacreBLEU has a name for it."""
+    if named is not None:
+        signature.update("test", named.name)
+        signature.update("lang", named.language_pair)
+    return str(signature)
+
+
+def find_named(name: str, languages: tuple[str, str]) -> NamedSet:
+    """Find a test set for these languages. Raises EvaluationError if sacreBLEU knows none such."""
+    if name not in DATASETS:
+        alike = get_close_matches(name, DATASETS, n=3)
+        raise EvaluationError(
+            f"--test-set {name}: sacreBLEU knows no such test set"
+            + (f"; did you mean {' or '.join(alike)}?" if alike else "; `python -m sacrebleu --list` lists all")
+        )
+    pairs = get_langpairs_for_testset(name)
+    wanted = [short_code(language) for language in languages]
+    found = [pair for pair in pairs if pair == "-".join(languages)] + [
+        pair for pair in pairs if [short_code(language) for language in pair.split("-")] == wanted
+    ]
+    if not found:
+        raise EvaluationError(
+            f"--test-set {name}: is not for {'-'.join(languages)}, the languages of this model "
+            f"(corpus.source_language, corpus.target_language); it has {', '.join(pairs)}"
+        )
+    return NamedSet(name, found[0])
+
+
+def read_named(named: NamedSet) -> tuple[list[str], list[list[str]]]:
+    """Read the sources, and one or more sets of references. sacreBLEU downloads them if they are not there.
+
+    Raises EvaluationError, which says what to do, if it cannot.
+    """
+    try:
+        source = get_source_file(named.name, named.language_pair)
+        references = get_reference_files(named.name, named.language_pair)
+    except (Exception, SystemExit) as error:  # whatever its libraries raise; it exits where a download is damaged
+        raise EvaluationError(
+            f"--test-set {named.name}: is not in {SACREBLEU_DIR}, where sacreBLEU keeps its test sets, and sacreBLEU "
+            f"cannot get it ({error}). Where there is a network, `python -m sacrebleu --download {named.name} "
+            f"-l {named.language_pair}` gets it; copy that directory here, or name its place by the environment "
+            "variable SACREBLEU"
+        ) from None
+    return _lines(source), [_lines(file) for file in references]
+
+
+def _lines(file: str) -> list[str]:
+    return [line.rstrip() for line in read_lines(Path(file))]  # as sacreBLEU's own command reads them
+
 
 SacreMetric = BLEU | CHRF | TER
 MetricName = str  # a key of ALL_METRICS
@@ -175,3 +256,44 @@ def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
                     f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
                     "decode them to plain text first, because scores of pieces cannot be compared with others"
                 )
+
+
+# French writes a space before ? ! : ; but only a tokeniser writes one before . or , - the rest is from Moses.
+_TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
+_TOKENISED_SHARE = 0.1
+_CASED_SHARE, _LOWER_SHARE = 0.5, 0.02  # of lines with a capital letter: in cased text, and in lower-cased text
+
+
+def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
+    """A warning about lines that look tokenised, since BLEU tokenises by itself; None if they do not."""
+    found = [number for number, line in enumerate(lines, start=1) if _TOKENISED.search(line)]
+    if len(found) <= _TOKENISED_SHARE * len(lines):
+        return None
+    look = "looks" if len(found) == 1 else "look"
+    return (
+        f"{len(found):,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full stop "
+        f"or a comma, &apos; or @-@), such as line {found[0]}. Only scores of detokenised text can be compared with "
+        "those of others."
+    )
+
+
+def cut_warning(name: str, lines: Sequence[str]) -> str | None:
+    """A warning about a line that is in subword pieces, since `prepare` cuts text by itself; None if none is."""
+    try:
+        check_words([lines], [name])
+    except EvaluationError as error:
+        return str(error)
+    return None
+
+
+def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
+    """A warning if only one of both texts has capital letters, since BLEU is cased; None if both or neither have."""
+    said, wanted = (sum(line != line.lower() for line in lines) for lines in (hypotheses, references))
+    size = len(references)
+    for name, few, other, many in ((names[0], said, names[1], wanted), (names[1], wanted, names[0], said)):
+        if few <= _LOWER_SHARE * size and many >= _CASED_SHARE * size:
+            return (
+                f"{name} looks lower-cased ({few:,} of {counted(size, 'line')} with a capital letter), and {other} "
+                f"does not ({many:,}): each capital letter counts as an error. Score text with its capitals"
+            )
+    return None

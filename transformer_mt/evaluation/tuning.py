@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeVar
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.base.errors import ConfigError
 from transformer_mt.evaluation.metrics import bleu, chrf
 
 TuneMetric = Literal["bleu", "chrf"]

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import power_of_length
-from transformer_mt.exporting.trained import LONGEST_TRANSLATION, Array, Trained, beyond
-from transformer_mt.settings.decoding import DecodingConfig
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
-from transformer_mt.vocabulary import BOS, EOS, PAD, UNK
 
 HELD = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),

@@ -1,4 +1,4 @@
-"""Steps of search as CUDA graphs: a GPU is told once what to compute, and then only to do it again.
+"""Steps of the search as CUDA graphs.
 
 A step of a few rows is a hundred kernels of some microseconds each: the processor takes longer to launch them one by
 one than the GPU to run them. A graph launches them together. But it reads and writes the same memory, in the same
@@ -21,8 +21,58 @@ from torch.nn import functional as F
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
-from transformer_mt.inference.graph_memory import Memories, Memory
 from transformer_mt.models.interface import DecoderState, Seq2Seq
+
+
+class Memory:
+    """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
+
+    def __init__(self, padding: float = 0.0) -> None:
+        self.padding = padding
+        self.room = 0
+        """How many numbers it has room for at least once it is used, if that is known before."""
+        self.all = self.held = self.shown = torch.empty(0)
+
+    def hold(self, x: Tensor, *shape: int) -> bool:
+        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it lies there already.
+
+        True if the memory was too small: then the tensor lies in another place now.
+        """
+        if x is self.shown and self.held.shape == shape:
+            return False
+        size = math.prod(shape)
+        moves = size > len(self.all)
+        if moves:
+            with torch.inference_mode(False):  # so that it can be written to within, and without
+                self.all = x.new_empty(max(size, self.room))
+        elif x is self.shown:
+            x = x.clone()  # it lies where it is going to be written
+        self.held = self.all[:size].view(shape)
+        if x.shape != shape:
+            self.held.fill_(self.padding)
+        self.held[tuple(map(slice, x.shape))].copy_(x)
+        self.shown = self.held[: len(x)]
+        return moves
+
+
+class Memories:
+    """Places for one tensor of each layer."""
+
+    def __init__(self, num_layers: int) -> None:
+        self.of_layers = [Memory() for _ in range(num_layers)]
+
+    def hold(self, layers: list[Tensor], *shape: int) -> bool:
+        moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
+        return any(moved)
+
+    @property
+    def held(self) -> list[Tensor]:
+        return [memory.held for memory in self.of_layers]
+
+    @property
+    def shown(self) -> list[Tensor]:
+        return [memory.shown for memory in self.of_layers]
+
 
 LEAST = 64  # slots, and source positions
 # Sentences, but no more than a search begins with: as others end, a step of fewer would read the same weights.

@@ -1,4 +1,4 @@
-"""The faster forms: what they are exchanged for computes the same, to rounding. What models/ says runs without them.
+"""Makes the model of a configuration, with its faster forms.
 
 Parts of a model are exchanged by their class, and functions of training and search by their name. Besides, a search
 has a form of the whole Transformer (frozen.py).
@@ -7,23 +7,29 @@ N packed tokens  B sentences  S, T positions  D model width  H heads  K width of
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.languages import PAD
+from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.dropout import Dropout
-from transformer_mt.kernels.linear import Linear, linear, linear_maps, linear_relu
+from transformer_mt.kernels.elementary import Dropout, Linear, linear, linear_maps, linear_relu
 from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
 from transformer_mt.models.attention import Sight
+from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layout import VariedAttention, VariedTransformer
+from transformer_mt.models.layouts import unpadded
 from transformer_mt.models.multi_head import Memory, MultiHeadAttention
-from transformer_mt.models.packed import unpadded
+from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import FeedForward, Transformer
-from transformer_mt.vocabulary import PAD
+from transformer_mt.models.variants import VariedAttention, VariedTransformer
+from transformer_mt.settings.model_settings import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
+from transformer_mt.settings.section import Kernels
 
 
 class FastFeedForward(FeedForward):
@@ -35,7 +41,7 @@ class FastFeedForward(FeedForward):
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
-    """Attends by kernels for GPUs. What leaves out padding on CPUs is a kind of `Sight` (models/packed.py)."""
+    """Attends by kernels for GPUs. What leaves out padding on CPUs is a kind of `Sight` (models/layouts.py)."""
 
     def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
         if not isinstance(see, Segments):
@@ -120,3 +126,46 @@ def fast(model: Seq2Seq) -> Seq2Seq:
         module.__class__ = FASTER.get(type(module), type(module))
     model.faster_forms = FASTER_FUNCTIONS
     return model
+
+
+def build_model(
+    config: ModelConfig, source_vocab_size: int, target_vocab_size: int, kernels: Kernels = "fast"
+) -> Seq2Seq:
+    """With weights drawn from PyTorch's random numbers; `plain` runs the code in models/ as it is.
+
+    Raises ConfigError if the weights are more than this machine's memory.
+    """
+    with torch.device("meta"):  # shapes without memory
+        check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
+    model = _plain_model(config, source_vocab_size, target_vocab_size)
+    return fast(model) if kernels == "fast" else model
+
+
+def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
+    """Raises ConfigError if this machine has no memory for so many fp32 numbers for each weight of a model."""
+    num_weights = sum(weight.numel() for weight in model.parameters())
+    needed, memory = 4 * numbers_per_weight * num_weights, machine_memory()
+    if needed > memory:
+        raise ConfigError(
+            f"a model with these settings has {num_weights:,} weights and needs {needed / 1e9:,.1f} GB of memory; this "
+            f"machine has {memory / 1e9:,.1f} GB. Make model smaller, or take a larger machine"
+        )
+
+
+def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+    match config:
+        case TransformerConfig():
+            transformer = VariedTransformer if is_varied(config) else Transformer
+            return transformer(config, source_vocab_size, target_vocab_size)
+        case RnnConfig():
+            return Rnn(config, source_vocab_size, target_vocab_size)
+        case ConvolutionalConfig():
+            return Convolutional(config, source_vocab_size, target_vocab_size)
+        case _:
+            assert_never(config)
+
+
+def is_varied(config: TransformerConfig) -> bool:
+    """Whether models/transformer.py has not all that these settings say."""
+    others = config.positions != "sinusoidal" or config.activation != "relu" or config.attention_window != 0
+    return others or bool(config.why_not_packed())

@@ -15,17 +15,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import TranslationError
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.languages import PAD
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.fast import FASTER_FUNCTIONS
-from transformer_mt.inference.folded import MOST_POSITIONS, FoldedMemory, Folding, attention_to_folded
-from transformer_mt.inference.frozen_state import ROW, FrozenState, with_zeros
-from transformer_mt.kernels.cpu import best_matmul
-from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.inference.frozen_state import (
+    MOST_POSITIONS,
+    ROW,
+    FoldedMemory,
+    Folding,
+    FrozenState,
+    attention_to_folded,
+    with_zeros,
+)
+from transformer_mt.kernels.matmul import Matmul, best_matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.layout import VariedFeedForward
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
-from transformer_mt.vocabulary import PAD
+from transformer_mt.models.variants import VariedFeedForward
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
 FEW_HEADS = 100  # of all sentences together: fewer make few products

@@ -1,1 +1,16 @@
-"""Tensors in, tensors out: fast forms, each of which names the plain PyTorch that it equals."""
+"""Tensors become tensors, fast, and the device on which that happens.
+
+Each function equals one of plain PyTorch, which its docstring names and with which a test compares it. No file here
+knows a model.
+
+Other rooms use:
+
+    cross_entropy: CHUNK_LOGITS, chunked_cross_entropy
+    device: check_c_compiler, choose_device, Device, end_of_queue, free_memory_on, on_device, on_host,
+        peak_memory_on, why_gpu_unused
+    elementary: Dropout, linear, Linear, linear_maps, linear_relu
+    matmul: best_matmul, do_without_onednn, Matmul, ONEDNN_REFUSES, Quantization
+    packed_attention: Near, packed_self_attention, Segments
+    row_attention: RowMask, Rows
+    top_words
+"""

@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
 
 # The most tokens of a chunk. The logits of fewer tokens stay nearer to the processor; but each chunk adds to the whole
 # gradient of the output matrix, VD, which is as large as the logits of D tokens.

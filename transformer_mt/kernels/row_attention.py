@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from transformer_mt.vocabulary import PAD
+from transformer_mt.base.languages import PAD
 
 
 def attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.errors import AttentionError, TranslationError
+from transformer_mt.base.errors import AttentionError, TranslationError
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layout import VariedTransformer
+from transformer_mt.models.layouts import Sentences, whole_mask
 from transformer_mt.models.multi_head import MultiHeadAttention
-from transformer_mt.models.packed import Sentences, whole_mask
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import EncoderLayer, Transformer
+from transformer_mt.models.variants import VariedTransformer
 
 FloatArray = NDArray[np.float32]
 Attention = Literal["cross", "encoder", "decoder"]

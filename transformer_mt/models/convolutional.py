@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
+from transformer_mt.base.errors import TooLongError
 from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.scores import Dot, attention_by
-from transformer_mt.settings.model import ConvolutionalConfig
+from transformer_mt.settings.model_settings import ConvolutionalConfig
 
 EMBEDDED = 0.1
 """The standard deviation of embeddings and positions at first. Larger ones would make scores so large that each word

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.recurrence import BidirectionalEncoder
 from transformer_mt.models.rnn_decoder import (
     Annotations,
     BahdanauDecoder,
+    BidirectionalEncoder,
     LuongDecoder,
     Past,
     RecurrentDecoder,
     SourceAttention,
 )
-from transformer_mt.settings.model import RnnConfig
-from transformer_mt.vocabulary import PAD
+from transformer_mt.settings.model_settings import RnnConfig
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.errors import TooLongError
-from transformer_mt.settings.model import ScoreChoice
+from transformer_mt.base.errors import TooLongError
+from transformer_mt.settings.model_settings import ScoreChoice
 
 
 class Score(nn.Module, ABC):

@@ -18,7 +18,7 @@ from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.multi_head import Memory, MultiHeadAttention
 from transformer_mt.models.positions import SinusoidalPositions
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 
 
 class Residual(nn.Module):

@@ -15,9 +15,9 @@ import numpy as np
 from markupsafe import Markup
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.pictures.figures import Line, draw_line
-from transformer_mt.pictures.heat_map import Side, name_cells, room_for
-from transformer_mt.pictures.picture_file import UNDATED, own_style
+from transformer_mt.reporting.attention_figures import Side, name_cells, room_for
+from transformer_mt.reporting.figures import Line, draw_line
+from transformer_mt.reporting.picture_file import UNDATED, own_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,16 +9,16 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
+from transformer_mt.base.wording import counted, duration
 from transformer_mt.corpora.filters import REASONS
 from transformer_mt.evaluation.analysis import SUSPICIOUS
-from transformer_mt.pictures.lines import lines_of
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import SECTIONS, CorpusReport, Notes, Run, Shown, TestReport
-from transformer_mt.reporting.sentences import N_BEST
+from transformer_mt.reporting.gathered_texts import N_BEST
+from transformer_mt.reporting.plot_training import lines_of
 from transformer_mt.storage.records import CURVES
 from transformer_mt.version import __version__
-from transformer_mt.wording import counted, duration
 
 MARK = '<meta name="generator" content="transformer_mt report">'
 """By which a page of this command is told from other files."""

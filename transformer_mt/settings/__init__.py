@@ -1,1 +1,16 @@
-"""Defines every setting with its default, its meaning and its checks, and reads configurations."""
+"""The configuration of an experiment: every setting with its default, its meaning and its check.
+
+Sections are pydantic models, and each function of another room takes the section that it needs. Reading a file finds
+wrong keys and values, and says where they are.
+
+Other rooms use:
+
+    corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, SINGLE_FILES, TokenizerConfig
+    experiment: Config
+    model_settings: ConvolutionalConfig, ModelConfig, RnnConfig, ScoreChoice, TransformerConfig
+    reading: differences, dump_config, load_config, ONLY_FOR_TRAINING, other_meaning_than
+    search_settings: changed, check_for_model, DecodingConfig, SplitSentences
+    section: fingerprint, Kernels
+    suggestions: settings_text
+    training_settings: AveragingConfig, TrainingConfig
+"""

@@ -4,11 +4,10 @@ from typing import Self
 
 from pydantic import model_validator
 
-from transformer_mt.settings.bounds import Section, Text
-from transformer_mt.settings.corpus import CorpusConfig, TokenizerConfig
-from transformer_mt.settings.decoding import DecodingConfig, check_for_model
-from transformer_mt.settings.filters import FiltersConfig
-from transformer_mt.settings.model import ModelConfig, TransformerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.search_settings import DecodingConfig, check_for_model
+from transformer_mt.settings.section import Section, Text
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig
 
 

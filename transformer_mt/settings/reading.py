@@ -2,18 +2,91 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.wording import cut
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.suggestions import MODELS, other_kind, suggestion
-from transformer_mt.settings.yaml_text import dump_yaml, parse_yaml
-from transformer_mt.wording import cut
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$|[-+]?\.inf$|\.nan$", re.IGNORECASE
+)
+
+
+class _Reader(yaml.SafeLoader):
+    """Reads YAML with numbers as people write them: 3e-4 is one, but 1:30 and 2024-01-01 are texts."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    has_lines = True
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Read a section. Raises ConfigError for a key given twice, or without a space after its colon."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, value in node.value:
+            name = str(key.value)
+            place = f"{self.name}:{key.start_mark.line + 1}" if self.has_lines else self.name
+            if name in seen:
+                raise ConfigError(f"{place}: {name} is given twice; keep one of them")
+            if node.flow_style and ":" in name and value.value == "":
+                right = name.replace(":", ": ", 1)
+                raise ConfigError(f"{place}: YAML reads {name} as one word; put a space after the colon: {{{right}}}")
+            seen.add(name)
+        return node
+
+
+class _Writer(yaml.SafeDumper):
+    """Puts quotes around texts that _Reader would read as numbers."""
+
+
+for _dialect in (_Reader, _Writer):
+    _dialect.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+    _dialect.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+def dump_yaml(values: dict[str, Any]) -> str:
+    """Return a YAML text that `parse_yaml` reads back as these values."""
+    return yaml.dump(values, Dumper=_Writer, sort_keys=False, allow_unicode=True)
+
+
+def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
+    """Return the values of a YAML text, and the line of each key; an entry of a list has its index, from 0, as its key.
+
+    Raises ConfigError, which calls the text `name`.
+    """
+    try:
+        loader = _Reader(text)
+        loader.name, loader.has_lines = name, "\n" in text
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
+    except ConfigError:
+        raise
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{name}: is not YAML: {cut(str(error), 500)}") from None  # not all are YAMLError
+
+
+def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield (*path, str(key.value)), key.start_mark.line + 1
+            yield from _lines(value, (*path, str(key.value)))
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            yield (*path, str(index)), entry.start_mark.line + 1
+            yield from _lines(entry, (*path, str(index)))
+
 
 # Names that pydantic puts between a key and its value where the value can have one of several forms.
 _BRANCHES = ("(text)", "(where)", "(several)", "(number)", "constrained-int", "literal[")
@@ -209,3 +282,29 @@ def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
 def _shown_key(path: tuple[str | int, ...]) -> str:
     """Return a path as one key, in which people count the entries of a list from 1: corpus.train[2].tsv."""
     return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
+"""Settings that make no difference when a model is used."""
+# How many positions there are says nothing about weights. Where each position has weights, their shapes differ.
+_FREE = ONLY_FOR_TRAINING | {"max_positions"}
+
+
+def other_meaning_than(config: Path, model: ModelConfig) -> list[str]:
+    """`other_meaning` for the weights that a configuration file belongs to."""
+    return other_meaning(load_config(config).model, model)
+
+
+def other_meaning(weights: ModelConfig, model: ModelConfig) -> list[str]:
+    """Return `key: value, now value of the model` for each setting by which weights mean something else in this model.
+
+    `weights` are the settings with which they were trained. Settings that change shapes count, and all others, too,
+    except those named above: so one that is added later counts.
+    """
+    if weights.kind != model.kind:
+        return [f"model.kind: {weights.kind}, now {model.kind}"]
+    return [
+        f"model.{key}: {value}, now {getattr(model, key)}"
+        for key, value in weights
+        if key not in _FREE and value != getattr(model, key)
+    ]

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from transformer_mt.settings.bounds import Count, Kernels, PositiveCount, Section, Seed, Text, Tokens
+from transformer_mt.settings.section import Count, Kernels, PositiveCount, Section, Seed, Text, Tokens
 
 
 class TrainingConfig(Section):

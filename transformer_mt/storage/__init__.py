@@ -1,1 +1,16 @@
-"""Writes files completely or not at all, checks them, and tells them apart from those of other programs."""
+"""Files on disk: written completely or not at all, locked, and checked when they are read.
+
+A stage touches only what it made itself. Formats that several stages share, such as run.json and SHA256SUMS, are here.
+
+Other rooms use:
+
+    checksums: check_model, checkpoint_path, CONFIG, COPIED_FROM_DATA, EXPORT_FILES, Fault, fault,
+        how_to_get_a_model, MODEL, MODEL_FILES, read_sums, saved_steps, sha256, stale_warning, SUMS, sums_of,
+        TOKENIZERS, weights_sha256, write_sums
+    files: cure, finite, is_stream, own_name, parse_json, read_json, read_regular, replacing, write_whole
+    output_parts: OutputParts
+    own_directory: check_own, hold, Owner, replacing_directory, temporary_directory
+    records: CURVES, LogLine, processor, Start, STARTS, Summary, versions
+    weights: check_weights, load_weights, make_no_cache, model_weights, read_metadata, read_tensors, read_weights,
+        save_weights, use_own_cache
+"""

@@ -1,4 +1,4 @@
-"""Reads regular files only, and replaces a file as a whole or not at all.
+"""Reads regular files only, and replaces a file completely or not at all.
 
 Until a file is complete, it is written under a name that only this program uses. There it is locked, so that what a
 killed process left can be told from what another process writes now. The lock is the system's: it is free when the
@@ -9,6 +9,8 @@ file beside each output.)
 import errno
 import fcntl
 import hashlib
+import json
+import math
 import os
 import shutil
 import stat
@@ -17,9 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from transformer_mt.errors import UserError
+from transformer_mt.base.errors import UserError
 
 OWN_SUFFIX = ".transformer_mt-partial"
 _PATIENCE = 10.0  # seconds to wait while another process writes the same small file
@@ -212,3 +214,44 @@ def _flush_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: Path) -> Any:
+    """Return the values in a JSON file.
+
+    Raises OSError if it cannot be read; ValueError if it is not a regular file, nested too deeply, or not JSON.
+    """
+    try:
+        return parse_json(read_regular(path).decode("utf-8"))
+    except NotRegularError as error:
+        raise ValueError(error.strerror) from None
+
+
+def parse_json(text: str) -> Any:
+    """Return the values in a JSON text. Raises ValueError as `read_json` does.
+
+    NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def finite(number: float, digits: int) -> float | None:
+    """Round a number to `digits` digits; None, which is null in JSON, if it is infinite or not a number."""
+    return round(number, digits) if math.isfinite(number) else None
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _int(text: str) -> int:
+    _float(text)
+    return int(text)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant[:20]} is not a finite number")

@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from transformer_mt.errors import DirectoryError
-from transformer_mt.storage.files import OWN_SUFFIX, replacing, target_of, write_whole
-from transformer_mt.storage.json_text import parse_json, read_json
+from transformer_mt.base.errors import DirectoryError
+from transformer_mt.storage.files import OWN_SUFFIX, parse_json, read_json, replacing, target_of, write_whole
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
 
 RECORD = "parts.json"

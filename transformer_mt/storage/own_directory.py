@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.errors import DirectoryError
+from transformer_mt.base.errors import DirectoryError
 from transformer_mt.storage.files import cure, in_the_way, open_locked, own_name
 
 LOCK = "lock"  # the process that writes the directory locks this file; the text in it names the stage that made it

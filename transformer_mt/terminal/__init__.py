@@ -1,1 +1,14 @@
-"""What all commands share: their arguments, input and output, progress, and how they end."""
+"""What the commands share: arguments, lines from files and pipes, output, summaries, and how a command ends.
+
+One line of input gives one line of output, in order.
+
+Other rooms use:
+
+    cli
+    evaluate_arguments: check, chosen_metrics, machine, parser, what_ran
+    file_to_file: is_file_to_file, translate_file
+    line_input: LineInput
+    model_arguments: engine_options
+    n_best_lists: is_number, n_best_lists, NBestList, TAKEN
+    translation_output: OutputForm, translate_block, TranslationSummary, with_prefixes
+"""

@@ -12,8 +12,8 @@ from types import FrameType
 from typing import NoReturn
 
 from transformer_mt import end_at_once
-from transformer_mt.errors import ConfigError, UserError
-from transformer_mt.wording import cut
+from transformer_mt.base.errors import ConfigError, UserError
+from transformer_mt.base.wording import cut
 
 LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
 

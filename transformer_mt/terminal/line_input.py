@@ -1,23 +1,75 @@
-"""Reads the lines of a stage's input: from a file, a pipe or a terminal."""
+"""Lines from files, pipes and terminals, in blocks."""
 
 import argparse
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from queue import Queue
+from threading import Thread
+from typing import BinaryIO, TypeVar
 
-from transformer_mt.corpora.packed import is_compressed
-from transformer_mt.corpora.text_files import InvalidText, decode_lines, read_lines, survey, survey_of
-from transformer_mt.data.stream import arriving_blocks, blocks
-from transformer_mt.errors import CorpusError, UserError
-from transformer_mt.line_progress import LineProgress
+from transformer_mt.base.errors import CorpusError, UserError
+from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.corpora.text_files import InvalidText, decode_lines, is_compressed, read_lines, survey, survey_of
 from transformer_mt.terminal.cli import positive
-from transformer_mt.wording import counted
+
+Line = TypeVar("Line")
+
+
+@dataclass(frozen=True)
+class _End:
+    """Marks the end of the lines, with the error that stopped reading, if there was one."""
+
+    error: Exception | None = None
+
+
+def blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Group lines into blocks of `size` lines; the last may have fewer."""
+    lines = iter(lines)
+    while block := list(islice(lines, size)):
+        yield block
+
+
+def arriving_blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Group into a block the lines that have arrived since the last block: at least one line, at most `size`.
+
+    A thread reads up to `size` lines ahead, also while a block is processed. An error in reading is raised here, after
+    the lines that were read before it.
+    """
+    arrived: Queue[Line | _End] = Queue(maxsize=size)
+    # A daemon thread, so that no command has to wait for a line that never comes.
+    Thread(target=_read, args=(lines, arrived), daemon=True).start()
+    return _taken(arrived, size)
+
+
+def _read(lines: Iterable[Line], arrived: "Queue[Line | _End]") -> None:
+    try:
+        for line in lines:
+            arrived.put(line)
+    except Exception as error:  # it is raised where the lines are taken
+        arrived.put(_End(error))
+    else:
+        arrived.put(_End())
+
+
+def _taken(arrived: "Queue[Line | _End]", size: int) -> Iterator[list[Line]]:
+    while True:
+        block: list[Line] = []
+        while not block or (len(block) < size and not arrived.empty()):
+            line = arrived.get()
+            if isinstance(line, _End):
+                if block:
+                    yield block
+                if line.error is not None:
+                    raise line.error
+                return
+            block.append(line)
+        yield block
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from transformer_mt.errors import CorpusError
-from transformer_mt.storage.json_text import parse_json
-from transformer_mt.wording import cut
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.wording import cut
+from transformer_mt.storage.files import parse_json
 
 # What `translate` writes about a translation, and a setting of `rerank`. A score that is added needs another name.
 TAKEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "length_penalty")

@@ -1,13 +1,95 @@
-"""Writes translations as lines of text or of JSON."""
+"""Translates blocks of lines, writes the translations as text or JSON, and sums up what the user should look at."""
 
 import json
+import time
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from transformer_mt.decoding.translation import Translation
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.storage.json_text import finite
+from transformer_mt.base.memory import peak_memory
+from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.decoding.translation import BLANK, Translation
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.storage.files import finite
+from transformer_mt.terminal.line_input import LineInput, beside
+from transformer_mt.text.tokenizer import tagged
+
+_NAMED = 5  # lines of each kind whose numbers are shown
+
+
+@dataclass
+class TranslationSummary:
+    """Counts lines while they are translated. Lines are numbered from 1."""
+
+    num_lines: int = 0
+    num_blank: int = 0
+    num_split: int = 0
+    num_parts: int = 0
+    """The number of parts of the lines that were split."""
+    short: list[int] = field(default_factory=list)
+    """The lines whose translation is much shorter than translations in training of sources as long."""
+    at_limit: list[int] = field(default_factory=list)
+    """The lines whose translation was cut off at the greatest length that is allowed."""
+    seconds: float = 0.0
+    """The time spent on translating, without loading the model and waiting for input."""
+
+    def add(self, line: int, best: Translation) -> None:
+        """Count a line, given its best translation."""
+        self.num_lines += 1
+        self.num_blank += best == BLANK
+        if best.num_parts > 1:
+            self.num_split += 1
+            self.num_parts += best.num_parts
+        if best.is_short:
+            self.short.append(line)
+        if best.at_limit:
+            self.at_limit.append(line)
+
+    def add_counts(self, counts: Mapping[str, Any]) -> None:
+        """Add the fields, by their names, of the summary of the lines that come next."""
+        for name, count in counts.items():
+            vars(self)[name] += count
+
+    def text(self, num_before: int = 0) -> str:
+        """Return a line of numbers, and a warning for each kind of translation that should be looked at.
+
+        `num_before` of the lines were translated by earlier commands, in a time that is not counted.
+        """
+        now = self.num_lines - num_before
+        rate = f"in {self.seconds:.1f} s, {now / max(self.seconds, 1e-9):,.1f} a second"
+        begun = f"{counted(self.num_lines, 'line')} {rate}"
+        if num_before:
+            begun = f"{counted(self.num_lines, 'line')}, {num_before:,} of them before"
+            begun += f"; the others {rate}" if now else ""
+        numbers = (
+            f"{begun}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
+            f"peak memory {peak_memory() / 1e6:,.0f} MB"
+        )
+        return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each kind of translation that should be looked at, with the reason."""
+        said = []
+        if self.short:
+            said.append(
+                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for such a "
+                f"source, so something may be missing: look at {_named(self.short)}"
+            )
+        if self.at_limit:
+            said.append(
+                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at its greatest length "
+                f"(max_extra_length, model.max_positions): look at {_named(self.at_limit)}"
+            )
+        return said
+
+
+def _named(lines: Sequence[int]) -> str:
+    """The numbers of the first lines, as in `lines 3, 17`."""
+    shown = ", ".join(str(line) for line in lines[:_NAMED])
+    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")
 
 
 @dataclass(frozen=True)
@@ -76,3 +158,54 @@ def _fields(translation: Translation, form: OutputForm) -> dict[str, object]:
 
 def _pharaoh(translation: Translation) -> str:
     return " ".join(f"{source}-{target}" for source, target in translation.alignment or [])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that are translated together."""
+
+    first_line: int
+    """The number of its first line in the input, from 1."""
+    lines: list[str]
+    prefixes: list[str] | None = None
+    """What each translation has to begin with."""
+
+
+def with_prefixes(lines: LineInput, path: Path | None, tag: str | None = None) -> Iterator[Block]:
+    """Yield the blocks of the input, each line with the tag before it, and the prefixes if there is a file of them.
+
+    Raises CorpusError as `beside` does.
+    """
+    pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path)
+    first_line = 1
+    for block, prefixes in pairs:
+        yield Block(first_line, [tagged(tag, line) for line in block], prefixes)
+        first_line += len(block)
+
+
+def translate_block(
+    translator: Translator,
+    block: Block,
+    decoding: DecodingConfig,
+    form: OutputForm,
+    summary: TranslationSummary,
+    progress: LineProgress | None = None,
+) -> str:
+    """Translate a block of lines, and return the output for it. `summary` counts the lines."""
+    begun = time.perf_counter()
+    found = translator.translations(
+        block.lines,
+        decoding,
+        prefixes=block.prefixes,
+        alignment=form.alignment,
+        scores=form.scores or form.json or form.n_best,
+        first_line=block.first_line,
+        progress=progress.more if progress else None,
+    )
+    seconds = time.perf_counter() - begun
+    summary.seconds += seconds
+    written = []
+    for number, translations in enumerate(found, start=block.first_line):
+        written.append(output_lines(translations, number, seconds / len(block.lines), form))
+        summary.add(number, translations[0])
+    return "".join(written)

@@ -1,19 +1,120 @@
-"""The loss of a micro-batch: the model inside it, in the faster forms that training takes where it can.
+"""The loss of a micro-batch, in the faster forms that training takes where it can, and R-Drop.
+
+N packed tokens  D model width
+
+arXiv 2106.14448.
+
+N target tokens  D model width  V vocabulary
 
 B sentences  T target positions  N real target tokens  D model width
 """
 
-from torch import Tensor, nn
+from collections import Counter
+from collections.abc import Callable
 
-from transformer_mt.data.batching import Batch
-from transformer_mt.data.packing import PackedBatch
-from transformer_mt.device import Device
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from transformer_mt.base.languages import PAD
+from transformer_mt.batches.batching import Batch
+from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.kernels.cross_entropy import CHUNK_LOGITS
+from transformer_mt.kernels.device import Device
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.packed import Packed
-from transformer_mt.training.common_shapes import Features, compiled_for_common_shapes
-from transformer_mt.training.loss import LossSums, label_smoothed, real_features
-from transformer_mt.training.r_drop import r_drop
-from transformer_mt.vocabulary import PAD
+from transformer_mt.models.layouts import Packed
+from transformer_mt.training.loss import LossSums, label_smoothed, real_features, smoothed_nll
+
+Features = Callable[..., Tensor]
+"""`Seq2Seq.features`, of packed sentences where the model takes them."""
+
+# Compiling takes about a minute, and a micro-batch that is not compiled loses some hundredths of a second: after about
+# so many of them, compiling would have been the shorter way.
+PATIENCE_CUDA = 1000
+
+
+class CommonShapes:
+    """Equals `features` of packed sentences. Computes them by `compiled`, which compiles for each shape anew, or not.
+
+    The largest shape so far is compiled at once: it is that of nearly all micro-batches. A smaller one, that of the
+    last micro-batch of an epoch or of one that was split, is compiled when it has come more often than `patience`.
+    """
+
+    def __init__(self, features: Features, compiled: Features, patience: int) -> None:
+        self._features, self._compiled, self._patience = features, compiled, patience
+        self._seen: Counter[tuple[int, int]] = Counter()
+
+    def __call__(self, source: Packed | Tensor, target: Packed | Tensor) -> Tensor:
+        """ND."""
+        assert isinstance(source, Packed) and isinstance(target, Packed), "padded batches are of too many shapes"
+        shape = (len(source.tokens), len(target.tokens))
+        self._seen[shape] += 1
+        is_common = self._seen[shape] > self._patience or sum(shape) == max(map(sum, self._seen))
+        return (self._compiled if is_common else self._features)(source, target)
+
+
+def compiled_for_common_shapes(features: Features, device: Device) -> Features:
+    """Equals `features`, compiled where it pays."""
+    return CommonShapes(features, torch.compile(features, dynamic=False), patience_on(device))
+
+
+def patience_on(device: Device) -> int:
+    """How often a shape comes before it is compiled; 0 on a CPU.
+
+    What is compiled rounds differently, and a run that goes on on a CPU has to round as if it had not been interrupted.
+    """
+    return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
+
+
+def r_drop(
+    first_ND: Tensor,
+    second_ND: Tensor,
+    output_VD: Tensor,
+    labels_N: Tensor,
+    smoothing: float,
+    alpha: float,
+    bias_V: Tensor | None = None,
+) -> LossSums:
+    """The mean of both passes' label-smoothed cross-entropies + alpha / 4 (KL(P1 || P2) + KL(P2 || P1)), over N.
+
+    That is half of the paper's eq. 4, summed over tokens: `alpha` is the paper's (5 for translation), and a token
+    counts once, as in `label_smoothed`, which this is if both passes are the same. `nll` is the mean of both.
+    Where the paper has the negative log-likelihood of the label, its code too has the smoothed one.
+
+    The logits exist a chunk at a time, and once more in the backward pass.
+    """
+    smoothed = nll = torch.zeros((), device=first_ND.device)
+    chunk = max(1, CHUNK_LOGITS // (2 * len(output_VD)))
+    chunks = [torch.split(tensor, chunk) for tensor in (first_ND, second_ND, labels_N)]
+    for first_ND, second_ND, labels_N in zip(*chunks, strict=True):
+        part: LossSums = checkpoint(
+            _sums,
+            *(first_ND, second_ND, output_VD, labels_N, smoothing, alpha, bias_V),
+            use_reentrant=False,
+            preserve_rng_state=False,  # nothing here is random
+        )
+        smoothed, nll = smoothed + part.smoothed, nll + part.nll
+    return LossSums(smoothed, nll)
+
+
+def _sums(
+    first_ND: Tensor,
+    second_ND: Tensor,
+    output_VD: Tensor,
+    labels_N: Tensor,
+    smoothing: float,
+    alpha: float,
+    bias_V: Tensor | None,
+) -> LossSums:
+    weight_VD = output_VD.to(first_ND.dtype)  # here, so that the chunks' gradients are summed in full precision
+    bias_V = None if bias_V is None else bias_V.to(first_ND.dtype)
+    precision = torch.promote_types(first_ND.dtype, torch.float32)
+    first_NV = F.linear(first_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
+    second_NV = F.linear(second_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
+    first, second = (smoothed_nll(log_probs_NV, labels_N, smoothing) for log_probs_NV in (first_NV, second_NV))
+    both_kl = ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum()
+    return LossSums((first.smoothed + second.smoothed) / 2 + alpha / 4 * both_kl, (first.nll + second.nll) / 2)
 
 
 class BatchLoss(nn.Module):

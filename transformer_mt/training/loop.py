@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transformer_mt.data.batching import Batch
-from transformer_mt.data.loader import Loader
-from transformer_mt.data.packing import PackedBatch
+from transformer_mt.batches.batching import Batch
+from transformer_mt.batches.loader import Loader
+from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained
+from transformer_mt.training.scale.distributed import Ranks
 from transformer_mt.training.update import update
 
 if TYPE_CHECKING:
-    from transformer_mt.training.running import Run
-    from transformer_mt.training.validation import ValidationScores
+    from transformer_mt.training.run.running import Run
+    from transformer_mt.training.run.validation import ValidationScores
 
 
 def train(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformer_mt.base.languages import PAD
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.vocabulary import PAD
 
 
 class LossSums(NamedTuple):

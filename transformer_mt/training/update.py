@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_mt.data.batching import Batch
-from transformer_mt.data.packing import PackedBatch
-from transformer_mt.training.distributed import Ranks, whole
+from transformer_mt.batches.batching import Batch
+from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.training.scale.distributed import Ranks, whole
 
 
 class Numbers(NamedTuple):

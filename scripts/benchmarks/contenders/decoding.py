@@ -13,10 +13,10 @@ import torch
 
 from benchmarks.environment import SCRIPTS, PeerError, own_path
 from benchmarks.training_text import nn_transformer_weights
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.weights import load_weights
+from transformer_mt.text.tokenizer import Tokenizer
 
 SENTENCES = (16, 32, 64, 128, 256)  # batch sizes to choose from
 POSITIONS = (1024, 2048, 4096, 8192, 16384)  # of ours: padded positions times beam size

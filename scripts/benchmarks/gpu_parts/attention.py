@@ -11,13 +11,13 @@ from torch import Tensor
 from benchmarks.gpu_parts import own_process
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.training_text import random_rows
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.loader import Loader, Position
-from transformer_mt.data.packing import PackedBatch
-from transformer_mt.device import Device, choose_device
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.kernels import packed_attention
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.kernels.packed_attention import Segments, are_short, variable_length_attention
+from transformer_mt.preparing.data_files import write_encoded
 
 REPEATS = 30
 PAIRS = 20_000

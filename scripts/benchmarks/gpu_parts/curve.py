@@ -11,9 +11,9 @@ from benchmarks.gpu_parts.report import Measurement, Part
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.gpu_parts.text import prepared
 from benchmarks.gpu_parts.trainee import Trainee, new_trainee
-from transformer_mt.data.loader import BatchLayout
-from transformer_mt.data.packing import packed_epoch_batches, packed_shape
-from transformer_mt.device import choose_device
+from transformer_mt.batches.loader import BatchLayout
+from transformer_mt.batches.packing import packed_epoch_batches, packed_shape
+from transformer_mt.kernels.device import choose_device
 
 UPDATES, UPDATES_OF_TRIAL, WINDOW = 300, 60, 20
 PACKED, PADDED, OTHER = "packed", "padded", "padded, other dropout"

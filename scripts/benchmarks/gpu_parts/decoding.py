@@ -27,9 +27,9 @@ from benchmarks.gpu_parts.learning import FOR_DECODING, model_directory
 from benchmarks.gpu_parts.report import LeftOut, Measurement, Part
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.gpu_parts.text import lines_to_translate
-from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import sha256
+from transformer_mt.text.tokenizer import Tokenizer
 
 OURS = "ours"
 PACKAGES = {"ours": "torch", "CTranslate2": "ctranslate2", "Hugging Face": "transformers"}

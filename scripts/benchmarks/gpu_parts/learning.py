@@ -10,14 +10,14 @@ from benchmarks.gpu_parts.report import Measurement, Part
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.gpu_parts.text import Prepared, prepared
 from benchmarks.gpu_parts.trainee import Trainee, new_trainee
-from transformer_mt.data.training_lines import TrainingLines
-from transformer_mt.device import Device, choose_device
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.weights import model_weights, save_weights
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.validation import validate
+from transformer_mt.text.training_lines import TrainingLines
+from transformer_mt.training.run.validation import validate
+from transformer_mt.training.scale.distributed import Ranks
 
 SECONDS, SECONDS_FOR_DECODING, SECONDS_OF_TRIAL = 120.0, 45.0, 4.0
 FOR_DECODING = "a model to decode with"

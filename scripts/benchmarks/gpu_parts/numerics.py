@@ -20,18 +20,18 @@ from benchmarks.gpu_parts.report import LeftOut, Measurement, Part
 from benchmarks.gpu_parts.searches import captured_search, search_on_both
 from benchmarks.gpu_parts.settings import Figures, Settings
 from benchmarks.training_text import random_rows
-from transformer_mt.data.batching import Batch, collate
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.encoded_files import write_encoded
-from transformer_mt.data.packing import PackedBatch, collate_packed, packed_shape
-from transformer_mt.device import Device, choose_device
-from transformer_mt.inference.build import build_model
+from transformer_mt.base.languages import EOS, PAD
+from transformer_mt.batches.batching import Batch, collate
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.packing import PackedBatch, collate_packed, packed_shape
+from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.storage.compiler_files import use_own_cache
+from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.training.batch_loss import features_and_labels
 from transformer_mt.training.loss import label_smoothed
-from transformer_mt.vocabulary import EOS, PAD
 
 PAIRS = 400  # of a corpus; a batch of few has 3
 SMOOTHING = 0.1

@@ -10,9 +10,8 @@ from typing import Any
 
 from benchmarks.environment import PeerError
 from benchmarks.gpu_parts.settings import Figures, Settings
-from transformer_mt.errors import UserError
-from transformer_mt.storage.files import write_whole
-from transformer_mt.storage.json_text import read_json
+from transformer_mt.base.errors import UserError
+from transformer_mt.storage.files import read_json, write_whole
 
 Clock = Callable[[], float]  # seconds
 

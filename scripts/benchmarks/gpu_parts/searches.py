@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu_parts.settings import Figures, Settings
+from transformer_mt.base.languages import EOS, PAD
 from transformer_mt.decoding.constraints import Constraints, max_lengths
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.device import Device, choose_device
 from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.decoding import DecodingConfig
-from transformer_mt.vocabulary import EOS, PAD
+from transformer_mt.settings.search_settings import DecodingConfig
 
 SENTENCES, LONGEST, MORE = 64, 30, 10  # pieces of a source, and of a translation beyond those of its source
 BEAMS = (1, 4)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.shapes import SHAPES
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 
 Figures = dict[str, Any]
 """What a measurement found: the content of a JSON object."""

@@ -7,16 +7,16 @@ from demo_corpus.corpus import corpus as demo_corpus
 
 from benchmarks.gpu_parts.settings import Settings
 from transformer_mt import prepare
+from transformer_mt.base.errors import TokenizerError
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.errors import TokenizerError
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.files import write_whole
-from transformer_mt.training.validation import ValidationSet, load_validation
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.run.validation import ValidationSet, load_validation
 
 DEMO_PAIRS, TRIAL_PAIRS = 24_000, 600
 HELD_OUT, SHARE = 1000, 10  # pairs for validation, and of how many pairs one at most

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 import torch
 
-from transformer_mt.data.batching import Batch, Pairs
-from transformer_mt.data.encoded import EncodedCorpus
-from transformer_mt.data.loader import Loader, Position
-from transformer_mt.data.packing import PackedBatch
-from transformer_mt.device import Device
-from transformer_mt.inference.build import build_model
-from transformer_mt.settings.model import TransformerConfig
+from transformer_mt.batches.batching import Batch, Pairs
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import Device
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learner import choose_layout, new_learner
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
+from transformer_mt.training.run.beginning import choose_layout, new_learner
+from transformer_mt.training.scale.distributed import Ranks
 
 ALONE = Ranks()
 

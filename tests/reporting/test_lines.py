@@ -1,0 +1,50 @@
+"""What is read of log.jsonl."""
+
+import json
+
+import pytest
+
+from transformer_mt.base.errors import PictureError
+from transformer_mt.reporting.plot_training import lines_of, read_log
+
+
+@pytest.fixture
+def logged(tmp_path):
+    """A function that reads a log of these records, and of this text behind them."""
+
+    def read(*records, text=""):
+        lines = "".join(f"{json.dumps(record)}\n" for record in records)
+        (tmp_path / "log.jsonl").write_text(lines + text, encoding="utf-8")
+        return read_log(tmp_path, ["loss", "valid_bleu"])
+
+    return read
+
+
+def test_the_lines_of_a_field_are_where_the_log_has_it(logged):
+    valid = {"step": 2, "valid_nll": 2.5, "valid_bleu": 11.0, "valid_seconds": 1.5, "best": True}
+    records, faults = logged({"step": 1, "loss": 9.0}, {"step": 2, "loss": None}, valid, {"step": 3, "loss": 3.0})
+    assert faults == [] and [record.step for record in records] == [1, 2, 2, 3]
+    assert records[2].model_dump(exclude_unset=True) == valid
+    lines = lines_of(records, ["loss", "valid_bleu", "gradient_norm"])
+    assert lines == {"loss": ([1, 2, 3], [9.0, None, 3.0]), "valid_bleu": ([2], [11.0])}
+
+
+def test_lines_of_others_are_named_and_a_last_one_that_is_half_written_is_left_out(logged):
+    text = 'not JSON\n{"step": NaN}\n{"step": 3, "loss": 1'
+    records, faults = logged({"step": 1, "loss": 9.0}, {"epoch": 3}, [], {"step": 2, "loss": 1.0}, text=text)
+    assert [record.step for record in records] == [1, 2]
+    assert [fault.split("log.jsonl, ")[1].split(":")[0] for fault in faults] == ["line 2", "line 3", "line 5", "line 6"]
+
+
+@pytest.mark.parametrize("records", [[], [{"step": 1, "loss": None}], [{"step": 1, "epoch": 0}]])
+def test_a_log_without_numbers_has_no_update_yet(logged, records):
+    with pytest.raises(PictureError, match=r"log\.jsonl: has no update yet"):
+        logged(*records)
+
+
+def test_a_log_that_is_not_there_or_no_file_is_named(tmp_path):
+    with pytest.raises(PictureError, match=r"log\.jsonl: No such file"):
+        read_log(tmp_path, ["loss"])
+    (tmp_path / "log.jsonl").mkdir()
+    with pytest.raises(PictureError, match=r"log\.jsonl: it is not a regular file"):
+        read_log(tmp_path, ["loss"])

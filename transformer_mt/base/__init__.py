@@ -1,0 +1,15 @@
+"""What every room may use: errors, words of messages, languages, the memory of the machine, worker processes.
+
+Nothing here imports another room. What only two rooms share belongs into the lower one of them.
+
+Other rooms use:
+
+    errors: AttentionError, CheckpointError, ConfigError, CorpusError, DirectoryError, EvaluationError, ExportError,
+        NotFiniteError, PictureError, RankError, TokenizerError, TooLongError, TrainingError, TranslationError,
+        UserError
+    languages: BOS, EOS, has_spaces, name_columns, PAD, short_code, split_units, UNK
+    memory: free_memory, machine_memory, peak_memory
+    torchrun
+    wording: counted, cut, duration, LineProgress, two_decimals, visible
+    worker_pool: num_cores, Workers
+"""

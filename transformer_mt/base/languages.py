@@ -1,0 +1,46 @@
+"""Language codes, which languages are written without spaces, and the four ids that every vocabulary begins with."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+_SHORT_CODES = {
+    **dict.fromkeys(("zho", "chi", "cmn", "yue"), "zh"),
+    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
+}
+_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
+# What stands in the names of columns: parts of a pair, languages, and their codes of three letters.
+_COLUMN_WORDS = frozenset(
+    "source src target tgt trg reference ref text sentence segment translation original input output language lang "
+    "arabic ara bulgarian bul chinese zho chi czech ces cze danish dan dutch nld dut english eng estonian est finnish "
+    "fin french fra fre german deu ger greek ell gre hebrew heb hindi hin hungarian hun icelandic isl indonesian ind "
+    "italian ita japanese jpn korean kor latvian lav lithuanian lit norwegian nor polish pol portuguese por "
+    "romanian ron rum russian rus slovak slk slovenian slv spanish spa swedish swe thai tha turkish tur ukrainian ukr "
+    "vietnamese vie".split()
+)
+
+
+def short_code(code: str) -> str:
+    """Return the short form of a language code: zh for zh, zh-CN, zho_Hans and cmn."""
+    first = re.split("[-_]", code.lower())[0]
+    return _SHORT_CODES.get(first, first)
+
+
+def has_spaces(code: str) -> bool:
+    """Whether a language is written with spaces between words, as Korean is and Chinese is not."""
+    return short_code(code) not in _WITHOUT_SPACES
+
+
+def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
+    """Whether all cells look like different names of columns: source_text, German, deu_Latn, or one of the codes."""
+    known = _COLUMN_WORDS.union(short_code(code) for code in codes)
+    bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
+    words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
+    return all(each and known.issuperset(each) for each in words) and len(set(cells)) == len(cells)
+
+
+def split_units(text: str, spaced: bool) -> list[str]:
+    """Split a text into words at spaces; or into characters, if the language is written without spaces."""
+    return text.split() if spaced else list("".join(text.split()))
+
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3

@@ -1,0 +1,100 @@
+"""Words of messages, and how many lines or pairs are done."""
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, NoReturn, Self
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun, as in `1 line` or `1,200 lines`. `plural` is needed if it does not just add s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def cut(text: str, longest: int = 80) -> str:
+    """Return the beginning of a text for a message. Control characters are written in the form \\x1b."""
+    shown = text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in shown)
+
+
+def visible(line: str) -> str:
+    """Return a line of text for a table. Control characters and line separators are written in the form \\x1b."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
+
+
+def duration(seconds: float) -> str:
+    """Write a number of seconds in the two largest units that it has."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def two_decimals(number: float) -> str:
+    """Write a number with two decimals, or as 1e+06 if it is a million or more."""
+    return f"{number:.2f}" if number < 1e6 else f"{number:.0e}"
+
+
+_EVERY = 30.0  # seconds between two lines in a log
+
+
+class LineProgress:
+    """Shows progress on standard error with the rate; with the total and the time left if it knows how many there are.
+
+    The rate counts the lines that are done from now on.
+    """
+
+    def __init__(
+        self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"
+    ) -> None:
+        """`done_before` is how many of the lines were done earlier. `doing` says what is done, if not translating."""
+        self._num_lines, self._every, self._doing, self._unit = num_lines, every, doing, unit
+        self._before, self._done = done_before, float(done_before)
+        self._begun = self._said = time.monotonic()
+        self._bar = _bar(num_lines, done_before, doing, unit) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def more(self, count: float) -> None:
+        """Add `count` to the lines that are done. It may be a fraction, if a part of a long line is done."""
+        self.reached(self._done + count)
+
+    def reached(self, done: float) -> None:
+        """Set the number of lines that are done."""
+        if self._bar is not None:
+            shown = round(done, 1)
+            self._bar.n = int(shown) if shown == int(shown) else shown
+            self._bar.update(0)  # redraws the bar, unless it did so a moment ago
+        self._done = done
+        now = time.monotonic()
+        if self._bar is None and now - self._said >= self._every:
+            self._said = now
+            print(self._line(done, (done - self._before) / (now - self._begun)), file=sys.stderr, flush=True)
+
+    def _line(self, done: float, rate: float) -> str:
+        """What a log says: `rate` is in lines a second."""
+        shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
+        if self._num_lines is None:
+            return f"{shown_done} {self._unit}, {rate:,.1f} a second"
+        left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
+        return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
+
+
+def _bar(num_lines: int | None, done_before: int, doing: str, unit: str) -> "tqdm[NoReturn]":
+    from tqdm import tqdm  # here, because importing it takes longer than translating a line
+
+    return tqdm(desc=doing.strip() or None, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)

@@ -1,0 +1,208 @@
+"""Processes on this machine that share work, with a connection and a thread here for each of them.
+
+Because each has a connection of its own, a process that is killed is noticed at once, whatever it was doing.
+"""
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, Generic, Literal, TypeVar
+
+from transformer_mt.base.errors import TranslationError, UserError, WorkerError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_PARENT_SEEN = 0.2  # seconds between two checks of a worker whether its parent still runs
+_UNDER_WAY = 2  # tasks of `map` for each process: one that it works on, and the next one
+_starting = threading.Lock()
+
+
+def num_cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers(Generic[Task, Result]):
+    """Processes that do one kind of work, `work`, on many tasks. They start when there are first several tasks.
+
+    With `start="fork"` everything that `work` refers to lies in memory only once, and the processes see it as it was
+    then; only Linux can do so, and elsewhere this process works alone. With `start="spawn"` each gets a copy of `work`.
+    Tasks and results are pickled. Other effects of `work` stay in the process.
+
+    An error of `work` is raised here, and WorkerError if a process is killed. Then all of them end, and new ones start
+    with the next tasks. In a process that was forked from the one that started them, TranslationError is raised.
+    """
+
+    def __init__(self, work: Callable[[Task], Result], number: int, start: Literal["fork", "spawn"] = "fork") -> None:
+        self.work, self.number = work, number if start == "spawn" or sys.platform == "linux" else 1
+        self._start = start
+        self._team: _Team | None = None
+
+    def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield (number of the task, its result) for each task when it is done.
+
+        This process does the work itself if there is only one task or one worker.
+        """
+        if min(self.number, len(tasks)) < 2:
+            yield from enumerate(map(self.work, tasks))
+            return
+        with self._ended_unless_done():
+            numbers = {self._submit(task): number for number, task in enumerate(tasks)}
+            for future in as_completed(numbers):
+                yield numbers[future], future.result()
+
+    def map(self, tasks: Iterable[Task], done_here: int = 0) -> Iterator[tuple[Task, Result]]:
+        """Yield each task and its result, in order. Two tasks for each process are in memory at a time.
+
+        This process does the first `done_here` tasks itself: few tasks are done sooner than processes start.
+        """
+        waiting: deque[tuple[Task, Future[Result]]] = deque()
+        with self._ended_unless_done():
+            for number, task in enumerate(tasks):
+                if self.number == 1 or (self._team is None and number < done_here):
+                    yield task, self.work(task)
+                    continue
+                waiting.append((task, self._submit(task)))
+                if len(waiting) > _UNDER_WAY * self.number:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            yield from ((task, future.result()) for task, future in waiting)
+
+    def close(self) -> None:
+        """End the processes at once; what they have begun is lost. New ones start when they are needed."""
+        team, self._team = self._team, None
+        if team is not None:
+            team.end()
+
+    def _submit(self, task: Task) -> Future[Result]:
+        with _starting:
+            if self._team is None:
+                self._team = _Team(self.work, self.number, self._start)
+                # The team does not refer to us. So it ends when nobody uses us any more, at the latest with Python.
+                weakref.finalize(self, self._team.end)
+        return self._team.submit(task)
+
+    @contextmanager
+    def _ended_unless_done(self) -> Iterator[None]:
+        """End the processes after an error, or if not all results are taken: a task may take minutes."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+class _Team:
+    """The processes, and a thread here for each."""
+
+    def __init__(self, work: Callable[[Any], Any], number: int, start: Literal["fork", "spawn"]) -> None:
+        self.parent = os.getpid()
+        self.members = []
+        with _without_interrupts(), warnings.catch_warnings():
+            # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context = multiprocessing.get_context(start)
+            for _ in range(number):
+                connection, other = context.Pipe()
+                process = context.Process(target=_serve, args=(other, work, self.parent), daemon=True)  # type: ignore[attr-defined]
+                process.start()
+                other.close()  # only the process has it now: when it ends, reading from it ends here
+                self.members.append((process, connection))
+        self.idle: SimpleQueue[tuple[Any, Connection[Any, Any]]] = SimpleQueue()
+        for member in self.members:
+            self.idle.put(member)
+        self.threads = ThreadPoolExecutor(number)
+
+    def submit(self, task: Any) -> Future[Any]:
+        """Let the next process that is idle do a task."""
+        if self.parent != os.getpid():
+            raise TranslationError(
+                "the worker processes belong to another process, from which this one was forked: load the model in "
+                "each process, after the fork, or ask for workers=1"
+            )
+        return self.threads.submit(self._ask, task)
+
+    def _ask(self, task: Any) -> Any:
+        process, connection = member = self.idle.get()
+        try:
+            connection.send(task)
+            answer = connection.recv()
+        except (EOFError, OSError):
+            process.join()
+            raise WorkerError(
+                f"a worker process was killed (process {process.pid}, exit status {process.exitcode}), as happens when "
+                "memory runs out: give the same command again with fewer --workers"
+            ) from None
+        finally:
+            self.idle.put(member)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def end(self) -> None:
+        """Kill the processes. A process that was forked from ours has neither our threads nor our children."""
+        if self.parent == os.getpid():
+            for process, _ in self.members:
+                process.kill()
+            self.threads.shutdown(cancel_futures=True)
+            for process, connection in self.members:
+                process.join()
+                connection.close()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C waiting; what is started meanwhile never gets it, and so leaves it to this process."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], parent: int) -> None:
+    """Do tasks in a worker process until its parent ends it or ends itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    gc.freeze()  # a collection of objects of the parent takes 0.3 s, and copies the memory that a fork shares
+    while True:
+        try:
+            task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = work(task)
+        except UserError as error:
+            answer = error
+        except Exception as error:
+            answer = RuntimeError(f"in a worker process: {error!r}\n{traceback.format_exc()}")
+        connection.send(answer)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended.
+
+    The signal that Linux has for this (PR_SET_PDEATHSIG) does not serve: it comes already when the thread ends that
+    has forked us.
+    """
+    while os.getppid() == parent:
+        time.sleep(_PARENT_SEEN)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,272 @@
+"""Makes padded batches of token ids of limited size, in a shuffled order that a resumed run can repeat.
+
+B sentences, S source positions, T target positions.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.memory import free_memory
+
+if TYPE_CHECKING:
+    from transformer_mt.settings.corpus_settings import CorpusConfig
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
+
+PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
+
+_BLOCK = 2**20  # numbers written at once
+_DIGITS = 6  # of a weight that a temperature makes, so that it is the same on machines whose pow() differs
+
+
+def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
+    """Return how many times an epoch has each pair of each corpus; `sizes` are the numbers of their pairs.
+
+    With a temperature T, corpora of n pairs are drawn in proportion to n^(1/T), and the largest has weight 1. Raises
+    ConfigError if an epoch would have no pair, or too many.
+    """
+    largest = max(sizes)
+    if corpus.temperature is not None:
+        power = 1 - 1 / corpus.temperature
+        weights = tuple(Fraction(round((largest / max(size, 1)) ** power, _DIGITS)) for size in sizes)
+    else:
+        # By its decimal digits: the fraction 0.1 is one tenth, so ten epochs have every pair once.
+        weights = tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora)
+    num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
+    most = free_memory() // np.dtype(_dtype_of(sizes)).itemsize
+    if not 1 <= num_pairs <= most:
+        raise ConfigError(
+            f"with these weights of corpus.train (or corpus.temperature), an epoch has {float(num_pairs):,.3g} pairs; "
+            f"it must have 1 to {most:,}, whose order fits into the free memory of this machine: "
+            f"{'raise' if num_pairs < 1 else 'lower'} the weights"
+        )
+    return weights
+
+
+def epoch_pairs(
+    sizes: Sequence[int], weights: Sequence[Fraction], seed: int, epoch: int, random: np.random.Generator
+) -> PairNumbers:
+    """Return the numbers of the pairs of an epoch, shuffled by `random`; without weights, every pair once.
+
+    Numbers run through the corpora, of which `sizes` are the numbers of pairs. A pair of weight 2.25 is there 2 or 3
+    times. Which pairs are there once more is the next part of a shuffle that only the seed decides, so in four epochs
+    each pair is there exactly 9 times.
+    """
+    dtype = _dtype_of(sizes)
+    weights = weights or [Fraction(1)] * len(sizes)
+    shares = [share(size, weight, epoch) for size, weight in zip(sizes, weights, strict=True)]
+    order = np.empty(sum(size * copies + more for size, (copies, _, more) in zip(sizes, shares, strict=True)), dtype)
+    first = at = 0
+    for number, (size, (copies, start, more)) in enumerate(zip(sizes, shares, strict=True)):
+        for _ in range(copies):
+            for begin in range(0, size, _BLOCK):
+                end = min(begin + _BLOCK, size)
+                order[at + begin : at + end] = np.arange(first + begin, first + end, dtype=dtype)
+            at += size
+        if more:
+            shuffled = _fixed_shuffle(size, dtype, seed, number)
+            to_end = min(more, size - start)
+            order[at : at + to_end] = shuffled[start : start + to_end]
+            order[at + to_end : at + more] = shuffled[: more - to_end]
+            np.add(order[at : at + more], dtype(first), out=order[at : at + more])
+            at += more
+        first += size
+    random.shuffle(order)
+    return order
+
+
+def _dtype_of(sizes: Sequence[int]) -> type[np.signedinteger[Any]]:
+    return np.int32 if sum(sizes) < 2**31 else np.int64
+
+
+def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
+    """Return what an epoch has of a corpus: whole copies, then where in a shuffle of it more begins, and how many.
+
+    The shuffle is a ring: after its last pair comes its first.
+    """
+    copies, fraction = divmod(weight, 1)
+    begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
+    return int(copies), begins % size if size else 0, ends - begins
+
+
+def _fixed_shuffle(size: int, dtype: type[np.signedinteger[Any]], seed: int, number: int) -> PairNumbers:
+    """The pairs of a corpus in the order in which successive epochs take parts of them."""
+    shuffled = np.arange(size, dtype=dtype)
+    np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
+    return shuffled
+
+
+Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
+
+_BATCHES_PER_POOL = 100  # batches whose pairs are sorted together: more means less padding, but less randomness
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs of a corpus, padded on the right. Each sentence ends in EOS."""
+
+    source_BS: Tensor
+    """int64."""
+    decoder_input_BT: Tensor
+    """int64: BOS, then the target without its EOS."""
+    labels_BT: Tensor
+    """int64: the target."""
+    pairs_B: Tensor
+    """int64: which pairs of the corpus these are; always on the CPU."""
+    num_labels: int
+    """Target tokens, EOS included and PAD not."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """Copy the batch to a device."""
+        return replace(
+            self,
+            source_BS=copied_to(device, self.source_BS),
+            decoder_input_BT=copied_to(device, self.decoder_input_BT),
+            labels_BT=copied_to(device, self.labels_BT),
+        )
+
+    @property
+    def num_positions(self) -> int:
+        """The number of target positions, padding included."""
+        return self.labels_BT.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "Batch":
+        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
+
+    def halves(self) -> "tuple[Batch, Batch]":
+        """Split the pairs into two batches: the even ones and the odd ones."""
+        return self._rows(slice(0, None, 2)), self._rows(slice(1, None, 2))
+
+    def _rows(self, rows: slice) -> "Batch":
+        labels_BT = self.labels_BT[rows]
+        num_labels = int((labels_BT != PAD).sum())
+        return Batch(self.source_BS[rows], self.decoder_input_BT[rows], labels_BT, self.pairs_B[rows], num_labels)
+
+
+def copied_to(device: torch.device, ids: Tensor) -> Tensor:
+    """Copy ids to a device. A copy to CUDA runs while the device computes."""
+    # From memory that is not pinned, the copy would wait for the work queued on the device.
+    return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+
+
+def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
+    """Give every pair once, the shortest first, for validation. Raises ConfigError as `epoch_batches` does."""
+    for pairs in _sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
+        yield collate(corpus, pairs)
+
+
+@dataclass(frozen=True)
+class BatchOrder(Sequence[Pairs]):
+    """The pairs of each batch of an epoch, in order, in little memory: all of them in one array, end to end."""
+
+    pairs: PairNumbers
+    ends: NDArray[np.int64]
+    """Batch i of the array has the pairs from ends[i] to ends[i + 1]."""
+    batches: NDArray[np.int64]
+    """Which batch of the array comes first, and so on."""
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, index: int) -> Pairs: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pairs]: ...
+    def __getitem__(self, index: int | slice) -> Pairs | list[Pairs]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        batch = self.batches[index]
+        return self.pairs[self.ends[batch] : self.ends[batch + 1]].astype(np.int64)
+
+
+def epoch_batches(
+    corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int, weights: Sequence[Fraction] = ()
+) -> BatchOrder:
+    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
+
+    The result is a pure function of the arguments. No batch has more than `tokens_per_batch` positions on its longer
+    side, padding included. Raises ConfigError if a single pair has more.
+    """
+    random = epoch_random(seed, epoch)
+    shuffled = epoch_pairs(corpus.sizes, weights, seed, epoch, random)
+    longer_side = max(corpus.source.num_tokens, corpus.target.num_tokens)
+    pool_size = max(1, _BATCHES_PER_POOL * tokens_per_batch * len(corpus) // longer_side)
+    ends = array("q", [0])
+    for start in range(0, len(shuffled), pool_size):
+        pool = shuffled[start : start + pool_size]
+        in_order = _sorted_batches(corpus, pool.astype(np.int64), tokens_per_batch)
+        pool[:] = np.concatenate(in_order)
+        ends.extend(accumulate(map(len, in_order[1:]), initial=ends[-1] + len(in_order[0])))
+    return BatchOrder(shuffled, np.array(ends), random.permutation(len(ends) - 1))
+
+
+def epoch_random(seed: int, epoch: int) -> np.random.Generator:
+    """Return the random generator that shuffles an epoch."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
+
+
+def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
+    """Make the padded batch of these pairs. Without pairs it is one dummy sentence without labels."""
+    if len(pairs) == 0:
+        source_11, decoder_input_11, labels_11 = (torch.full((1, 1), token) for token in (EOS, BOS, PAD))
+        return Batch(source_11, decoder_input_11, labels_11, torch.from_numpy(pairs), num_labels=0)
+    source_BS, _ = _padded(corpus.source, pairs)
+    labels_BT, real_BT = _padded(corpus.target, pairs)
+    decoder_input_BT = np.full_like(labels_BT, BOS)
+    # The input at a position is the label before it. Behind the sentence that would be its EOS: write PAD there.
+    decoder_input_BT[:, 1:] = np.where(real_BT[:, 1:], labels_BT[:, :-1], PAD)
+    return Batch(
+        source_BS=torch.from_numpy(source_BS),
+        decoder_input_BT=torch.from_numpy(decoder_input_BT),
+        labels_BT=torch.from_numpy(labels_BT),
+        pairs_B=torch.from_numpy(pairs),
+        num_labels=int(real_BT.sum()),
+    )
+
+
+def _padded(text: Text, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the ids of these sentences with PAD on the right, and a mask that is True at real tokens; both BT."""
+    ids, lengths_B = text.gather(pairs)
+    real_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
+    ids_BT = np.full(real_BT.shape, PAD, np.int64)
+    ids_BT[real_BT] = ids
+    return ids_BT, real_BT
+
+
+def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
+    """Sort the pairs by length, and cut them into batches that are as large as `tokens_per_batch` allows."""
+    source_lengths, target_lengths = corpus.source.lengths(pairs), corpus.target.lengths(pairs)
+    longer = np.maximum(source_lengths, target_lengths)
+    keys = narrow(source_lengths), narrow(target_lengths), narrow(longer)
+    order = np.lexsort(keys)  # stable; the last key counts first
+    pairs, longer = pairs[order], longer[order]
+    if longer[-1] > tokens_per_batch:
+        raise ConfigError(
+            f"training.tokens_per_batch={tokens_per_batch} is less than the {longer[-1]} pieces of pair "
+            f"{pairs[-1]:,}; raise it, or lower corpus.max_length and prepare again"
+        )
+    batches: list[Pairs] = []
+    start = 0
+    while start < len(pairs):
+        # The last pair of a batch is its longest, so n pairs take n * longer[n - 1] positions.
+        candidates = longer[start : start + tokens_per_batch // longer[start]]
+        positions = np.arange(1, len(candidates) + 1) * candidates
+        end = start + int(np.searchsorted(positions, tokens_per_batch, side="right"))
+        batches.append(pairs[start:end])
+        start = end
+    return batches

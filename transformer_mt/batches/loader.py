@@ -1,0 +1,165 @@
+"""Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.batches.batching import Batch, BatchOrder, Pairs, collate, epoch_batches
+from transformer_mt.batches.encoded import EncodedCorpus, Text
+from transformer_mt.batches.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
+
+if TYPE_CHECKING:
+    from transformer_mt.batches.subword_sampling import SubwordSampler
+
+BatchLayout = Literal["padded", "packed"]
+"""How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is in the data."""
+
+    epoch: int = 0
+    """From 0."""
+    batch: int = 0
+    """Micro-batches of this epoch that are already taken."""
+
+
+@dataclass(frozen=True)
+class Loader:
+    """The training pairs, shuffled and cut into micro-batches."""
+
+    corpus: EncodedCorpus
+    tokens_per_batch: int
+    """Positions of a micro-batch on its longer side."""
+    tokens_per_update: int
+    seed: int
+    layout: BatchLayout = "padded"
+    sampler: "SubwordSampler | None" = None
+    """Cuts text into other pieces each time that it is read."""
+    max_positions: int = 2**31
+    """No sampled sentence is longer."""
+    weights: tuple[Fraction, ...] = ()
+    """How many times an epoch has each pair of each corpus (`weights_of`); without weights, once."""
+
+    def order(self, epoch: int) -> BatchOrder:
+        """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
+        try:
+            if self.layout == "packed":
+                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
+            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+        except MemoryError:
+            cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
+            raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
+
+    def updates(
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()
+    ) -> Iterator[tuple[list[Pairs], Position]]:
+        """The micro-batches of each update from `position` on, and the position after them.
+
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
+        `make`, which is asked to make the order of each epoch, returns None.
+        """
+        update: list[Pairs] = []
+        num_tokens, reached = 0, position
+        for pairs, after in self._micro_batches(position, make):
+            more = int(self.corpus.target.lengths(pairs).sum())
+            if update and num_tokens + more > self.tokens_per_update:
+                yield update, reached
+                update, num_tokens = [], 0
+            update.append(pairs)
+            num_tokens, reached = num_tokens + more, after
+
+    def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
+        """The ids of these pairs; if sampled, a function of the seed, the update and the batch's number in it."""
+        corpus, rows = self.corpus, pairs
+        if self.sampler is not None and len(pairs):
+            longest, total = self._room(len(pairs))
+            corpus = self.sampler.sampled(
+                corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
+            )
+            rows = np.arange(len(pairs))
+        if self.layout == "padded":
+            return collate(corpus, rows).of_pairs(pairs)
+        num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
+        shape = self._shape.for_part(num_source, num_target, len(rows))
+        return collate_packed(corpus, rows, shape).of_pairs(pairs)
+
+    def attention_scores(self, pairs: Pairs) -> int:
+        """The number of attention scores of one head over these pairs' padded rows, on the longer side."""
+        return len(pairs) * max(int(side.lengths(pairs).max()) ** 2 for side in self._sides)
+
+    @property
+    def smallest_budget(self) -> int:
+        """The least `tokens_per_batch` with room for the longest pair and, if packed, for the dummies beside it."""
+        return self._longest + 2 if self.layout == "packed" else self._longest
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(side.longest for side in self._sides)
+
+    @property
+    def _sides(self) -> tuple[Text, Text]:
+        return self.corpus.source, self.corpus.target
+
+    @cached_property
+    def _shape(self) -> PackedShape:
+        return packed_shape(self.corpus, self.tokens_per_batch)
+
+    @cached_property
+    def _budget_to_fill(self) -> int:
+        if self.sampler is None:
+            return self.tokens_per_batch
+        return self.sampler.budget(self.corpus, self.tokens_per_batch)
+
+    @cached_property
+    def _shape_to_fill(self) -> PackedShape:
+        """The shape that is filled: smaller than the batch's own if sampling can cut sentences into more pieces."""
+        shape = self._shape
+        source_rows, target_rows = (
+            max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
+            for size in (shape.source_rows, shape.target_rows)
+        )
+        return PackedShape(source_rows, target_rows, shape.max_pairs, shape.max_length)
+
+    def _room(self, num_pairs: int) -> tuple[int, int]:
+        """How many pieces one sentence may have, and all sentences of a side together."""
+        if self.layout == "padded":
+            return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
+        return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
+
+    def _micro_batches(
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None]
+    ) -> Iterator[tuple[Pairs, Position]]:
+        first = position.batch
+        for epoch in count(position.epoch):
+            batches = make(partial(self.order, epoch))
+            if batches is None:
+                return
+            for index in range(first, len(batches)):
+                last = index + 1 == len(batches)
+                yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)
+            del batches  # before the next order is made
+            first = 0
+
+
+def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
+    """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has the same number of them.
+
+    Halves the largest until the number is right; when only single pairs are left, adds empty micro-batches.
+    """
+    parts = list(batches)
+    while len(parts) % num_ranks:
+        largest = max(range(len(parts)), key=lambda index: len(parts[index]))
+        if len(parts[largest]) < 2:
+            parts.append(np.empty(0, np.int64))
+            continue
+        pairs = parts[largest]
+        parts[largest : largest + 1] = [pairs[0::2], pairs[1::2]]
+    return parts

@@ -1,0 +1,256 @@
+"""Makes packed batches: sentences end to end, without padding, and in the same shapes from batch to batch.
+
+B sentences  N rows of one side: its tokens, then dummies, which fill the rest
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.languages import BOS
+from transformer_mt.batches.batching import BatchOrder, Pairs, copied_to, epoch_pairs, epoch_random
+from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
+
+_BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does not grow with the corpus
+
+
+@dataclass(frozen=True)
+class PackedShape:
+    """The sizes that all batches of a run have. Sentence i of the source and sentence i of the target are a pair.
+
+    Rows without a sentence belong to dummy sentences, as many on one side as on the other, each of at least one row.
+    They are needed because attention computes nothing for a row that belongs to no sentence, or whose other side is
+    empty, and leaves there whatever was in memory.
+    """
+
+    source_rows: int
+    target_rows: int
+    max_pairs: int
+    max_length: int
+    """The most tokens of a sentence or a dummy."""
+
+    @property
+    def num_dummies(self) -> int:
+        """The most dummies on each side: as many as a side without any sentence needs."""
+        return self.dummies_beside(0, 0)
+
+    def dummies_beside(self, num_source: int, num_target: int) -> int:
+        """How many dummies each side needs to fill the rows beside these numbers of tokens."""
+        return -(-max(self.source_rows - num_source, self.target_rows - num_target) // self.max_length)
+
+    @property
+    def source_room(self) -> int:
+        """The most tokens that all source sentences may have together."""
+        return self.source_rows - self.num_dummies
+
+    @property
+    def target_room(self) -> int:
+        """The most tokens that all target sentences may have together."""
+        return self.target_rows - self.num_dummies
+
+    def for_part(self, num_source: int, num_target: int, num_pairs: int) -> "PackedShape":
+        """Return the shape for a part of a batch that has these numbers of tokens and pairs.
+
+        It is about an eighth, a quarter or a half of this shape, so that there are few shapes, and a sixteenth larger,
+        because parts are not equally long. If none of them has room, it is this shape itself.
+        """
+        for parts in (8, 4, 2):
+            source_rows, target_rows = (
+                _round_up(rows * 17 // (16 * parts) + self.max_length, 128)
+                for rows in (self.source_rows, self.target_rows)
+            )
+            shape = PackedShape(source_rows, target_rows, -(-self.max_pairs // parts) + 16, self.max_length)
+            has_room = num_source <= shape.source_room and num_target <= shape.target_room
+            if has_room and num_pairs <= shape.max_pairs and source_rows < self.source_rows:
+                return shape
+        return self
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Some pairs of a corpus. Each sentence ends in EOS. All values of dummies are 0, which for ids is PAD."""
+
+    source_N: Tensor
+    """int64."""
+    source_offsets: Tensor
+    """int32 [max_pairs + num_dummies + 1]: sentence or dummy i has the rows from offsets[i] to offsets[i + 1]. After
+    the dummies, the last offset is repeated."""
+    source_positions_N: Tensor
+    """int64: the position of each token in its sentence, from 0."""
+    decoder_input_N: Tensor
+    """int64: BOS, then the target without its EOS."""
+    target_offsets: Tensor
+    target_positions_N: Tensor
+    labels_N: Tensor
+    """int64: the target."""
+    shape: PackedShape
+    pairs_B: Tensor
+    """int64: which pairs of the corpus these are; always on the CPU."""
+    num_labels: int
+    """Target tokens, EOS included and PAD not."""
+
+    def to(self, device: torch.device) -> "PackedBatch":
+        """Copy the batch to a device."""
+        return replace(
+            self,
+            source_N=copied_to(device, self.source_N),
+            source_offsets=copied_to(device, self.source_offsets),
+            source_positions_N=copied_to(device, self.source_positions_N),
+            decoder_input_N=copied_to(device, self.decoder_input_N),
+            target_offsets=copied_to(device, self.target_offsets),
+            target_positions_N=copied_to(device, self.target_positions_N),
+            labels_N=copied_to(device, self.labels_N),
+        )
+
+    @property
+    def num_positions(self) -> int:
+        """The number of target rows, dummies included."""
+        return self.labels_N.numel()
+
+    def of_pairs(self, pairs: Pairs) -> "PackedBatch":
+        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
+        return replace(self, pairs_B=torch.from_numpy(pairs))
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a sentence or a dummy."""
+        return self.shape.max_length
+
+    def halves(self) -> "tuple[PackedBatch, PackedBatch]":
+        """Split the pairs into two batches of about half the rows: the even ones and the odd ones."""
+        return self._every_other(0), self._every_other(1)
+
+    def _every_other(self, first: int) -> "PackedBatch":
+        pairs_B = self.pairs_B.numpy()
+        source = _every_other_sentence(self.source_N, self.source_offsets, len(pairs_B), first)
+        target = _every_other_sentence(self.labels_N, self.target_offsets, len(pairs_B), first)
+        pairs = pairs_B[first::2]
+        shape = self.shape.for_part(len(source.ids), len(target.ids), len(pairs))
+        return collate_packed(EncodedCorpus(source, target), np.arange(len(pairs)), shape).of_pairs(pairs)
+
+
+def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
+    """Choose the sizes of batches of this corpus.
+
+    The side with more tokens in the corpus has `tokens_per_batch` rows, and the other has fewer in proportion. The room
+    for pairs is their expected number plus four standard deviations (if the standard deviation of lengths is at most
+    their mean), so that very few batches have less text than fits.
+    """
+    num_source, num_target = corpus.source.num_tokens, corpus.target.num_tokens
+    longest = max(corpus.source.longest, corpus.target.longest)
+    max_length = _round_up(longest, 128)  # the tile size of attention kernels; a tighter bound gains nothing
+    num_dummies = -(-tokens_per_batch // max_length)
+
+    def rows(num_tokens: int) -> int:
+        in_proportion = _round_up(-(-tokens_per_batch * num_tokens // max(num_source, num_target)), 128)
+        return min(tokens_per_batch, max(in_proportion, longest + num_dummies))
+
+    expected_pairs = tokens_per_batch * len(corpus) / max(num_source, num_target)
+    max_pairs = math.ceil(expected_pairs + 4 * math.sqrt(expected_pairs))
+    return PackedShape(rows(num_source), rows(num_target), max_pairs, max_length)
+
+
+def packed_epoch_batches(
+    corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int, weights: Sequence[Fraction] = ()
+) -> BatchOrder:
+    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
+
+    The result is a pure function of the arguments. Pairs are shuffled whatever their length, and a batch ends where the
+    next pair has no room. Raises ConfigError if a single pair has more tokens than there is room for.
+    """
+    shuffled = epoch_pairs(corpus.sizes, weights, seed, epoch, epoch_random(seed, epoch))
+    all_ends = array("q", [0])
+    while (start := all_ends[-1]) < len(shuffled):
+        window = shuffled[start : start + _BATCHES_AT_A_TIME * shape.max_pairs].astype(np.int64)
+        ends = _ends_of_batches(corpus, window, shape)
+        if start + len(window) < len(shuffled):
+            ends.pop()  # the last batch may have room for more pairs
+        all_ends.extend(start + end for end in ends)
+    return BatchOrder(shuffled, np.array(all_ends), np.arange(len(all_ends) - 1))
+
+
+def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
+    """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
+    source, target = corpus.source.gather(pairs), corpus.target.gather(pairs)
+    num_target = len(target[0])
+    dummies = shape.dummies_beside(len(source[0]), num_target)
+    source_N, source_positions_N, source_offsets = _packed(*source, shape, shape.source_rows, dummies)
+    labels_N, target_positions_N, target_offsets = _packed(*target, shape, shape.target_rows, dummies)
+    decoder_input_N = np.zeros_like(labels_N)
+    decoder_input_N[1:num_target] = labels_N[: max(0, num_target - 1)]
+    decoder_input_N[target_offsets[: len(pairs)]] = BOS
+    return PackedBatch(
+        source_N=torch.from_numpy(source_N),
+        source_offsets=torch.from_numpy(source_offsets),
+        source_positions_N=torch.from_numpy(source_positions_N),
+        decoder_input_N=torch.from_numpy(decoder_input_N),
+        target_offsets=torch.from_numpy(target_offsets),
+        target_positions_N=torch.from_numpy(target_positions_N),
+        labels_N=torch.from_numpy(labels_N),
+        shape=shape,
+        pairs_B=torch.from_numpy(pairs),
+        num_labels=num_target,
+    )
+
+
+def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
+    """Return where to cut these pairs into batches that each take as many pairs as have room."""
+    source_ends = corpus.source.lengths(pairs).cumsum()
+    target_ends = corpus.target.lengths(pairs).cumsum()
+    ends = [0]
+    source_taken = target_taken = 0
+    while (start := ends[-1]) < len(pairs):
+        source_fits = int(np.searchsorted(source_ends, source_taken + shape.source_room, side="right"))
+        target_fits = int(np.searchsorted(target_ends, target_taken + shape.target_room, side="right"))
+        end = min(source_fits, target_fits, start + shape.max_pairs)
+        if end == start:
+            raise ConfigError(
+                f"training.tokens_per_batch={max(shape.source_rows, shape.target_rows)} leaves room for a pair of "
+                f"{shape.source_room} and {shape.target_room} pieces, but not for the "
+                f"{source_ends[start] - source_taken} and {target_ends[start] - target_taken} of pair "
+                f"{pairs[start]:,}; raise it, or lower corpus.max_length and prepare again"
+            )
+        source_taken, target_taken = source_ends[end - 1], target_ends[end - 1]
+        ends.append(end)
+    return ends[1:]
+
+
+def _packed(
+    ids: NDArray[Any], lengths_B: NDArray[np.int64], shape: PackedShape, num_rows: int, num_dummies: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Return the ids N and positions N of sentences that lie end to end, and the offsets of sentences and dummies."""
+    num_sentences, num_tokens, room = len(lengths_B), len(ids), num_rows - shape.num_dummies
+    assert num_sentences <= shape.max_pairs and num_tokens <= room, "these pairs have no room in one batch"
+    assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
+    offsets = np.full(shape.max_pairs + shape.num_dummies + 1, num_rows, np.int32)
+    offsets[0] = 0
+    offsets[1 : num_sentences + 1] = lengths_B.cumsum()
+    # The dummies share the rows that are left as evenly as possible; the last one ends at the last row.
+    dummies = np.arange(1, num_dummies + 1)
+    offsets[num_sentences + 1 :][:num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // num_dummies
+
+    positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
+    positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[:num_sentences], lengths_B)
+    ids_N[:num_tokens] = ids
+    return ids_N, positions_N, offsets
+
+
+def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, first: int) -> EncodedText:
+    ends = offsets[: num_sentences + 1].numpy()
+    lengths_B = np.diff(ends)
+    is_chosen_B = np.arange(num_sentences) % 2 == first
+    chosen = np.repeat(is_chosen_B, lengths_B)
+    return EncodedText(ids_N.numpy()[: ends[-1]][chosen], np.append(0, lengths_B[is_chosen_B].cumsum()))
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

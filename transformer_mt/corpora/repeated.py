@@ -1,0 +1,152 @@
+"""Finds pairs that are there twice: in the training text, or also in the validation and test sets."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.base.wording import counted
+
+_SHOWN = 3  # lines of each set that are named
+KINDS = ("sources", "targets", "pairs")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The sources and targets of validation and test sets. Two texts are the same if they are the same after `clean`.
+
+    Blank texts are not held.
+    """
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    """How many pairs each set has, by the name of the set."""
+    sources: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """Each source: the sets in which it is and its lines there, from 1."""
+    targets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sets: Mapping[str, Iterable[tuple[str, str]]]) -> "HeldOut":
+        """Hold these sets, by name. Their texts are as `clean` returns them."""
+        held = cls()
+        for name, pairs in sets.items():
+            held.sizes[name] = 0
+            for line, (source, target) in enumerate(pairs, start=1):
+                held.sizes[name] += 1
+                if source:
+                    held.sources.setdefault(source, []).append((name, line))
+                if target:
+                    held.targets.setdefault(target, []).append((name, line))
+        return held
+
+
+@dataclass
+class Overlaps:
+    """Which lines of the validation and test sets are also in the training text, and at which place there first.
+
+    Those of parts of the training text can be found apart, and put together by `merge` in the order of the parts.
+    """
+
+    held: HeldOut
+    found: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """The first place in the training text, by name of the set, kind (one of KINDS) and line."""
+
+    def add(self, source: str, target: str, place: str) -> None:
+        """Compare a training pair, whose texts are as `clean` returns them. `place` is its file and line.
+
+        A sentence counts on either side, because a corpus may have the languages the other way round.
+        """
+        sources = [line for text in {source, target} for line in self.held.sources.get(text, ())]
+        targets = [line for text in {source, target} for line in self.held.targets.get(text, ())]
+        for kind, lines in (("sources", sources), ("targets", targets), ("pairs", {*sources} & {*targets})):
+            for name, line in lines:
+                self.found.setdefault((name, kind, line), place)
+
+    def merge(self, later: "Overlaps") -> None:
+        """Add what was found in a later part of the training text."""
+        self.found = later.found | self.found
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many sources, targets and whole pairs of each set are also in the training text."""
+        counts = {name: dict.fromkeys(KINDS, 0) for name in self.held.sizes}
+        for name, kind, _ in self.found:
+            counts[name][kind] += 1
+        return counts
+
+    def notes(self, left_out: bool) -> list[str]:
+        """Return a note for each set of which something is also in the training text.
+
+        `left_out` is whether the training pairs with them are left out. Each note names the first places: of whole
+        pairs, or else of sources, or else of targets.
+        """
+        return [self._note(name, left_out) for name, counts in self.counts.items() if any(counts.values())]
+
+    def _note(self, name: str, left_out: bool) -> str:
+        counts = self.counts[name]
+        said = ", ".join(
+            counted(counts[kind], noun)
+            for kind, noun in (("sources", "source"), ("targets", "target"), ("pairs", "whole pair"))
+        )
+        kind = next(kind for kind in ("pairs", "sources", "targets") if counts[kind])
+        lines = sorted((line, place) for (of, its, line), place in self.found.items() if (of, its) == (name, kind))
+        places = ", ".join(f"line {line} is {place}" for line, place in lines[:_SHOWN])
+        fate = "; the training pairs with them are left out" if left_out else ", and stay there"
+        return (
+            f"note: {name}: of {counted(self.held.sizes[name], 'pair')}, these are also in the training text{fate}: "
+            f"{said}. The first by their {kind[:-1]}: {places}"
+        )
+
+
+KEY_BYTES = 16
+MEMORY = 1 << 30  # bytes
+_BYTES_PER_KEY = 100  # of memory, while a key is sorted
+_READ_AT_A_TIME = 1 << 20  # keys
+_KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
+
+Rows = NDArray[np.int64]
+
+
+def pair_key(source: str, target: str) -> bytes:
+    """Return the key of a pair: 16 bytes, which differ for different pairs.
+
+    That two of a billion different pairs have the same key has a probability of 2e-21. The texts are as `clean` returns
+    them, which leaves no line break in them; the source has its tag, if there is one.
+    """
+    return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def find_duplicates(files: Sequence[Path], memory: int = MEMORY) -> list[Rows]:
+    """Return for each file of keys, in order, the rows of it that were there before, from 0 and ascending.
+
+    A row was there before if its key is in an earlier row, or in an earlier file. A file holds the keys of its pairs,
+    one after another. The files are read several times, and each time the keys of one range are sorted, in about
+    `memory` bytes; more if most pairs are the same one. The rows that are returned take 8 bytes each.
+    """
+    sizes = [path.stat().st_size // KEY_BYTES for path in files]
+    num_ranges = 1 + sum(sizes) * _BYTES_PER_KEY // memory
+    found = [_found_in_range(files, number, num_ranges) for number in range(num_ranges)]
+    bounds = np.cumsum([0, *sizes])
+    rows = np.sort(np.concatenate(found))
+    ends = np.searchsorted(rows, bounds)
+    return [rows[start:end] - first for (start, end), first in zip(pairwise(ends), bounds.tolist(), strict=False)]
+
+
+def _found_in_range(files: Sequence[Path], number: int, num_ranges: int) -> Rows:
+    """Return the rows, through all files, whose key is in this range and in an earlier row."""
+    keys, rows, first = [np.empty(0, _KEY)], [np.empty(0, np.int64)], 0
+    for path in files:
+        with path.open("rb") as file:
+            while len(block := np.fromfile(file, _KEY, _READ_AT_A_TIME)):
+                chosen = np.flatnonzero(block["high"] % np.uint64(num_ranges) == number)
+                keys.append(block[chosen])
+                rows.append(chosen + first)
+                first += len(block)
+    all_keys, all_rows = np.concatenate(keys), np.concatenate(rows)
+    order = np.lexsort((all_keys["low"], all_keys["high"]))  # stable, so the first of the same keys stays the first
+    in_order = all_keys[order]
+    found: Rows = all_rows[order[1:][in_order[1:] == in_order[:-1]]]
+    return found

@@ -1,1 +1,0 @@
-"""Turns text into batches of token ids."""

@@ -1,0 +1,155 @@
+"""Writes a model in the format of CTranslate2 (github.com/OpenNMT/CTranslate2).
+
+D model width  V vocabulary  T positions
+"""
+
+from pathlib import Path
+from typing import Any, assert_never
+
+from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
+from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
+
+from transformer_mt.base.languages import BOS, EOS, UNK
+from transformer_mt.decoding.ctranslate2_engine import search_options
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.models.positions import sinusoidal
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.reading import dump_config
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.storage.files import write_whole
+
+HELD = {
+    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
+    *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
+}
+
+
+def refusal(model: ModelConfig) -> str | None:
+    """The reason why CTranslate2 cannot run this model; None if it can."""
+    return beyond(model, HELD)
+
+
+def write(trained: Trained, directory: Path, quantization: str) -> None:
+    """Write the files that CTranslate2 reads, and those that this package reads besides, into a directory that exists.
+
+    `quantization` is CTranslate2's type of the weights in the file.
+    """
+    model = trained.model
+    spec = _empty_spec(model, trained.config.decoding)
+    _fill_embeddings(spec, trained)
+    for i, layer in enumerate(spec.encoder.layer):
+        _fill_attention(layer.self_attention, trained, f"encoder.{i}.attention", f"encoder.{i}.around_attention")
+        _fill_feed_forward(layer.ffn, trained, f"encoder.{i}")
+    for i, layer in enumerate(spec.decoder.layer):
+        here = f"decoder.{i}"
+        _fill_attention(layer.self_attention, trained, f"{here}.self_attention", f"{here}.around_self_attention")
+        _fill_attention(layer.attention, trained, f"{here}.cross_attention", f"{here}.around_cross_attention")
+        _fill_feed_forward(layer.ffn, trained, here)
+    if model.norm == "pre":
+        _fill_norm(spec.encoder.layer_norm, trained, "encoder_norm")
+        _fill_norm(spec.decoder.layer_norm, trained, "decoder_norm")
+    _fill_vocabularies(spec, trained)
+    spec.config.layer_norm_epsilon = 1e-5  # the default of nn.LayerNorm
+    # Arguments of `translate_batch` for users who run CTranslate2 without this package.
+    spec.config.add_attribute("translate_batch", _options(trained.config))
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(directory))
+    trained.tokenizer.save(directory)
+    trained.training_lines.save(directory)
+    write_whole(directory / "config.yaml", dump_config(trained.config))
+
+
+def alignment_layer(decoding: DecodingConfig, num_layers: int) -> int:
+    """The decoder layer whose attention is returned, from 0; by default the last but one (Garg et al. 2019)."""
+    return decoding.alignment_layer - 1 if decoding.alignment_layer else max(num_layers - 2, 0)
+
+
+def _options(config: Config) -> dict[str, Any]:
+    """Our defaults of decoding as arguments of `translate_batch`."""
+    return search_options(config.decoding) | {
+        "num_hypotheses": config.decoding.n_best,
+        "max_input_length": config.model.max_positions - 1,  # without EOS
+        "max_decoding_length": min(LONGEST_TRANSLATION, config.model.max_positions),
+    }
+
+
+def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> TransformerSpec:
+    match model.activation:
+        case "relu":
+            activation = Activation.RELU
+        case "gelu":
+            activation = Activation.GELU
+        case "swiglu":
+            activation = Activation.SWISH  # silu; the product with the linear map is what ffn_glu adds
+        case _:
+            assert_never(model.activation)
+    return TransformerSpec.from_config(
+        (model.encoder_layers, model.decoder_layers),
+        model.num_heads,
+        pre_norm=model.norm == "pre",
+        activation=activation,
+        ffn_glu=model.activation == "swiglu",
+        alignment_layer=alignment_layer(decoding, model.decoder_layers),
+        alignment_heads=model.num_heads,  # the mean over all heads
+    )
+
+
+def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
+    # CTranslate2 finds out by itself which weights are tied, as it stores equal ones only once.
+    # Position encodings must be given: by default CTranslate2 puts all sines before all cosines.
+    model = trained.model
+    if model.positions == "learned":
+        positions_TD = trained.weights["positions.table_TD"]
+    else:
+        positions_TD = sinusoidal(model.max_positions, model.d_model).numpy()
+    spec.encoder.embeddings[0].weight = trained.source_embedding_VD
+    spec.decoder.embeddings.weight = trained.target_embedding_VD
+    spec.decoder.projection.weight = trained.output_VD
+    if model.output_bias:
+        spec.decoder.projection.bias = trained.weights["output_bias_V"]
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings = True
+        side.position_encodings.encodings = positions_TD
+
+
+def _fill_attention(spec: MultiHeadAttentionSpec, trained: Trained, attention: str, residual: str) -> None:
+    """Fill self-attention, with one matrix for queries, keys and values, or cross-attention, with one for queries
+    and one for keys and values.
+    """
+    weight = trained.weights[f"{attention}.in_projection.weight"]
+    bias = trained.weights[f"{attention}.in_projection.bias"]
+    *inputs, output = spec.linear
+    borders = [0, len(weight)] if len(inputs) == 1 else [0, len(weight) // 3, len(weight)]
+    for linear, first, last in zip(inputs, borders[:-1], borders[1:], strict=True):
+        linear.weight, linear.bias = weight[first:last], bias[first:last]
+    _fill_linear(output, trained, f"{attention}.out_projection")
+    _fill_norm(spec.layer_norm, trained, f"{residual}.norm")
+
+
+def _fill_feed_forward(spec: FeedForwardSpec, trained: Trained, layer: str) -> None:
+    _fill_linear(spec.linear_0, trained, f"{layer}.feed_forward.inner")
+    _fill_linear(spec.linear_1, trained, f"{layer}.feed_forward.outer")
+    if trained.model.activation == "swiglu":
+        _fill_linear(spec.linear_0_noact, trained, f"{layer}.feed_forward.factor")
+    _fill_norm(spec.layer_norm, trained, f"{layer}.around_feed_forward.norm")
+
+
+def _fill_linear(spec: LinearSpec, trained: Trained, name: str) -> None:
+    spec.weight, spec.bias = trained.weights[f"{name}.weight"], trained.weights[f"{name}.bias"]
+
+
+def _fill_norm(spec: LayerNormSpec, trained: Trained, name: str) -> None:
+    spec.gamma, spec.beta = trained.weights[f"{name}.weight"], trained.weights[f"{name}.bias"]
+
+
+def _fill_vocabularies(spec: TransformerSpec, trained: Trained) -> None:
+    source, target = trained.tokenizer.source, trained.tokenizer.target
+    spec.register_source_vocabulary([source.id_to_piece(i) for i in range(source.get_piece_size())])
+    spec.register_target_vocabulary([target.id_to_piece(i) for i in range(target.get_piece_size())])
+    spec.config.unk_token = target.id_to_piece(UNK)
+    spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
+    spec.config.eos_token = target.id_to_piece(EOS)
+    spec.config.add_source_eos = True  # so that callers give only the pieces of a text

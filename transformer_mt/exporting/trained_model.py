@@ -1,0 +1,82 @@
+"""The trained model that is exported, with its weights as NumPy arrays.
+
+D model width  V vocabulary  T positions
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from transformer_mt.base.languages import EOS
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.reading import ONLY_FOR_TRAINING, load_config
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
+
+Array = NDArray[np.float32]
+
+LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model directory that `average` wrote."""
+
+    config: Config
+    tokenizer: Tokenizer
+    training_lines: TrainingLines
+    weights: dict[str, Array]
+    """The weights by their names in our Transformer. Tied weights have only one name."""
+
+    @property
+    def model(self) -> TransformerConfig:
+        assert isinstance(self.config.model, TransformerConfig), "other kinds have been refused"
+        return self.config.model
+
+    @property
+    def source_embedding_VD(self) -> Array:
+        return self.weights.get("source_embedding.weight", self.target_embedding_VD)
+
+    @property
+    def target_embedding_VD(self) -> Array:
+        return self.weights["target_embedding.weight"]
+
+    @property
+    def output_VD(self) -> Array:
+        return self.weights.get("output_embedding.weight", self.target_embedding_VD)
+
+
+def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
+    """Read a model directory that is known to be complete. `overrides` are its new defaults of decoding."""
+    config = load_config(model_dir / "config.yaml", overrides, "decoding")
+    weights = load_file(model_dir / "model.safetensors")
+    return Trained(config, Tokenizer.load(model_dir), TrainingLines.load(model_dir), weights)
+
+
+def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int]]]:
+    """Pairs of 1 to 30 random pieces of each vocabulary and EOS; the same ones at each call."""
+    generator, longest = np.random.default_rng(1), min(30, trained.config.model.max_positions - 1)
+
+    def sentence(vocab_size: int) -> list[int]:
+        return [*generator.integers(EOS + 1, vocab_size, size=generator.integers(longest) + 1).tolist(), EOS]
+
+    sizes = trained.tokenizer.source_vocab_size, trained.tokenizer.target_vocab_size
+    return [(sentence(sizes[0]), sentence(sizes[1])) for _ in range(count)]
+
+
+def beyond(model: ModelConfig, held: set[str]) -> str | None:
+    """The reason why a format that holds only the settings in `held` cannot hold this model; None if it can.
+
+    A setting that is added to our models later is thus refused, not ignored, until the format is taught it.
+    """
+    if not isinstance(model, TransformerConfig):
+        return f"it can only hold Transformers, and this model has model.kind={model.kind}"
+    for key, field in type(model).model_fields.items():
+        value = getattr(model, key)
+        if key not in held | ONLY_FOR_TRAINING and value != field.default:
+            return f"it does not have model.{key}={value}"
+    return None

@@ -1,0 +1,156 @@
+"""The device that a stage runs on, the precision of its matrix products, and its memory."""
+
+import os
+import shutil
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.memory import free_memory, peak_memory
+from transformer_mt.base.wording import counted
+from transformer_mt.kernels.matmul import return_freed_memory, set_up_cpu
+
+GPU_FILES = ("/dev/nvidia0", "/proc/driver/nvidia/version")  # which Linux has where there is an NVIDIA GPU
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where tensors live, and the type of matrix products (weights are always fp32)."""
+
+    torch_device: torch.device
+    dtype: torch.dtype
+    description: str
+
+    def synchronize(self) -> None:
+        """Wait for the work that is queued on a GPU, so that it can be timed."""
+        if self.torch_device.type == "cuda":
+            torch.cuda.synchronize(self.torch_device)
+
+    def give_back(self) -> None:
+        """Return memory that was freed and kept for reuse: tensors of other shapes and oneDNN's code then find room."""
+        if self.torch_device.type == "cuda":
+            torch.cuda.empty_cache()
+        else:
+            return_freed_memory()
+
+    def autocast(self) -> torch.autocast:
+        """The context of a forward pass."""
+        enabled = self.dtype != torch.float32
+        return torch.autocast(self.torch_device.type, dtype=self.dtype, enabled=enabled)
+
+
+def choose_device(name: str = "auto", precision: str = "auto", num_threads: int = 0) -> Device:
+    """The device of that name, ready to use; `auto` is CUDA if there is one, and else the CPU.
+
+    `precision` auto is bf16 on a device that multiplies it in hardware, and else fp32. Raises ConfigError.
+    Choosing the CPU changes settings of the whole process, its number of threads among them: see
+    `kernels.cpu.set_up_cpu`. Choosing a GPU makes it this thread's current one, on which Triton's kernels run, and
+    switches the attention of cuDNN off for the whole process.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device)  # runs a kernel, which PyTorch may not have for this GPU
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("it is neither a CPU nor CUDA")
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        if "no kernel image" in reason:
+            major, minor = torch.cuda.get_device_capability(device)
+            raise ConfigError(
+                f"device {name} cannot be used: it is an sm_{major}{minor}, and PyTorch {torch.__version__} is built "
+                f"for {', '.join(torch.cuda.get_arch_list())}. Install a PyTorch that is built for it, or say cpu"
+            ) from None
+        raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
+    if precision == "auto":
+        precision = "bf16" if _multiplies_bf16(device) else "fp32"
+    if device.type == "cuda":
+        # cuDNN makes a plan for each new shape of attention, and padded batches have hundreds of shapes.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)
+        hardware = torch.cuda.get_device_name(device)
+    else:
+        set_up_cpu(num_threads)
+        hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    return Device(device, dtype, f"{hardware}, {precision}")
+
+
+def why_gpu_unused() -> str:
+    """Why PyTorch cannot use this machine's GPU; empty if it can, if there is none, or if the user has hidden it."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if hidden or not any(Path(file).exists() for file in GPU_FILES):
+        return ""
+    try:
+        torch.empty(0, device="cuda")
+        return ""
+    except (RuntimeError, AssertionError) as error:
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs alone"
+        return f"{str(error).splitlines()[0]} (PyTorch {torch.__version__} is built for {built})"
+
+
+def check_c_compiler() -> None:
+    """Raises ConfigError if this machine cannot compile what starts Triton's kernels on a GPU."""
+    if os.name != "posix":  # there PyTorch has no Triton
+        return
+    header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(map(shutil.which, compilers)):
+        missing = f"this machine has no C compiler ({' or '.join(compilers)})"
+    elif not header.is_file():
+        missing = f"{header}, which the C compiler needs, is missing"
+    else:
+        return
+    raise ConfigError(
+        f"{missing}, and for a GPU PyTorch compiles code when it starts. Install it (on Debian and Ubuntu: apt-get "
+        "install gcc python3-dev), or use the CPU (training.device=cpu; --device cpu)"
+    )
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the host's memory. If they are on a GPU, the host waits for it once."""
+    if not tensors[0].is_cuda:
+        return tensors
+    copies = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
+    torch.cuda.current_stream(tensors[0].device).synchronize()
+    return copies
+
+
+def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
+    """The numbers as a tensor. A GPU fetches them when it comes to that, and the host does not wait."""
+    if device.type != "cuda":
+        return torch.tensor(numbers, device=device)
+    return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
+
+
+def end_of_queue(device: torch.device) -> torch.cuda.Event:
+    """What happens when this GPU, which need not be the current one, has done all that is queued on it now."""
+    event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def peak_memory_on(device: torch.device) -> int:
+    """The most bytes that this process has held at once: on that GPU, or else in the host's memory."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
+
+
+def free_memory_on(device: torch.device) -> int:
+    """The bytes that this process can hold: on that GPU in all, or else of the host's memory besides what it holds."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    return free_memory()

@@ -1,0 +1,148 @@
+"""The Transformer with what the paper does not have: other scores, activations and positions, windows, other layouts.
+
+B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  H heads
+K width of a head  F inner width
+Where sentences are packed (packed.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer_mt.models.attention import Attention, Sight
+from transformer_mt.models.cache import Cache, TransformerState
+from transformer_mt.models.convolutional import LearnedPositions
+from transformer_mt.models.layouts import Sentences
+from transformer_mt.models.multi_head import Memory, MultiHeadAttention
+from transformer_mt.models.scores import attention_by, build_score
+from transformer_mt.models.transformer import FeedForward, Transformer
+from transformer_mt.settings.model_settings import TransformerConfig
+
+
+class VariedAttention(MultiHeadAttention):
+    """With any score (scores.py), and with dropout of the weights."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config.d_model, config.num_heads)
+        self.vary(config)
+
+    def vary(self: MultiHeadAttention, config: TransformerConfig) -> None:
+        """Make one of a plain attention, with the weights that it has."""
+        self.__class__ = VariedAttention
+        width = config.d_model // config.num_heads
+        self.score = build_score(config.score, config.num_heads, width, width)
+        self.is_scaled_dot, self.dropout = config.score.is_scaled_dot, nn.Dropout(config.attention_dropout)
+
+    def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
+        query_BHTK, key_BHTK, value_BHTK = map(self.heads, self.in_projection(x_BTD).chunk(3, dim=-1))
+        return self.attend(query_BHTK, self.score.prepare(key_BHTK), value_BHTK, see)
+
+    def memory(self, memory_BSD: Tensor, see: Sight) -> Memory:
+        memory = super().memory(memory_BSD, see)
+        return replace(memory, key_BHSK=self.score.prepare(memory.key_BHSK))
+
+    def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
+        mixed_BHTK, weights_BHTS = attention_by(self.score, query_BHTK, key_BHSK, value_BHSK, mask)
+        if self.training and self.dropout.p:
+            mixed_BHTK = self.dropout(weights_BHTS) @ value_BHSK
+        return mixed_BHTK
+
+
+class VariedFeedForward(FeedForward):
+    """With what came after the ReLU.
+
+    gelu: x Phi(x), exactly, in place of max(0, x) (Hendrycks and Gimpel 2016). swiglu: (silu(x W1 + b1) *
+    (x W3 + b3)) W2 + b2 (Shazeer 2020). Its third matrix makes it half as large again at the same ffn_dim;
+    2/3 of ffn_dim have the parameters of the others.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.vary(config)
+
+    def vary(self: FeedForward, config: TransformerConfig) -> None:
+        """Make one of a plain feed-forward layer, with the weights that it has."""
+        self.__class__ = VariedFeedForward
+        self.activation = config.activation
+        if config.activation == "swiglu":
+            factor = nn.Linear(config.d_model, config.ffn_dim)
+            nn.init.xavier_uniform_(factor.weight)
+            nn.init.zeros_(factor.bias)
+            self.factor = factor
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        match self.activation:
+            case "relu":
+                inner_BTF = F.relu(self.inner(x_BTD))
+            case "gelu":
+                inner_BTF = F.gelu(self.inner(x_BTD))
+            case "swiglu":
+                inner_BTF = F.silu(self.inner(x_BTD)) * self.factor(x_BTD)
+            case _:
+                assert_never(self.activation)
+        output_BTD: Tensor = self.outer(inner_BTF)
+        return output_BTD
+
+
+class VariedTransformer(Transformer):
+    """With all that its settings say, and for sentences that lie in any way."""
+
+    def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
+        super().__init__(config, source_vocab_size, target_vocab_size)
+        for layer in (*self.encoder, *self.decoder):
+            for part in layer.children():
+                if isinstance(part, MultiHeadAttention) and config.why_not_packed():
+                    VariedAttention.vary(part, config)
+                elif isinstance(part, FeedForward) and config.activation != "relu":
+                    VariedFeedForward.vary(part, config)
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.max_positions, config.d_model)  # type: ignore[assignment]
+
+    def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
+        """BTD of ids in padded rows, BS and BT; or ND of sentences that both lie in another way.
+
+        If both are packed, sentence i of the one stands beside sentence i of the other.
+        """
+        sources, target = (Sentences(ids) if isinstance(ids, Tensor) else ids for ids in (source, decoder_input))
+        is_padded = sources.tokens.dim() == 2
+        assert is_padded or self.goes_packed, "other scores, and dropout of the weights, need padded rows"
+        see = target.backwards(self.config.attention_window)
+        memories = self.memories(self.encoded(sources), target.across(sources))
+        x_BTD = self.embed(self.target_embedding, target.tokens, target.encodings(self.positions))
+        return self.decode(x_BTD, [see] * len(self.decoder), memories)
+
+    @property
+    def goes_packed(self) -> bool:
+        """Whether `features` can do without the padding of rows."""
+        return not self.config.why_not_packed()
+
+    def encoded(self, source: Sentences) -> Tensor:
+        """The encoder's output, BSD."""
+        x_BSD = self.embed(self.source_embedding, source.tokens, source.encodings(self.positions))
+        return self.encode(x_BSD, source.everywhere(self.config.attention_window))
+
+    def read(self, source_BS: Tensor) -> list[Memory]:
+        source = Sentences(source_BS)
+        return self.memories(self.encoded(source), source.everywhere())
+
+    def start(self, source_BS: Tensor, width: int) -> TransformerState:
+        state = super().start(source_BS, width)
+        if not self.config.attention_window:
+            return state
+        caches: list[Cache] = [
+            NearCache(each.key_BWHPK, each.value_BWHPK, self.config.attention_window) for each in state.caches
+        ]
+        return replace(state, caches=caches)
+
+
+@dataclass
+class NearCache(Cache):
+    """A hypothesis sees only the newest position and `window` before it; older ones are dropped."""
+
+    window: int
+
+    def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
+        self.key_BWHPK, self.value_BWHPK = (x[:, :, :, -self.window :] for x in (self.key_BWHPK, self.value_BWHPK))
+        return super().attend(query_BHWK, key_BHWK, value_BHWK, attention)

@@ -1,0 +1,58 @@
+"""Warns of what is probably a mistake in the corpora of a configuration, though it can be used."""
+
+from collections.abc import Iterable, Mapping
+
+from transformer_mt.base.languages import name_columns
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+
+
+def tag_warnings(corpus: CorpusConfig) -> list[str]:
+    """Return warnings of validation and test sets whose sources begin otherwise than those of every training corpus."""
+    trained = list(dict.fromkeys(text.tag for text in corpus.training_corpora))
+    named = ", ".join(tag for tag in trained if tag)
+    found = []
+    for key, split in {"valid": corpus.valid, **{f"test.{name}": test for name, test in corpus.test.items()}}.items():
+        tag = corpus.text_of(split).tag
+        if tag is None and None not in trained:
+            found.append(
+                f"corpus.{key} has no tag, and every training corpus has one ({named}). Unless its sources begin with "
+                f"a tag themselves, give it one: {{path: …, tag: {trained[0]}}}"
+            )
+        if tag is not None and tag not in trained:
+            has = f"whose tags are {named}" if named else "which have none"
+            found.append(f"corpus.{key} has the tag {tag}, which is not one of the training corpora, {has}")
+    return found
+
+
+def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
+    """Return a warning of each corpus that is the same text as an earlier one, with the same tag.
+
+    `digests` are those of the text of each corpus, by its name.
+    """
+    first: dict[tuple[str, str, str | None], str] = {}
+    found = []
+    for name, text in corpora.items():
+        # The digest of two files tells which one is the source, and that of one file with both sides does not.
+        reading = "" if text.form in (None, "prefix", "zip") else text.reading
+        before = first.setdefault((digests[name], reading, text.tag), name)
+        if before != name:
+            found.append(
+                f"{before} and {name} are the same text, so an epoch has its pairs of both. If that is not meant, take "
+                f"one of them out; if it is, a weight for one of them does the same, and encodes the text once"
+            )
+    return found
+
+
+def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> list[str]:
+    """Return a warning of each TSV whose columns are not named, though its first line seems to have their names."""
+    found = []
+    for text, pairs in opened_texts:
+        block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
+        first = block.pairs[0] if block else None
+        if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
+            found.append(
+                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
+                f"does, say which is which, and it is no pair: {{path: {text.place}, source: NAME, target: NAME}}"
+            )
+    return found

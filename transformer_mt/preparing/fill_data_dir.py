@@ -1,0 +1,269 @@
+"""Fills a data_dir with what `prepare` makes of all splits; the tokenizer is there already."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.base.worker_pool import Workers
+from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
+from transformer_mt.corpora.filters import PieceFilters, TextFilters
+from transformer_mt.corpora.repeated import HeldOut
+from transformer_mt.preparing.data_files import write_encoded, writing
+from transformer_mt.preparing.pair_counts import KEPT, EncodedPair, PairCounts, drop_table
+from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
+from transformer_mt.preparing.shards import BlockEncoder
+from transformer_mt.preparing.tokenizer_training import TokenizerOrigin
+from transformer_mt.preparing.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
+from transformer_mt.settings.section import fingerprint
+from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.records import versions
+from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
+
+Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
+
+
+def held_out_of(sets: Mapping[str, Corpus]) -> HeldOut:
+    """Read the validation and test sets. Raises CorpusError at a pair that cannot be read."""
+    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in corpus.pairs()) for name, corpus in sets.items()})
+
+
+def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> Iterator[Pair | BadPair]:
+    """Yield the text and ids of each pair. The source begins with the tag, if there is one.
+
+    Raises CorpusError at a pair that cannot be read: a set is scored whole.
+    """
+    with LineProgress(pairs.num_pairs, doing=f"{name}: ", unit="pairs") as progress:
+        for block in pairs.blocks():
+            texts = [(tagged(tag, pair[0]), pair[1]) for pair in block.pairs if not isinstance(pair, BadPair)]
+            sources = tokenizer.encode_source([source for source, _ in texts])
+            targets = tokenizer.encode_target([target for _, target in texts])
+            found = zip(texts, zip(sources, targets, strict=True), strict=True)
+            for index, pair in enumerate(block.pairs):
+                if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
+                    raise CorpusError(f"{block.place(index)}: {pair.fault}")
+                yield pair if isinstance(pair, BadPair) else next(found)
+            progress.more(len(block.pairs))
+
+
+def write_validation(
+    directory: Path, pairs: Iterator[Pair | BadPair], pieces: PieceFilters, tokenizer: Tokenizer
+) -> PairCounts:
+    """Write token ids and text of the pairs that stay: perplexity is measured on the ids, BLEU on the text.
+
+    Raises CorpusError if none stays.
+    """
+    counts = PairCounts()
+    with writing(directory / "valid"), _text_files(directory / "valid") as write:
+
+        def rows() -> Iterator[EncodedPair]:
+            for pair in pairs:
+                if isinstance(pair, BadPair):
+                    counts.dropped[pair.reason] += 1
+                    continue
+                text, ids = pair
+                if reason := pieces.reason(len(ids[0]) - 1, len(ids[1]) - 1):
+                    counts.dropped[reason] += 1
+                    continue
+                counts.keep(ids)
+                write(text)
+                yield ids
+            check_some_left(counts)
+
+        write_encoded(directory / "valid", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    return counts
+
+
+def write_test_set(prefix: Path, pairs: Iterator[Pair | BadPair], max_positions: int) -> None:
+    """Write all lines in order: a test set is scored whole. Raises CorpusError if one is too long for the model."""
+    good = (pair for pair in pairs if not isinstance(pair, BadPair))
+    with writing(prefix), _text_files(prefix) as write:
+        for number, (text, (source, _)) in enumerate(good, start=1):
+            if len(source) > max_positions:
+                raise CorpusError(
+                    f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
+                    f"model takes at most model.max_positions={max_positions}; raise it or split the line"
+                )
+            write(text)
+
+
+def check_some_left(counts: PairCounts) -> None:
+    """Raises CorpusError if no pair is left."""
+    if not counts.kept:
+        raise CorpusError(
+            f"none of {counts.read:,} pairs is left (left out: {counts.drops}); look at the text that "
+            "corpus.train and corpus.valid name; or raise corpus.max_length or corpus.max_ratio, or switch filters "
+            "off, as by filters.held_out=false"
+        )
+
+
+@contextmanager
+def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
+    """Yields a function that writes the next line of PREFIX.source.txt and of PREFIX.target.txt."""
+    prefix.parent.mkdir(exist_ok=True)
+    with (
+        Path(f"{prefix}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
+        Path(f"{prefix}.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
+    ):
+
+        def write(pair: tuple[str, str]) -> None:
+            sources.write(pair[0] + "\n")
+            targets.write(pair[1] + "\n")
+
+        yield write
+
+
+# Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.
+_OFTEN = 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a data_dir is made from."""
+
+    directory: Path
+    corpus: CorpusConfig
+    filters: FiltersConfig
+    tokenizer_settings: TokenizerConfig
+    max_positions: int
+    """The most pieces that the model takes, of which a line of a test set must not have more."""
+    digests: dict[str, str]
+    """The digest of the text of each split, by the names that `splits_of` gives."""
+    pairs: dict[str, Corpus]
+    """The text of each split."""
+    held_out: HeldOut
+    texts: TextFilters
+    tokenizer: Tokenizer
+
+
+def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
+    """Return each split by the name of what is written of it: train, valid, test/NAME.
+
+    The corpora of a list have the names train/NAME.
+    """
+    tests = {f"test/{name}": corpus.text_of(split) for name, split in corpus.test.items()}
+    several = isinstance(corpus.train, tuple)
+    train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
+    return {**train, "valid": corpus.text_of(corpus.valid), **tests}
+
+
+def fill_data_dir(plan: Plan, num_workers: int) -> None:
+    """Write all files but the tokenizer, prepare.json last. Raises CorpusError and WorkerError."""
+    directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
+    tests = [name for name in plan.pairs if name.startswith("test/")]
+    for name in tests:
+        pairs = encoded(plan.pairs[name], tokenizer, name, splits[name].tag or "")
+        write_test_set(directory / name, pairs, plan.max_positions)
+    trained = _write_training(plan, num_workers)
+    counts = {"train": sum(trained.counts.values(), PairCounts())}
+    check_some_left(counts["train"])
+    assert trained.lines is not None, "some pair is left"
+    trained.lines.save(directory)
+    valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
+    counts["valid"] = write_validation(directory, valid, PieceFilters.of_validation(plan.corpus), tokenizer)
+    _write_summary(plan, counts, trained)
+    _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
+    print(trained.lines.description)
+    print(f"prepared: {directory}")
+
+
+def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
+    """Write the shards of the training set that are not there yet."""
+    filters, corpus = plan.filters, plan.corpus
+    encoder = BlockEncoder(
+        plan.tokenizer,
+        plan.texts,
+        PieceFilters.of(corpus),
+        frozenset(plan.held_out.sources | plan.held_out.targets),
+        skips_bad_lines=filters.on_bad_line == "skip",
+        with_keys=filters.duplicates,
+        leaves_held_out=filters.held_out,
+    )
+    numbers = f"{corpus.max_length} {corpus.max_ratio}"
+    sets = [digest for name, digest in plan.digests.items() if not is_training(name)]
+    settings = fingerprint(plan.tokenizer.digest, filters, numbers, *sets)
+    corpora = [
+        TrainingCorpus(
+            str(text.name),
+            plan.pairs[name],
+            text.tag or "",
+            corpus.languages_of(text),
+            fingerprint(plan.digests[name], text.reading),
+        )
+        for name, text in splits_of(corpus).items()
+        if is_training(name)
+    ]
+    # Not by a fork, which would copy threads of libraries without their locks.
+    workers = Workers(encoder.encode, num_workers, start="spawn")
+    try:
+        return write_training_set(
+            ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out), corpora
+        )
+    finally:
+        workers.close()
+
+
+def _write_summary(  # last of all: where it is, the stage is finished
+    plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
+) -> None:
+    tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
+    from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
+    read_the_hub = ["datasets"] if from_the_hub else []  # otherwise it may not be installed
+    content: dict[str, Any] = {
+        "corpus": plan.corpus.model_dump(),
+        "filters": plan.filters.model_dump(),
+        "tokenizer": plan.tokenizer_settings.model_dump(),
+        "digests": plan.digests,
+        "counts": {name: count.summary for name, count in counts.items()},
+        "corpora": {name: {KEPT: count.kept, **count.dropped} for name, count in trained.counts.items()},
+        "also_in_training": trained.overlaps.counts,
+        "mean_lengths": {name: count.mean_lengths for name, count in counts.items()},
+        "vocabulary": {"source": tokenizer.source_vocab_size, "target": tokenizer.target_vocab_size},
+        "tokenizer_digest": tokenizer.digest,
+        "tokenizer_trained_on": list(origin.trained_on) if origin and plan.tokenizer_settings.from_ is None else None,
+        "versions": versions(["sentencepiece", "numpy", *read_the_hub]),
+    }
+    summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    write_data_sums(plan.directory, summary, plan.corpus.test)
+    write_whole(plan.directory / SUMMARY, summary)
+
+
+def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int], trained: TrainingSet) -> None:
+    tokenizer = plan.tokenizer
+    for name, count in counts.items():
+        means = count.mean_lengths
+        print(
+            f"{name}: {counted(count.kept, 'pair')} of {count.read:,} (left out: {count.drops}); "
+            f"mean length {means['source']} source and {means['target']} target pieces"
+        )
+    for name, size in test_sizes.items():
+        print(f"{name}: {counted(size, 'pair')}")
+    if counts["train"].dropped:
+        print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
+    for note in trained.overlaps.notes(plan.filters.held_out):
+        print(note)
+    if plan.tokenizer_settings.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
+        print(note)
+    sizes = f"{tokenizer.source_vocab_size:,} source and {tokenizer.target_vocab_size:,} target pieces"
+    print("vocabulary:", f"{tokenizer.source_vocab_size:,} pieces for both" if tokenizer.joint else sizes)
+
+
+def _note_of_rare_pieces(tokenizer: Tokenizer, trained: PairCounts) -> str:
+    """Return advice if the vocabulary is too large for the text to show its pieces often, or an empty text."""
+    source, target = trained.source_tokens, trained.target_tokens
+    if tokenizer.joint:
+        times = (source + target) / tokenizer.source_vocab_size
+    else:
+        times = min(source / tokenizer.source_vocab_size, target / tokenizer.target_vocab_size)
+    if times >= _OFTEN:
+        return ""
+    return (
+        f"note: a piece of the vocabulary stands only {times:,.0f} times in the training text on average, so most are "
+        "too rare to be learned well: choose a smaller tokenizer.vocab_size, with another data_dir"
+    )

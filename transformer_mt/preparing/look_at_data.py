@@ -1,0 +1,187 @@
+"""`prepare --look`: shows on a sample what the filters would leave out, and writes nothing."""
+
+import shutil
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer_mt.base.wording import counted
+from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
+from transformer_mt.corpora.filters import REASONS, Languages, PieceFilters, TextFilters
+from transformer_mt.corpora.opening import open_corpus
+from transformer_mt.corpora.repeated import pair_key
+from transformer_mt.preparing.corpus_warnings import header_warnings
+from transformer_mt.preparing.fill_data_dir import held_out_of
+from transformer_mt.preparing.pair_counts import KEPT, drop_table
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
+from transformer_mt.text.existing_tokenizer import open_existing
+from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer
+
+MOST_PAIRS = 10_000  # of each corpus, unless another number is given
+_SHOWN = 3  # pairs for each reason
+
+Examples = dict[str, list[tuple[str, tuple[str, str] | BadPair]]]
+"""Pairs with their places, by the reason why they are left out, or under KEPT."""
+
+
+@dataclass
+class Sample:
+    """Pairs that are spread evenly over a corpus, or the first ones, each with its file and line."""
+
+    pairs: list[tuple[str, tuple[str, str] | BadPair]] = field(default_factory=list)
+    num_read: int = 0
+    num_bad: int = 0
+    """How many lines, rows or units of those that were read are no pairs, though they should be."""
+    first_bad: str = ""
+    """The place of the first of them, and what is wrong."""
+
+    @classmethod
+    def of(cls, corpus: Corpus, most: int, only_first: bool = False) -> "Sample":
+        """Read a corpus to its end and hold at most `most` of its pairs, spread evenly; or read and hold the first."""
+        sample, every = cls(), 1
+        for block in corpus.blocks():
+            for index, pair in enumerate(block.pairs):
+                if only_first and sample.num_read == most:
+                    return sample
+                if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
+                    sample.num_bad += 1
+                    sample.first_bad = sample.first_bad or f"{block.place(index)}: {pair.fault}"
+                if sample.num_read % every == 0:
+                    sample.pairs.append((block.place(index), pair))
+                sample.num_read += 1
+                if len(sample.pairs) > 2 * most:  # how many there will be is not known before the end
+                    sample.pairs, every = sample.pairs[::2], 2 * every
+        held = len(sample.pairs)
+        sample.pairs = [sample.pairs[i * held // most] for i in range(most)] if held > most else sample.pairs
+        return sample
+
+
+@dataclass
+class _Filters:
+    """All filters together. They remember which pairs there were."""
+
+    settings: FiltersConfig
+    texts: TextFilters
+    pieces: PieceFilters
+    seen: set[bytes] = field(default_factory=set)
+
+    def reason(
+        self, pair: tuple[str, str], pieces: tuple[int, int] | None, tag: str, languages: Languages
+    ) -> str | None:
+        """Return why a pair is left out. `pieces` are the numbers of subword pieces; None if they are not known."""
+        source, target = clean(pair[0]), clean(pair[1])
+        reason = self.texts.reason(source, target, languages)
+        if reason is None and pieces is not None:
+            reason = self.pieces.reason(*pieces)
+        if reason is None and self.settings.duplicates:
+            key, num_seen = pair_key(f"{tag} {source}", target), len(self.seen)
+            self.seen.add(key)
+            reason = "duplicate" if len(self.seen) == num_seen else None
+        return reason
+
+
+def look(
+    corpus: CorpusConfig, settings: FiltersConfig, tokenizer_settings: TokenizerConfig, data_dir: Path, most: int
+) -> None:
+    """Print what the filters find in at most `most` pairs of each training corpus. Raises UserError.
+
+    Lengths in pieces are looked at with the tokenizer of the settings, or of the data_dir, if there is one.
+    """
+    sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
+    texts = [corpus.text_of(text) for text in (*sets.values(), *corpus.training_corpora)]
+    pairs = [open_corpus(text) for text in texts]
+    for warning in header_warnings(corpus, zip(texts, pairs, strict=True)):
+        print(f"warning: {warning}", file=sys.stderr)
+    held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
+    filters = _Filters(settings, TextFilters.of(settings, corpus, held_out), PieceFilters.of(corpus))
+    tokenizer = _tokenizer(tokenizer_settings, data_dir)
+    found: dict[str, Examples] = {}
+    is_part = False
+    for text, corpus_pairs in zip(corpus.training_corpora, pairs[len(sets) :], strict=True):
+        name = str(text.name)
+        sample = Sample.of(corpus_pairs, most, only_first=bool(text.streaming))
+        found[name] = _examples_of(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))
+        is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
+        _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")
+    if settings.duplicates and is_part:
+        print("note: duplicates are looked for only among these pairs, so the whole text may have more")
+    print()
+    counts = {name: {reason: len(pairs) for reason, pairs in examples.items()} for name, examples in found.items()}
+    print(drop_table({name: Counter(of_corpus) for name, of_corpus in counts.items()}))
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in _examples(found, width):
+        print(line)
+
+
+def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
+    """The tokenizer of the configuration or of its data_dir. If there is none, that is said."""
+    if settings.from_ is not None:
+        return open_existing(Path(settings.from_))
+    if holds_tokenizer(data_dir):
+        return Tokenizer.load(data_dir)
+    print(
+        "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio) are not looked at, "
+        "because there is no tokenizer yet; tokenizer.from=PATH names one",
+        file=sys.stderr,
+    )
+    return None
+
+
+def _examples_of(
+    sample: Sample, filters: _Filters, tokenizer: Tokenizer | None, tag: str, languages: Languages
+) -> Examples:
+    """Return the pairs of a sample by what becomes of them."""
+    found: Examples = {}
+    good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
+    lengths: Iterator[tuple[int, int] | None] = iter([None] * len(good))
+    if tokenizer is not None:
+        tagged = [f"{tag} {source}" if tag else source for source, _ in good]
+        sides = tokenizer.encode_source(tagged), tokenizer.encode_target([target for _, target in good])
+        lengths = ((len(source) - 1, len(target) - 1) for source, target in zip(*sides, strict=True))
+    for place, pair in sample.pairs:
+        reason = pair.reason if isinstance(pair, BadPair) else filters.reason(pair, next(lengths), tag, languages)
+        found.setdefault(reason or KEPT, []).append((place, pair))
+    return found
+
+
+def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
+    """Say how large the sample is, and whether `prepare` would stop."""
+    looked, read = counted(len(sample.pairs), "pair"), f"{sample.num_read:,}"
+    spread = ", spread evenly over it" if len(sample.pairs) < sample.num_read else ""
+    of = ", the first of a streamed data set, which is not read further" if only_first else f" of {read}{spread}"
+    print(f"{name}: looked at {looked}{of}; nothing is written")
+    if sample.num_bad and stops:
+        lines = counted(sample.num_bad, "such line")
+        print(
+            f"note: `prepare` stops at {sample.first_bad.rstrip('.')}. {lines} of {name} cannot be read; "
+            "filters.on_bad_line=skip leaves them out"
+        )
+
+
+def _examples(found: dict[str, Examples], width: int) -> Iterator[str]:
+    """Lines with a few pairs that are kept and a few for each reason, spread over the corpora and over the sample."""
+    for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
+        examples = [pair for of_corpus in found.values() for pair in of_corpus.get(reason, [])]
+        if examples:
+            yield ""
+            yield f"{words}:"
+        for number in range(min(_SHOWN, len(examples))):
+            place, pair = examples[number * len(examples) // _SHOWN if len(examples) > _SHOWN else number]
+            yield f"  {place}"
+            for text in [pair.fault] if isinstance(pair, BadPair) else pair:
+                yield f"      {_cut(text, width - 6)}"
+
+
+def _cut(text: str, width: int) -> str:
+    """The beginning of a text that fits into so many columns. Control characters are written in the form \\x1b."""
+    shown, used = "", 0
+    for char in text:
+        seen = char if char.isprintable() else repr(char)[1:-1]
+        used += len(seen) + sum(unicodedata.east_asian_width(each) in "WF" for each in seen)
+        if used > width - 1:
+            return shown + "…"
+        shown += seen
+    return shown or "(blank)"

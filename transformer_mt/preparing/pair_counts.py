@@ -1,0 +1,104 @@
+"""Counts the pairs that stay and, by the reason why, those that are left out."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from transformer_mt.base.wording import counted
+from transformer_mt.corpora.filters import REASONS
+
+EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS included
+
+
+@dataclass
+class PairCounts:
+    """How many pairs of a split were kept and left out. Tokens are the pieces of the pairs kept, EOS included."""
+
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """How many pairs were left out for each of REASONS; none has no entry."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+
+    @property
+    def read(self) -> int:
+        """How many pairs there were, bad ones included."""
+        return self.kept + self.dropped.total()
+
+    def keep(self, ids: EncodedPair) -> None:
+        """Count a pair that stays."""
+        self.kept += 1
+        self.source_tokens += len(ids[0])
+        self.target_tokens += len(ids[1])
+
+    def __add__(self, other: "PairCounts") -> "PairCounts":
+        """Return the counts of both together."""
+        return PairCounts(
+            self.kept + other.kept,
+            self.dropped + other.dropped,
+            self.source_tokens + other.source_tokens,
+            self.target_tokens + other.target_tokens,
+        )
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """All numbers, by name."""
+        reasons = {reason: self.dropped[reason] for reason in REASONS}
+        tokens = {"source_tokens": self.source_tokens, "target_tokens": self.target_tokens}
+        return {"read": self.read, "kept": self.kept, **reasons, **tokens}
+
+    @property
+    def mean_lengths(self) -> dict[str, float]:
+        """The mean number of pieces of a sentence, EOS included, in source and target. At least one pair was kept."""
+        return {
+            "source": round(self.source_tokens / self.kept, 2),
+            "target": round(self.target_tokens / self.kept, 2),
+        }
+
+    @property
+    def drops(self) -> str:
+        """How many pairs were left out for each reason, as text."""
+        reasons = [f"{self.dropped[reason]:,} {words}" for reason, words in REASONS.items() if self.dropped[reason]]
+        return ", ".join(reasons) or "none"
+
+
+KEPT = "kept"
+_MOST_CORPORA = 20
+
+
+def drop_table(counts: Mapping[str, Counter[str]]) -> str:
+    """Return a table for each corpus, one below the other, and for several corpora one for all of them.
+
+    `counts` says for each corpus, by its name, how many pairs were kept (KEPT), and how many were left out for each of
+    REASONS. Of more than 20 corpora, only those of which most pairs were left out are shown.
+    """
+    largest = sorted(counts, key=lambda name: counts[name][KEPT] - counts[name].total())[:_MOST_CORPORA]
+    shown = {name: count for name, count in counts.items() if name in largest}
+    if len(counts) > 1:
+        shown["all corpora"] = sum(counts.values(), Counter())
+    lines = "\n\n".join(_table(name, count) for name, count in shown.items()).splitlines()
+    if len(counts) > len(largest):
+        others = counted(len(counts) - len(largest), "other corpus", "other corpora")
+        lines.append(f"({others}: see prepare.json)")
+    lines += [f"note: nothing of {name} is left" for name, count in counts.items() if not count[KEPT]]
+    return "\n".join(lines)
+
+
+def _table(name: str, count: Counter[str]) -> str:
+    read = count.total()
+    rows = {f"  {words}": count[reason] for reason, words in REASONS.items() if count[reason]}
+    rows |= {"left out": read - count[KEPT], "kept": count[KEPT]}
+    width, digits = max(map(len, rows)), len(f"{read:,}")
+    cells = {label: f"{number:>{digits},}{_share(number, read):>8}" for label, number in rows.items()}
+    cells = {"": name, "pairs": f"{read:>{digits},}{'':8}", **cells}
+    return "\n".join(f"{label:{width}}  {cell:>16}".rstrip() for label, cell in cells.items())
+
+
+def _share(number: int, of: int) -> str:
+    """Return a share in percent. It is 0.00 % only of nothing, and 100.0 % only of all."""
+    share = 100 * number / of if of else 0.0
+    if 0 < share < 0.01:
+        return "<0.01 %"
+    if 99.9 < share < 100:
+        return ">99.9 %"
+    return f"{share:.2f} %" if share < 10 else f"{share:.1f} %"

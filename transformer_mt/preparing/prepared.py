@@ -1,0 +1,168 @@
+"""Reads what `prepare` wrote about a data_dir, and checks that its files are as they were written."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
+from transformer_mt.preparing.shards import SHARD_FILES
+from transformer_mt.preparing.tokenizer_training import ORIGIN
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
+from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, sums_of, write_sums
+from transformer_mt.storage.files import read_json
+from transformer_mt.text.existing_tokenizer import open_existing
+from transformer_mt.text.tokenizer import Tokenizer
+
+SUMMARY = "prepare.json"
+# The files in a data_dir that the stages read.
+VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
+_VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
+VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
+_TRAINED_ON = (SUMMARY, *VALIDATED_ON, "training_lines.json", ORIGIN)
+# The files of shards: they have checksums of their own, and the checksum of the file with these stands with the others.
+_SHARDS = (f"train/{INDEX}", f"train/{KEPT}", f"train/*/*/{SUMS}")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a data_dir was made from."""
+
+    directory: Path
+    corpus: CorpusConfig
+    tokenizer: TokenizerConfig
+    digests: dict[str, str]
+    """The digest of the text of each split, by the name of the split."""
+    tokenizer_digest: str
+    filters: FiltersConfig
+
+    def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
+        """Return the filters to compare with those in the settings.
+
+        Where no bad line stopped `prepare`, there was none to skip.
+        """
+        stopped = self.filters.on_bad_line == "stop"
+        return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
+
+    def load_tokenizer(self) -> Tokenizer:
+        """Load the tokenizer that made the token ids. Raises CorpusError if another one is there now."""
+        tokenizer = Tokenizer.load(self.directory)
+        if tokenizer.digest != self.tokenizer_digest:
+            raise CorpusError(
+                f"the tokenizer in {self.directory} (digest {tokenizer.digest[:8]}) is not the one that "
+                f"{self.directory / SUMMARY} names (digest {self.tokenizer_digest[:8]}) and that made the token ids "
+                "there. Put that one back, or delete the directory and prepare again. To train with another "
+                "tokenizer, prepare into another data_dir with tokenizer.from=PATH"
+            )
+        return tokenizer
+
+    def same_tokenizer(self, settings: TokenizerConfig) -> bool:
+        """Whether these settings make the same tokenizer from the same text.
+
+        If both name an existing tokenizer, only tokenizer.joint is compared, because the file may have been moved;
+        `tokenizer_changes` compares the content.
+        """
+        if self.tokenizer.from_ is None or settings.from_ is None:
+            return self.tokenizer == settings
+        return self.tokenizer.joint == settings.joint
+
+    def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
+        """Return how the existing tokenizer in the settings differs from that of this data; empty if it does not.
+
+        The file may have been moved. If the settings still name the old place, it may also have been deleted. Raises
+        TokenizerError if they name another place and no tokenizer is there.
+        """
+        path = settings.from_
+        if path is None or (path == self.tokenizer.from_ and not Path(path).exists()):
+            return []
+        digest = open_existing(Path(path)).digest
+        if digest == self.tokenizer_digest:
+            return []
+        return [f"tokenizer.from={path} is another tokenizer (digest {self.tokenizer_digest[:8]}, now {digest[:8]})"]
+
+
+def read_prepared(data_dir: Path) -> Prepared | None:
+    """Read what a data_dir was made from; None if `prepare` has not finished there, or if it cannot be read."""
+    try:
+        content = read_json(data_dir / SUMMARY)
+        return Prepared(
+            data_dir,
+            CorpusConfig.model_validate(content["corpus"]),
+            TokenizerConfig.model_validate(content["tokenizer"]),
+            dict(content["digests"]),
+            str(content["tokenizer_digest"]),
+            FiltersConfig.model_validate(content["filters"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def trained_on(data_dir: Path) -> tuple[str, ...]:
+    """Return the names of the files in a data_dir that training reads; of shards, those with their checksums."""
+    sums: Mapping[str, str] = {}
+    with suppress(OSError, ValueError):  # `check_data` finds out, too, and says it
+        sums = read_sums(data_dir)
+    return (*_TRAINED_ON, *(name for name in sums if name.startswith("train/") and name not in _TRAINED_ON))
+
+
+def is_training(split: str) -> bool:
+    """Whether this name of a split, as in prepare.json, is of the training set or of one of its corpora."""
+    return split == "train" or split.startswith("train/")
+
+
+def files_of_test_set(name: str) -> list[str]:
+    """Return the names of the files of a test set in a data_dir: source and target."""
+    return [f"test/{name}.{side}.txt" for side in ("source", "target")]
+
+
+def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
+    """Write the checksums of all files that `prepare` has written, and of the summary that it will write last."""
+    shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
+    names = [*_TRAINED_ON, *shards, *(file for name in test_names for file in files_of_test_set(name))]
+    sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})
+    write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
+
+
+def check_data(data_dir: Path, names: Collection[str]) -> None:
+    """Compare these files of a data_dir with their checksums. Raises CorpusError if one is not as it was written."""
+    if damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
+        raise CorpusError(
+            f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
+            "again from where it is whole"
+        )
+
+
+def _fault_of_shards(data_dir: Path, names: Collection[str]) -> Fault | None:
+    """Return the first file of a shard that is not as the checksums of the shard say."""
+    for name in names:
+        shard = data_dir / Path(name).parent
+        if Path(name).name == SUMS and (damage := fault(shard, SHARD_FILES)):
+            return Fault(f"{Path(name).parent.as_posix()}/{damage.name}", damage.what)
+    return None
+
+
+def data_digests(data_dir: Path) -> dict[str, str]:
+    """Return the SHA-256 of the token ids and texts of train and of valid, by these names.
+
+    Names and times of files do not count, so data that were moved, or prepared again from the same text, have the same
+    digests. Raises OSError or ValueError if the checksums or the list of shards cannot be read.
+    """
+    training = _training_sums(data_dir)
+    return {"train": _digest(training, training), "valid": _digest(read_sums(data_dir), _VALIDATION)}
+
+
+def _training_sums(data_dir: Path) -> dict[str, str]:
+    """Return the checksums of the token ids of training, by names that are the same wherever they lie."""
+    directory = data_dir / "train"
+    index, found = ShardIndex.load(directory), dict[str, str]()
+    for number, shard in enumerate(index.shards):
+        place = "train" if len(index.shards) == 1 else f"train/{number}"
+        of_shard = read_sums(directory / shard)
+        found |= {f"{place}/{name}": of_shard[name] for name in FILES}
+    return found | ({f"train/{KEPT}": sha256(directory / KEPT)} if index.has_kept else {})
+
+
+def _digest(sums: Mapping[str, str], names: Iterable[str]) -> str:
+    return hashlib.sha256("".join(f"{sums.get(name)}  {name}\n" for name in names).encode()).hexdigest()

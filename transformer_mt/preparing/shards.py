@@ -1,0 +1,264 @@
+"""Encodes the pairs of blocks, and writes them as a part of the training set (a shard).
+
+A shard is a directory. Its record says what it was made of, so that a rerun knows whether it can stay.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.batches.encoded import FILES, LINES, RECORD
+from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
+from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
+from transformer_mt.corpora.repeated import Overlaps, pair_key
+from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_place, writing
+from transformer_mt.storage.checksums import fault, sums_of, write_sums
+from transformer_mt.storage.files import own_name, read_json
+from transformer_mt.text.tokenizer import Tokenizer, clean
+from transformer_mt.text.training_lines import LineWords, count_words
+
+Found = tuple[str, str, str]
+"""Place, source and target of a pair; the texts are as `clean` returns them."""
+
+
+class Task(NamedTuple):
+    """A block, and what its place in the corpus says about it."""
+
+    block: Block
+    tag: str
+    """What is put before each source; empty: nothing."""
+    languages: Languages
+    shard: int
+    """The number of the shard that it belongs to."""
+    counts_words: bool
+    """Whether the sentences and words of its lines are counted."""
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """What became of a block."""
+
+    source: Side
+    target: Side
+    """The pairs that stay."""
+    lines: NDArray[np.int64]
+    """Their lines, rows or units in the file."""
+    dropped: Counter[str]
+    """How many pairs were left out for each reason."""
+    keys: bytes
+    """The keys of the pairs that stay, one after another, if duplicates are looked for."""
+    found: list[Found]
+    """The pairs that have a text of the held-out sets: of those left out because of it, or else, if it is no reason, of
+    those that stay."""
+    words: LineWords
+    """What was counted of the lines of the pairs that stay; nothing unless it should be."""
+    digest: bytes
+    """That of the block (`block_digest`)."""
+
+
+@dataclass(frozen=True)
+class BlockEncoder:
+    """Filters and encodes blocks. What comes out depends on the task alone, not on the process or on earlier tasks."""
+
+    tokenizer: Tokenizer
+    texts: TextFilters
+    pieces: PieceFilters
+    held_out: frozenset[str]
+    """The texts of validation and test sets."""
+    skips_bad_lines: bool = False
+    with_keys: bool = False
+    leaves_held_out: bool = False
+    """Whether a pair is left out because it has a text of `held_out`."""
+
+    def encode(self, task: Task) -> EncodedBlock:
+        """Return what becomes of a block. Raises CorpusError at a pair that cannot be read, unless it is skipped."""
+        block, dropped, found = task.block, Counter[str](), list[Found]()
+        texts = list(self._passed_by_text(task, dropped, found))
+        tagged = [f"{task.tag} {source}" if task.tag else source for _, source, _ in texts]
+        source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, [target for _, _, target in texts])
+        both = zip(source_ids, target_ids, strict=True)
+        reasons = [self.pieces.reason(len(source) - 1, len(target) - 1) for source, target in both]
+        if any(reasons):
+            dropped.update(reason for reason in reasons if reason)
+            stays = [reason is None for reason in reasons]
+            texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
+            source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
+        if not self.leaves_held_out:
+            held = self.held_out
+            found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
+        # The words are those of the text itself, before `clean`.
+        pairs = [block.pairs[row] for row, _, _ in texts] if task.counts_words else []
+        looked_at = [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
+        return EncodedBlock(
+            source=Side.of(source_ids, self.tokenizer.source_vocab_size),
+            target=Side.of(target_ids, self.tokenizer.target_vocab_size),
+            lines=np.array([block.first + row for row, _, _ in texts], np.int64),
+            dropped=dropped,
+            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
+            found=found,
+            words=count_words(looked_at, task.languages[0]),
+            digest=block_digest(block),
+        )
+
+    def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
+        """Yield the pairs that the text filters let pass: their row in the block, source and target, cleaned."""
+        block = task.block
+        for row, pair in enumerate(block.pairs):
+            if isinstance(pair, BadPair):
+                if pair.reason == BAD_LINE and not self.skips_bad_lines:
+                    raise CorpusError(f"{block.place(row)}: {pair.fault}")
+                dropped[pair.reason] += 1
+                continue
+            source, target = clean(pair[0]), clean(pair[1])
+            if reason := self.texts.reason(source, target, task.languages):
+                dropped[reason] += 1
+                if reason == "held_out":
+                    found.append((block.place(row), source, target))
+            else:
+                yield row, source, target
+
+
+def block_digest(block: Block) -> bytes:
+    """Return the SHA-256 of the pairs of a block, bad ones included."""
+    sides = chain.from_iterable((pair.fault,) if isinstance(pair, BadPair) else pair for pair in block.pairs)
+    return hashlib.sha256("\n".join(sides).encode()).digest()
+
+
+WORDS, KEYS = "words.json", "keys"
+SHARD_FILES = (*FILES, RECORD, WORDS, LINES, KEYS)
+
+
+class ShardRecord(BaseModel):
+    """What is in a shard."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    key: str
+    """A hash of everything that its content depends on."""
+    is_last: bool
+    """Whether the corpus ends with it."""
+    read: int
+    """How many pairs of the text it was made of."""
+    dropped: dict[str, int]
+    """How many of them were left out for each reason."""
+    every: int
+    """The sentences of every so many-th block were counted, in words.json."""
+    files: tuple[tuple[str, int], ...]
+    """The files that it was made of, and the first of its pairs from each."""
+    found: tuple[tuple[str, str, int, str], ...]
+    """Lines of the held-out sets that are in it, as Overlaps.found has them: set, kind, line, place."""
+    text: str
+    """The digest of the blocks of which it was made (`text_digest`)."""
+
+
+def whole_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:
+    """Return the records of the first shards in a directory that are whole and have the keys that they should have."""
+    records: list[ShardRecord] = []
+    while not records or not records[-1].is_last:
+        shard = directory / shard_name(len(records))
+        try:
+            record = ShardRecord.model_validate(read_json(shard / RECORD))
+        except (OSError, ValueError):
+            break
+        if record.key != key_of(len(records)) or fault(shard, SHARD_FILES) is not None:
+            break
+        records.append(record)
+    return records
+
+
+def shard_name(number: int) -> str:
+    """Return the name of the directory of a shard."""
+    return f"{number:05}"
+
+
+def line_words(shard: Path) -> LineWords:
+    """Read what was counted of the lines of a shard."""
+    return LineWords.of(read_json(shard / WORDS))
+
+
+def text_digest(digests: list[bytes]) -> str:
+    """Return the digest of a text of which these are the digests of its blocks."""
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+class ShardWriter:
+    """Writes a shard block by block. Until `finish`, it has a name that only this program uses."""
+
+    def __init__(
+        self,
+        directory: Path,
+        number: int,
+        key: str,
+        vocab_sizes: tuple[int, int],
+        overlaps: Overlaps,
+        with_keys: bool,
+    ) -> None:
+        self.shard, self.number, self.key = directory / shard_name(number), number, key
+        self._overlaps, self._with_keys = overlaps, with_keys
+        self._partial = directory / own_name(self.shard.name)
+        self._words, self._dropped, self._read = LineWords(), Counter[str](), 0
+        self._files: list[tuple[str, int]] = []
+        self._digests: list[bytes] = []
+        self._lines: list[NDArray[np.int64]] = []
+        self._keys: list[bytes] = []
+        with writing(self.shard):
+            self._ids = EncodedWriter(self._partial, vocab_sizes)
+
+    def add(self, text: Block, block: EncodedBlock) -> None:
+        """Write what became of a block of text. Raises CorpusError if there is no room."""
+        if not self._files or self._files[-1][0] != text.file:
+            self._files.append((text.file, self._ids.num_pairs))
+        with writing(self.shard):
+            self._ids.add(block.source, block.target)
+        self._lines.append(block.lines)
+        self._keys.append(block.keys)
+        self._digests.append(block.digest)
+        self._read += len(text.pairs)
+        self._dropped.update(block.dropped)
+        self._words.merge(block.words)
+        for place, source, target in block.found:
+            self._overlaps.add(source, target, place)
+
+    def finish(self, is_last: bool) -> ShardRecord:
+        """Give the shard its name, in place of an older one. Raises CorpusError if there is no room."""
+        record = ShardRecord(
+            key=self.key,
+            is_last=is_last,
+            read=self._read,
+            dropped=dict(sorted(self._dropped.items())),
+            every=self.number + 1,
+            files=tuple(self._files),
+            found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
+            text=text_digest(self._digests),
+        )
+        contents = {
+            RECORD: _json(record.model_dump(mode="json")),
+            WORDS: _json(self._words.content),
+            LINES: np.concatenate(self._lines).tobytes(),
+            **({KEYS: b"".join(self._keys)} if self._with_keys else {}),
+        }
+        with writing(self.shard):
+            self._ids.finish()
+            for name, content in contents.items():
+                (self._partial / name).write_bytes(content)
+            write_sums(self._partial, sums_of(self._partial, (*FILES, *contents)))
+            put_in_place(self._partial, self.shard)
+        return record
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._ids.abandon()
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

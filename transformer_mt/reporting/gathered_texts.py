@@ -1,0 +1,267 @@
+"""Gathers what a report says of test sets, of sentences that models translate, of positions, and of the corpus.
+
+L layers  H heads  N rows  M columns
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from transformer_mt.base.errors import CheckpointError, EvaluationError, TranslationError, UserError
+from transformer_mt.base.languages import has_spaces, split_units
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.decoding.translation import PairAttention
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
+from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets
+from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.reporting import charts
+from transformer_mt.reporting.attention_figures import Side
+from transformer_mt.reporting.charts import Chart
+from transformer_mt.reporting.figures import Line
+from transformer_mt.reporting.gathered import CorpusReport, Notes, Run, Sample, Shown, TestReport, left_out, read_record
+from transformer_mt.reporting.plot_attention import Word, joined, words_of_pieces
+from transformer_mt.reporting.plot_model import learned_positions
+from transformer_mt.storage.records import Summary
+from transformer_mt.text.tokenizer import Tokenizer
+
+SAMPLES = 8  # lines of each test set that are shown
+_MOST_COMPARED = 3_000_000  # characters of all texts, whose paired tests take less than a minute
+_LONGEST_COMPARED = 10_000  # characters of a line: the n-grams of a longer one take seconds
+
+
+def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
+    """The test sets that a run was evaluated on."""
+    names = dict.fromkeys(name for run in runs for name in run.results)
+    return [_test(name, [run for run in runs if name in run.results], notes) for name in names]
+
+
+def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
+    report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
+    text, translations = _texts(name, runs, notes["translations"])
+    if text is None:
+        notes["translations"].append(f"There are no translations of {name} with their sentences.")
+        return report
+    last = len(text.sources) - 1
+    lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
+    report.samples = [_sample(text, translations, line) for line in lines]
+    report.worst = _worst(report.scored, text, translations)
+    if len(translations) > 1:
+        language = runs[0].config.corpus.target_language
+        test = ComparedTest(name, text.references, list(translations.items()), language)
+        with left_out(notes["scores"], "The paired tests are left out: "):
+            report.comparison = _comparison(test)
+    return report
+
+
+def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, dict[str, list[str]]]:
+    """The text of the test set, and the translations of all runs that have translated the same text."""
+    first: TestSet | None = None
+    translations = dict[str, list[str]]()
+    for run in runs:
+        with left_out(notes, f"The translations of {run.name} are left out: "):
+            own = read_test_sets(Path(run.config.data_dir), [name])[name]
+            lines = read_translations(run.name, model_in(run.directory), name, own, run.results[name])
+            if first is not None and own != first:
+                raise EvaluationError(f"its test set {name} has other sentences")
+            if not own.sources or len(lines) != len(own.sources):
+                raise EvaluationError(
+                    f"there are {len(lines):,} for {len(own.sources):,} sentences. Run "
+                    f"`python -m transformer_mt.evaluate {run.name}` again"
+                )
+            first, translations[run.name] = own, lines
+    return first, translations
+
+
+def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
+    """The line with this number, from 0."""
+    lines = {name: translated[line] for name, translated in translations.items()}
+    return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
+
+
+def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
+    """The lines that the analysis of each run calls its worst."""
+    notes = dict[int, list[str]]()
+    for name in translations:
+        for worst in scored[name].get("analysis", {}).get("worst", []):
+            if 1 <= worst["line"] <= len(text.sources):
+                notes.setdefault(worst["line"] - 1, []).append(f"chrF2 of {name}: {worst['chrf']:.1f}")
+    return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
+
+
+def _comparison(test: ComparedTest) -> dict[str, Any]:
+    """The paired tests of the runs with the first one. Raises EvaluationError if a reader would wait for minutes."""
+    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
+    if sum(map(len, lines)) > _MOST_COMPARED or max(map(len, lines)) > _LONGEST_COMPARED:
+        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
+        raise EvaluationError(
+            f"they may take minutes for so much text; run `python -m transformer_mt.evaluate {command}`"
+        )
+    return comparison(test, ("bleu", "chrf"))
+
+
+N_BEST = 3
+SENTENCES = 3  # of the test set, unless others are asked for
+MOST_PIECES = 100  # of a sentence or a translation whose attention is drawn: of more, nothing is seen
+_UNITS = range(5, 25)  # the lengths of sentences that are taken from the test set, in words
+
+
+def choose(tests: Sequence[TestReport], runs: Sequence[Run]) -> list[str]:
+    """Sentences of the test sets: the first of the samples that are neither short nor long."""
+    spaced = has_spaces(runs[0].config.corpus.source_language)
+    sources = list(dict.fromkeys(sample.source for test in tests for sample in test.samples))
+    usual = [source for source in sources if len(split_units(source, spaced)) in _UNITS]
+    return (usual or sources)[:SENTENCES]
+
+
+def translate(runs: Sequence[Run], sentences: Sequence[str], notes: Notes) -> list[Shown]:
+    """What each model makes of each sentence."""
+    if not sentences:
+        notes["translations"].append("There is no test set to take sentences from: choose some with --sentence TEXT.")
+    found = list[Shown]()
+    for run in runs if sentences else ():
+        if run.model is None:
+            notes["translations"].append(
+                f"{run.name} has no model yet: run `python -m transformer_mt.average {run.name}`."
+            )
+            continue
+        with (
+            left_out(notes["translations"], f"{run.name} translates nothing here: "),
+            Translator.load(run.model, "cpu", workers=1) as translator,
+        ):
+            for sentence in sentences:
+                with left_out(notes["translations"], f"{run.name} does not translate “{sentence}”: "):
+                    found.append(_shown(run, translator, sentence, f"s{len(found)}", notes))
+    return found
+
+
+def _shown(run: Run, translator: Translator, sentence: str, key: str, notes: Notes) -> Shown:
+    decoding = translator.decoding
+    beam_size = max(decoding.beam_size, N_BEST)
+    [translations] = translator.translations([sentence], decoding, beam_size=beam_size, n_best=N_BEST)
+    corpus, attention = run.config.corpus, list[Chart]()
+    spaced = has_spaces(corpus.source_language), has_spaces(corpus.target_language)
+    with left_out(notes["attention"], f"{run.name}, “{sentence}”: "):
+        weights = translator.attention(sentence, decoding=decoding)
+        if max(len(weights.source), len(weights.target)) > MOST_PIECES:
+            raise TranslationError(f"the attention of more than {MOST_PIECES} pieces is not drawn")
+        attention = charts_of(weights, spaced, key)
+    return Shown(run.name, sentence, [(each.text, each.score) for each in translations], attention)
+
+
+def charts_of(found: PairAttention, spaced: tuple[bool, bool], key: str) -> list[Chart]:
+    """Attention to the source between pieces, and self-attention between words, of models that have it."""
+    source = words_of_pieces(found.source, spaced[0], ends=True)
+    target = words_of_pieces(found.target, spaced[1], ends=True)
+    before = words_of_pieces(found.target_before, spaced[1], begins=True)
+    rows, columns = Side("translation", _readable(found.target)), Side("source", _readable(found.source))
+    return [
+        charts.attention(f"{key}-cross", "From the translation to the source", found.cross_LHTS, rows, columns),
+        *_of_words(f"{key}-encoder", "From the source to itself", found.encoder_LHSS, source, source),
+        *_of_words(f"{key}-decoder", "From the translation to what precedes it", found.decoder_LHTT, target, before),
+    ]
+
+
+def _of_words(
+    key: str, title: str, weights_LHTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]
+) -> list[Chart]:
+    if not len(weights_LHTS):
+        return []
+    weights_LHNM = np.stack([joined(weights_HTS, rows, columns) for weights_HTS in weights_LHTS])
+    words, seen = Side("word", [word.text for word in rows]), Side("looks at", [word.text for word in columns])
+    return [charts.attention(key, title, weights_LHNM, words, seen)]
+
+
+def _readable(pieces: Sequence[str]) -> list[str]:
+    return [piece.replace("\u2581", "\u00b7") for piece in pieces]
+
+
+_MOST_PAIRS = 200_000  # whose lengths are counted
+_MOST_PIECES = 200  # longer sentences are counted together
+POSITIONS = 64
+
+
+def gather_corpora(runs: Sequence[Run], notes: Notes) -> list[CorpusReport]:
+    """What prepare.json says, once for each data_dir."""
+    found = dict[str, CorpusReport]()
+    for run in runs:
+        data_dir = run.config.data_dir
+        if data_dir not in found:
+            with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
+                found[data_dir] = _corpus(run, Path(data_dir), f"lengths-{len(found)}", notes)
+    return list(found.values())
+
+
+def _corpus(run: Run, data_dir: Path, key: str, notes: Notes) -> CorpusReport:
+    summary = read_record(data_dir / "prepare.json", TypeAdapter(Summary), "prepare")
+    if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
+        raise CheckpointError(f"{data_dir} was prepared again since then")
+    chart: Chart | None = None
+    with left_out(notes["corpus"]):
+        curves = {side: (number, line) for number, (side, line) in enumerate(lengths_of(data_dir).items())}
+        chart = charts.lines(key, "training sentences of each length", curves, "pieces")
+    total = summary.counts.get("train", {}).get("kept", 0)
+    return CorpusReport(str(data_dir), summary, chart, _MOST_PAIRS if total > _MOST_PAIRS else 0)
+
+
+def _tokenizer_digest(run: Run) -> str | None:
+    try:
+        return Tokenizer.load(model_in(run.directory)).digest
+    except UserError:
+        return None  # a run that has no tokenizer yet: nothing says that the data are others
+
+
+def lengths_of(data_dir: Path) -> dict[str, Line]:
+    """Count how many sentences of each side have so many pieces; of a large corpus, of pairs spread over all of it."""
+    try:
+        corpus = EncodedCorpus.load(data_dir / "train")
+        pairs = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _MOST_PAIRS)).astype(np.int64))
+        return {"source": _counted(corpus.source.lengths(pairs)), "target": _counted(corpus.target.lengths(pairs))}
+    except (OSError, IndexError, ValueError):  # offsets that are damaged may lead anywhere
+        raise CheckpointError(
+            f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read"
+        ) from None
+
+
+def _counted(lengths: NDArray[np.int64]) -> Line:
+    """Raises ValueError if a length is negative."""
+    counts = np.bincount(np.minimum(lengths, _MOST_PIECES))
+    there = np.flatnonzero(counts)
+    return there.tolist(), counts[there].tolist()
+
+
+def gather_positions(runs: Sequence[Run], notes: Notes) -> list[tuple[Chart, Chart]]:
+    """The encodings of positions, and the dot products of one with all; once for all runs with the same sinusoids."""
+    tables = dict[str, FloatArray]()
+    for run in runs:
+        with left_out(notes["corpus"]):
+            tables |= _positions(run)
+    found = list[tuple[Chart, Chart]]()
+    for number, (name, table_TD) in enumerate(tables.items()):
+        at = len(table_TD) // 2
+        title = f"dot product of the encoding of position {at} with that of each position"
+        products: Line = list(range(len(table_TD))), (table_TD @ table_TD[at]).tolist()
+        chart = charts.lines(f"products-{number}", title, {f"position {at}": (0, products)}, "position")
+        found.append((charts.table(f"positions-{number}", name, table_TD), chart))
+    return found
+
+
+def _positions(run: Run) -> dict[str, FloatArray]:
+    """The encodings TD of the first positions, by what they are. Raises UserError if there are none."""
+    settings = run.config.model
+    if settings.kind == "rnn":
+        raise CheckpointError(
+            f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions"
+        )
+    if settings.kind == "transformer" and settings.positions == "sinusoidal":
+        from transformer_mt.models.positions import sinusoidal  # here, because it imports PyTorch
+
+        table_TD = sinusoidal(POSITIONS, settings.d_model).numpy()
+        return {f"sines and cosines in {settings.d_model} dimensions": table_TD}
+    if run.model is None:
+        raise CheckpointError(f"{run.name} has learned positions, but no model yet: run `average` first")
+    return {f"learned by {run.name}": learned_positions(run.model)[:POSITIONS]}

@@ -1,0 +1,128 @@
+"""Writes pictures and the numbers behind them: the same picture always as the same bytes.
+
+matplotlib is an optional package, imported only when it is needed.
+"""
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.base.errors import PictureError
+from transformer_mt.storage.files import replacing, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def fonts_for(text: str) -> tuple[list[str], set[str]]:
+    """The names of fonts that together have the characters of a text, and the characters that none has.
+
+    The first is the font that comes with matplotlib; the others are upright system fonts of normal weight.
+    """
+    from matplotlib import font_manager, get_data_path
+
+    names, lacking = ["DejaVu Sans"], set(text)
+    lacking -= _characters(font_manager.findfont(names[0]))
+    fonts = [font for font in font_manager.fontManager.ttflist if font.style == "normal" and font.weight == 400]
+    for font in sorted(fonts, key=str) if lacking else ():
+        if font.fname.startswith(get_data_path()):
+            continue  # among them is a font of last resort, which has a box for every character
+        if found := lacking & _characters(font.fname):
+            names.append(font.name)
+            lacking -= found
+    return names, lacking
+
+
+def shown(pieces: Sequence[str]) -> list[str]:
+    """The pieces, with code points such as U+4E2D in place of the characters that no font has."""
+    names = {ord(character): f"U+{ord(character):04X}" for character in fonts_for("".join(pieces))[1]}
+    return [piece.translate(names) for piece in pieces]
+
+
+@cache
+def _characters(path: str) -> frozenset[str]:
+    """The characters that a font has."""
+    from matplotlib import font_manager
+
+    return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
+
+
+Numbers = Mapping[str, NDArray[Any] | Sequence[str] | Sequence[float] | str | int]
+"""Arrays and labels by their names. The letters after the last `_` of a name are the axes of an array."""
+
+# What stands near the beginning of each format. A file of numbers begins with the name of its picture.
+FORMATS = {"png": [b"\x89PNG"], "svg": [b"<svg"], "pdf": [b"%PDF"]}
+NUMBERS = {"npz": [b"PK\x03\x04", b"picture.npy"]}
+# No date and no version are written, so that the same picture gives the same file.
+UNDATED = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDate", "Creator", "Producer"]}
+
+
+def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
+    """Write the picture that is made, in which that text stands. The same picture always gives the same bytes.
+
+    Raises PictureError as `check` does, or UserError if it cannot be written.
+    """
+    picture_format = check(path)
+    with own_style(text), replacing(path) as file:
+        nothing = dict.fromkeys(UNDATED[picture_format])
+        make().savefig(file, format=picture_format, dpi=120, bbox_inches="tight", metadata=nothing)
+
+
+def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
+    """Write the numbers as .npz, and the name of the picture as `picture`. The same numbers give the same bytes.
+
+    Raises PictureError as `check` does, or UserError if it cannot be written.
+    """
+    check(path, NUMBERS)
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, picture=picture, **numbers)
+    write_whole(path, content.getvalue())
+
+
+@contextmanager
+def own_style(text: str = "", salt: str = "the same names in the same picture") -> Iterator[None]:
+    """Let matplotlib draw alike whatever the user's matplotlibrc says, with fonts that have the characters of a text.
+
+    `salt` goes into the names of the parts of an SVG.
+    """
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({"font.family": fonts_for(text)[0], "svg.hashsalt": salt})
+        yield
+
+
+def check_matplotlib() -> None:
+    """Raises PictureError, which says how to install it, if matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        raise PictureError("matplotlib is not installed: `python -m pip install matplotlib`") from None
+
+
+def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
+    """The format that the ending of `path` names.
+
+    Raises PictureError if it is none of these, if matplotlib is not installed, and if the file exists and is something
+    else, which must not be replaced: it must be empty, or have all marks of its format near its beginning.
+    """
+    check_matplotlib()
+    found = path.suffix.removeprefix(".").lower()
+    if found not in formats:
+        raise PictureError(f"{path}: the name must end in .{', .'.join(formats)}")
+    if path.is_file():
+        with path.open("rb") as file:
+            beginning = file.read(1000)
+        if beginning and not all(mark in beginning for mark in formats[found]):
+            raise PictureError(
+                f"{path}: is there already, and is no .{found} of this command, so it is left as it is. "
+                "Name another file"
+            )
+    return found

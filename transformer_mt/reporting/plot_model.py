@@ -1,0 +1,116 @@
+"""`plot positions` and `plot masks`."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from transformer_mt.base.errors import PictureError
+from transformer_mt.base.languages import PAD, UNK
+from transformer_mt.decoding.loading import check_files
+from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.models.layouts import Sentences, whole_mask
+from transformer_mt.models.positions import sinusoidal
+from transformer_mt.reporting import figures
+from transformer_mt.reporting.picture_command import Command, Picture
+
+MOST_POSITIONS = 4096  # the dot products of so many take 67 MB
+
+
+def _add_positions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw what this model has learned")
+    parser.add_argument("--positions", metavar="T", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument("--width", metavar="D", type=int, help="of sinusoids (default: 128)")
+    parser.add_argument("--halves", action="store_true", help="all sines before all cosines")
+
+
+def _positions(arguments: argparse.Namespace) -> Picture:
+    if arguments.model is not None and (arguments.width or arguments.halves):
+        raise PictureError("--width and --halves are for sinusoids, and a model has a width and an order of its own")
+    width = 128 if arguments.width is None else arguments.width
+    if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
+        raise PictureError(
+            f"--positions is 1 to {MOST_POSITIONS}, and --width is an even number from 2 to {MOST_POSITIONS}: more "
+            "are not seen in a picture"
+        )
+    if arguments.model is not None:
+        table_TD, title = learned_positions(arguments.model)[: arguments.positions], "learned"
+    else:
+        table_TD, title = sinusoidal(arguments.positions, width).numpy(), "sines and cosines in turn"
+        if arguments.halves:
+            table_TD, title = np.concatenate([table_TD[:, 0::2], table_TD[:, 1::2]], axis=1), "sines, then cosines"
+    return Picture(
+        lambda: figures.of_positions(table_TD, title),
+        {"encodings_TD": table_TD, "products_TT": table_TD @ table_TD.T, "order": title},
+        f"{len(table_TD)} positions of {table_TD.shape[1]} dimensions, {title}",
+    )
+
+
+def learned_positions(model_dir: Path) -> FloatArray:
+    """The table TD of learned positions; of the source, if source and target have their own.
+
+    Raises PictureError if the model has none.
+    """
+    check_files(model_dir, "torch")
+    file = model_dir / "model.safetensors"
+    try:
+        with safe_open(file, "np") as weights:
+            names = sorted(name for name in weights.keys() if name.endswith("positions.table_TD"))  # noqa: SIM118
+            if names:
+                table_TD: FloatArray = weights.get_tensor(names[0])  # source_positions come first
+                return table_TD
+    except (OSError, SafetensorError) as error:
+        raise PictureError(f"{file} cannot be read ({error})") from None
+    raise PictureError(
+        f"{model_dir}: the model has learned no positions; leave it out to draw sinusoids, or train one with "
+        "model.positions=learned"
+    )
+
+
+def _add_masks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--length", metavar="T", type=int, default=8, help="positions (default: 8)")
+    parser.add_argument("--padding", metavar="N", type=int, default=2, help="how many are padding (default: 2)")
+    parser.add_argument("--window", metavar="R", type=int, default=2, help="of the last two masks (default: 2)")
+
+
+def _masks(arguments: argparse.Namespace) -> Picture:
+    if not 0 <= arguments.padding < arguments.length <= 100 or arguments.window < 1:
+        raise PictureError("--length is 1 to 100, --padding is less than it, and --window is at least 1")
+    drawn = masks_of(arguments.length, arguments.padding, arguments.window)
+    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
+    numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
+    return Picture(lambda: figures.of_masks(drawn), numbers, "; ".join(drawn))
+
+
+def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
+    """The masks TT of attention, by name, as the Transformer makes them for a sentence."""
+    sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
+    masks = {
+        "encoder and cross-attention": sentence.everywhere(),
+        "decoder": sentence.backwards(),
+        f"encoder, window {window}": sentence.everywhere(window),
+        f"decoder, window {window}": sentence.backwards(window),
+    }
+    return {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
+
+
+POSITIONS = Command(
+    "Draws encodings of positions: as an image of positions and dimensions, four dimensions as curves, and the\n"
+    "dot product of each two positions. Without a model these are the sinusoids of Vaswani et al. 2017: sine\n"
+    "and cosine side by side, PE(pos, 2i) and PE(pos, 2i+1), as in the paper. With --halves all sines stand\n"
+    "before all cosines, as in tensor2tensor and fairseq: the same numbers in another order.",
+    "positions --output positions.png",
+    _add_positions,
+    _positions,
+)
+MASKS = Command(
+    "Draws who may see whom, for a sentence with padding behind it: the mask of padding, which the encoder and\n"
+    "the attention to the source have, the causal mask of the decoder's self-attention, and the masks of both\n"
+    "self-attentions with a window (model.attention_window).",
+    "masks --output masks.png",
+    _add_masks,
+    _masks,
+)

@@ -1,0 +1,146 @@
+"""`plot schedule`, `plot curves` and `plot lengths`: numbers of training and of its text."""
+
+import argparse
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from transformer_mt.base.errors import PictureError
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.reporting import figures
+from transformer_mt.reporting.figures import Line
+from transformer_mt.reporting.picture_command import Command, Picture
+from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.files import read_regular
+from transformer_mt.storage.records import CURVES, LogLine
+from transformer_mt.terminal import cli
+from transformer_mt.training.optimization import learning_rate
+
+MOST_POINTS = 2000  # of a line: more are not seen
+DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
+"""What `curves` draws of log.jsonl, a panel for each."""
+
+
+def _add_configs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("configs", metavar="CONFIG", nargs="+", help="a configuration, or key=value")
+
+
+def _schedule(arguments: argparse.Namespace) -> Picture:
+    overrides = [word for word in arguments.configs if "=" in word]
+    paths = [Path(word) for word in arguments.configs if "=" not in word]
+    if not paths:
+        raise PictureError("name at least one configuration")
+    lines: dict[str, Line] = {}
+    for path in paths:
+        settings = load_config(path, overrides).training
+        steps = range(1, settings.max_steps + 1, math.ceil(settings.max_steps / MOST_POINTS))
+        lines[str(path)] = steps, [learning_rate(step, settings) for step in steps]
+    return _over_updates({"learning_rate": lines}, list(lines), ", ".join(map(cli.shown, paths)))
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN_DIR", type=Path, nargs="+", help="the directory of a run")
+
+
+def _curves(arguments: argparse.Namespace) -> Picture:
+    panels: dict[str, dict[str, Line]] = {key: {} for key in DRAWN}
+    for run in arguments.runs:
+        records, faults = read_log(run, DRAWN)
+        if faults:
+            raise PictureError(f"{faults[0]}; `train` did not write this")
+        for key, line in lines_of(records, DRAWN).items():
+            panels[key][str(run)] = line
+    panels = {key: lines for key, lines in panels.items() if lines}
+    return _over_updates(panels, list(map(str, arguments.runs)), "; ".join(CURVES[key] for key in panels))
+
+
+def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
+    """A panel for each field of the log, with the lines of the names that have it.
+
+    The numbers of the first name's lines end in 1, those of the second name's in 2, and so on.
+    """
+    numbers: dict[str, NDArray[np.float64] | Sequence[str]] = {"names": names}
+    for field, lines in panels.items():
+        for name, (steps, values) in lines.items():
+            key = f"{field}_{1 + names.index(name)}"
+            numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
+    drawn = {CURVES[field]: lines for field, lines in panels.items()}
+    return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
+
+
+def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
+    """The lines of a run's log, and what is wrong with each of the others. A last one that is half written is left out.
+
+    Raises PictureError if the log cannot be read, or if no line has a number in one of these fields.
+    """
+    path = run / "log.jsonl"
+    try:
+        whole = read_regular(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise PictureError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
+    records, faults = list[LogLine](), list[str]()
+    for number, line in enumerate(whole, start=1):
+        try:
+            records.append(LogLine.model_validate_json(line))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            field = "".join(f"{key}: " for key in fault["loc"])
+            faults.append(f"{path}, line {number}: {field}{fault['msg']}")
+    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
+        raise PictureError(f"{path}: has no update yet; wait until training.log_every updates are done")
+    return records, faults
+
+
+def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
+    """The line over the updates of each of these fields that the log has."""
+    found: dict[str, Line] = {}
+    for field in fields:
+        if there := [record for record in records if field in record.model_fields_set]:
+            found[field] = [record.step for record in there], [getattr(record, field) for record in there]
+    return found
+
+
+SCHEDULE = Command(
+    "Draws the learning rate over the updates of one configuration or more. A key=value changes all of them.",
+    "schedule configs/demo_en_de.yaml configs/wmt14_en_de_base.yaml --output schedule.png",
+    _add_configs,
+    _schedule,
+)
+CURVES_OF_RUNS = Command(
+    "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
+    "training and on the validation set, BLEU there, and the learning rate. A run may still be going on.",
+    "curves runs/demo_en_de runs/other --output curves.png",
+    _add_runs,
+    _curves,
+)
+
+
+def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
+
+
+def _lengths(arguments: argparse.Namespace) -> Picture:
+    config = load_config(arguments.config, arguments.overrides)
+    corpus = EncodedCorpus.load(Path(config.data_dir) / "train")
+    pairs = np.arange(len(corpus))
+    sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
+    means = ", ".join(f"{side.mean():.1f} {name} pieces" for name, side in sides.items())
+    return Picture(
+        lambda: figures.of_lengths(sides),
+        {"source_N": sides["source"], "target_N": sides["target"]},
+        f"{len(corpus):,} pairs, on average {means}",
+    )
+
+
+LENGTHS = Command(
+    "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
+    "sentence: of each side by itself, and of both sides of a pair.",
+    "lengths configs/demo_en_de.yaml --output lengths.png",
+    _lengths_arguments,
+    _lengths,
+)

@@ -1,0 +1,160 @@
+"""The settings of translating, and what a model, its vocabulary and its positions allow of them."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.wording import cut
+from transformer_mt.settings.section import Hypotheses, MorePositions, Section, Seed, Tokens
+
+if TYPE_CHECKING:
+    from transformer_mt.settings.model_settings import ModelConfig
+
+SplitSentences = Literal["auto", "always", "never"]
+
+
+class DecodingConfig(Section):
+    """How translations are searched for: by beam search (greedy with beam_size=1), or by sampling."""
+
+    beam_size: Hypotheses = 4
+    """How many hypotheses of a sentence beam search keeps at each step. It has no effect with sampling."""
+    patience: float = Field(default=1.0, ge=0.0, le=100.0)
+    """Beam search ends a sentence when patience * beam_size hypotheses are finished (Kasai et al. 2022), and in any
+    case when no hypothesis that is still alive can become one of the n_best. Most systems use 1. 0: stop only when no
+    live hypothesis can win, for about a tenth more work."""
+    n_best: Hypotheses = 1
+    """How many translations of each sentence are returned, best first. Beam search may find fewer. With sampling they
+    are drawn independently of each other."""
+    length_penalty: float = Field(default=0.6, ge=0.0, le=10.0)
+    """alpha, the exponent in the length penalty. The score of a hypothesis is its log-probability divided by that
+    penalty (Wu et al. 2016, eq. 14)."""
+    length_penalty_form: Literal["gnmt", "average", "none"] = "gnmt"
+    """The formula of the length penalty. length counts the subword pieces and the end of the sentence. gnmt:
+    ((5 + length) / 6) ** alpha (Wu et al. 2016); average: length ** alpha, so that with alpha=1 the score is the mean
+    log-probability of a piece; none: always 1."""
+    coverage_penalty: float = Field(default=0.0, ge=0.0, le=100.0)
+    """beta of the coverage penalty (Wu et al. 2016, eq. 14): it ranks finished hypotheses lower if their attention
+    left parts of the source out. The paper uses 0.2. 0: off."""
+    max_extra_length: MorePositions = 50
+    """A translation has at most this many subword pieces more than its source."""
+    min_length: MorePositions = 0
+    """A translation has at least this many subword pieces, not counting the end of the sentence. max_extra_length
+    comes first where both cannot be kept."""
+    no_repeat_ngram: MorePositions = 0
+    """A translation contains no sequence of this many subword pieces twice, except inside a character that is spelled
+    in bytes. 0: off."""
+    sampling: bool = False
+    """Draw each piece at random from the model's distribution, instead of searching for the most probable
+    translation."""
+    temperature: float = Field(default=1.0, ge=1e-6, le=1e6)
+    """Sampling divides the logits by it. Below 1 it favours probable pieces, above 1 it makes all pieces more
+    alike."""
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
+    """Sampling draws only from the top_k most probable pieces; with 1 it always takes the most probable piece. 0: draw
+    from the whole vocabulary."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Sampling draws only from the fewest most probable pieces that together have this probability, after temperature
+    and top_k (nucleus sampling; Holtzman et al. 2020). 1: off."""
+    seed: Seed = 1
+    """The seed of sampling: the same input with the same seed has the same samples."""
+    mbr_candidates: int = Field(default=0, ge=0, le=1000)
+    """Minimum Bayes risk decoding: of this many candidates, take the one that is most like all of them (Kumar and Byrne
+    2004). With sampling, the candidates are samples, which all count the same (Eikema and Aziz 2020); without it, they
+    are the best hypotheses of a beam search of at least this width, weighted by their probabilities. The score of a
+    translation is then its expected chrF2 with them, in percent (for a line that was split, the mean over its parts).
+    0: off."""
+    alignment_layer: int = Field(default=0, ge=0, le=1000)
+    """The decoder layer whose cross-attention gives the alignment of target to source pieces; 1 is the lowest. 0: the
+    last but one (Garg et al. 2019), or the only one."""
+    split_sentences: SplitSentences = "auto"
+    """Whether the sentences of a line are translated separately, and their translations joined. auto: only if the line
+    has more sentences, or more subword pieces, than 90 % of the training lines; it is then split into groups of the
+    usual size."""
+    tokens_per_batch: Tokens | Literal["auto"] = "auto"
+    """The size of a batch: its source positions, padding included, times the hypotheses of each sentence (beam_size,
+    or n_best with sampling). Larger batches need more memory. auto: 4096 on a CPU and 32768 on a GPU. On a GPU a
+    sentence counts as at least 16 positions. It does not count what training.tokens_per_batch counts."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.sampling:
+            given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
+            useless = [key for key, is_given in given.items() if is_given]
+            if useless:
+                raise ValueError(
+                    f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
+                )
+            if self.n_best > self.beam_size and not self.mbr_candidates:
+                raise ValueError(
+                    f"n_best={self.n_best} is more than beam_size={self.beam_size} finds: "
+                    f"set beam_size={self.n_best}, or sampling=true"
+                )
+        if self.mbr_candidates and self.n_best > self.mbr_candidates:
+            raise ValueError(
+                f"n_best={self.n_best} is more than mbr_candidates={self.mbr_candidates}: raise the latter"
+            )
+        if self.mbr_candidates == 1:
+            raise ValueError("mbr_candidates=1 leaves nothing to choose from: set 2 or more, such as 32, or 0")
+        if self.sampling and self.coverage_penalty:
+            raise ValueError(
+                f"coverage_penalty={self.coverage_penalty} has no effect with sampling: "
+                "set sampling=false, or leave it out"
+            )
+        return self
+
+    @property
+    def of_candidates(self) -> "DecodingConfig":
+        """The settings of the search that finds the candidates: those of minimum Bayes risk decoding if it is on."""
+        if not self.mbr_candidates:
+            return self
+        widths = {"n_best": self.mbr_candidates, "beam_size": max(self.beam_size, self.mbr_candidates)}
+        return self.model_copy(update=widths)
+
+
+def changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
+    """Return the settings with these values in place of their own; None leaves a setting as it is.
+
+    Raises ConfigError for a value that is not allowed.
+    """
+    given = {key: value for key, value in changes.items() if value is not None}
+    try:
+        return DecodingConfig.model_validate(decoding.model_dump() | given)
+    except ValidationError as error:
+        raise ConfigError("\n".join(map(_mistake, error.errors()))) from None
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """Say what is wrong with a setting that was given to a function."""
+    key = ".".join(["decoding", *map(str, error["loc"])])
+    if error["type"] == "value_error":  # of several settings
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def check_for_model(decoding: DecodingConfig, model: "ModelConfig", vocab_size: int | None) -> None:
+    """Check that this model can follow these settings, with any engine.
+
+    `vocab_size` is the size of the target vocabulary, or None if it is not known yet. Raises ConfigError.
+    """
+    attentions = model.attentions_to_source
+    if decoding.alignment_layer > attentions:
+        raise ConfigError(
+            f"decoding.alignment_layer={decoding.alignment_layer} is more than the model's {attentions} "
+            "layers with attention to the source"
+        )
+    if decoding.coverage_penalty and not attentions:
+        raise ConfigError(
+            f"decoding.coverage_penalty={decoding.coverage_penalty} needs attention, and model.attention=none has none"
+        )
+    if decoding.min_length >= model.max_positions:
+        raise ConfigError(
+            f"decoding.min_length={decoding.min_length} has no room in model.max_positions={model.max_positions}, "
+            f"one of which is for the end: it can be at most {model.max_positions - 1}"
+        )
+    if vocab_size is not None and decoding.top_k > vocab_size:
+        raise ConfigError(
+            f"decoding.top_k={decoding.top_k} is more than the {vocab_size} pieces of the vocabulary; "
+            "decoding.top_k=0 takes them all"
+        )

@@ -1,0 +1,305 @@
+"""Translates a file into a file, part by part: alone, or on each rank of torchrun. If it is killed, it resumes.
+
+The parts lie beside the output until all are there; then they are joined in order.
+"""
+
+import gzip
+import hashlib
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from transformer_mt.base import torchrun
+from transformer_mt.base.errors import CorpusError, DirectoryError, RankError, TrainingError, TranslationError
+from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.base.worker_pool import num_cores
+from transformer_mt.decoding.loading import EngineOptions
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
+from transformer_mt.storage.files import is_stream, replacing
+from transformer_mt.storage.output_parts import OutputParts
+from transformer_mt.terminal.line_input import open_lines
+from transformer_mt.terminal.model_arguments import engine_options, model_dirs
+from transformer_mt.terminal.translation_output import (
+    Block,
+    OutputForm,
+    TranslationSummary,
+    translate_block,
+    with_prefixes,
+)
+
+if TYPE_CHECKING:
+    from transformer_mt.training.scale.distributed import Ranks
+
+_FORM = 4  # of parts.json and of what the parts hold: changes with what this program writes there
+_MAY_WAIT = timedelta(days=365)  # for other ranks, as long as they run
+_UNTIL_SEEN = 120.0  # seconds until a network file system shows what another machine has written
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The parts of a translation, and what is still to be done. A part has the translations of a block of lines."""
+
+    block_lines: int
+    num_lines: int
+    digests: list[str]
+    """Of the lines of each block."""
+    missing: list[int]
+    """The numbers of the parts that are to be made, from 0."""
+
+    def num_done(self, num_parts: int) -> int:
+        """The number of lines in so many parts."""
+        return min(num_parts * self.block_lines, self.num_lines)
+
+
+def is_file_to_file(arguments: Namespace) -> bool:
+    """Whether the input can be read several times, and the output is a file that appears as a whole."""
+    if arguments.input is None or not arguments.input.is_file():
+        return False
+    if arguments.prefix is not None and not arguments.prefix.is_file():
+        return False
+    try:
+        return arguments.output is not None and not is_stream(arguments.output)
+    except OSError:  # links that lead in a circle, which are named when the output is opened
+        return False
+
+
+def translate_file(arguments: Namespace) -> int:
+    """Translate --input into --output, or under torchrun this rank's share of it; returns the exit status."""
+    with _ranks() as ranks:
+        is_first = ranks is None or ranks.is_first
+        try:
+            with ExitStack() as stack:
+                summary = _FileTranslation(arguments, ranks, is_first).run(stack)
+        except TrainingError as error:
+            if is_first or isinstance(error, RankError):
+                raise
+            return 2  # the first rank has met with the same, and says it
+    if is_first and not arguments.quiet:
+        print(summary, file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def _ranks() -> "Iterator[Ranks | None]":
+    """The ranks of torchrun; None for a single process, which may have no PyTorch."""
+    if torchrun.place() is None:
+        yield None
+        return
+    from transformer_mt.training.scale.distributed import all_ranks
+
+    with all_ranks(_MAY_WAIT) as ranks:
+        yield ranks
+
+
+class _FileTranslation:
+    """One start of the command on one rank; `ranks` is None for a single process."""
+
+    def __init__(self, arguments: Namespace, ranks: "Ranks | None", is_first: bool) -> None:
+        self.arguments, self.ranks, self.is_first = arguments, ranks, is_first
+        self.shows = is_first and not arguments.quiet
+        self.parts = OutputParts(arguments.output)
+
+    def run(self, stack: ExitStack) -> str:
+        """Make the parts that are missing; the first rank joins them all, and returns what is to be said at the end.
+
+        The output appears, and the parts are deleted, when `stack` is closed. Raises UserError.
+        """
+        job, output = None, None
+        with self._together():
+            translator = _loaded(self.arguments, self.ranks)
+            translator.cutter.tags.check(self.arguments.tag)
+            overrides = self.arguments.overrides
+            decoding = load_config(self.arguments.model / "config.yaml", overrides, "decoding").decoding
+            if self.is_first:
+                stack.enter_context(self.parts.held())
+                job = self._job(_settings(self.arguments, decoding))
+                output = stack.enter_context(self._output())
+        if self.ranks is not None:
+            job = self.ranks.broadcast(job)
+        assert job is not None
+        since, num_before = time.perf_counter(), job.num_done(len(job.digests) - len(job.missing))
+        progress = None
+        if self.shows:
+            progress = stack.enter_context(LineProgress(job.num_lines, done_before=num_before))
+        self._translate(job, translator, decoding, progress)
+        if self.ranks is not None:
+            self.ranks.wait(partial(self._show, job, progress))
+        if output is None:
+            return ""
+        summary = self._joined(job, output)
+        summary.seconds = time.perf_counter() - since
+        return summary.text(num_before)
+
+    def _together(self) -> AbstractContextManager[None]:
+        """Work that each rank does; if it fails on any, no rank goes on."""
+        return nullcontext() if self.ranks is None else self.ranks.together()
+
+    @contextmanager
+    def _output(self) -> Iterator[BinaryIO]:
+        """The output, which appears at the end; the parts are deleted after that, but kept if anything is raised."""
+        try:
+            with replacing(self.arguments.output, durable=True) as file:
+                yield file
+        except BaseException:
+            if num_parts := len(self.parts.numbers()):
+                kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
+                self._say(f"{kept}: the same command resumes from there")
+            raise
+        self.parts.delete_all()
+
+    def _job(self, settings: dict[str, Any]) -> _Job:
+        """Read the whole input once, and find out which parts are missing.
+
+        Raises DirectoryError if parts are there that belong to another translation, and CorpusError for an input that
+        cannot be read.
+        """
+        block_lines, there = self.arguments.buffer_lines, self.parts.numbers()
+        if there:
+            block_lines = _checked(self.parts, settings)
+        digests, num_lines = [], 0
+        with LineProgress(None, doing="reading: ") if self.shows else nullcontext() as progress:
+            for block in self._blocks(block_lines):
+                digests.append(_digest(block))
+                num_lines += len(block.lines)
+                if progress is not None:
+                    progress.reached(num_lines)
+        for number in there:
+            if digests[number : number + 1] != [self.parts.read(number).get("made_from")]:
+                first = number * block_lines + 1
+                raise DirectoryError(
+                    f"{self.arguments.input}, or the file of --prefix, has changed since parts of it were translated, "
+                    f"first in lines {first} to {first + block_lines - 1}. To resume, put it back as it was; to "
+                    f"translate these lines again, delete {self.parts.path(number)}; {self.parts.begin_anew()}"
+                )
+        job = _Job(block_lines, num_lines, digests, sorted({*range(len(digests))} - {*there}))
+        if there:
+            num_done = f"{job.num_done(len(there)):,} of {counted(num_lines, 'line')}"
+            self._say(f"resuming: {num_done} are translated already, in {self.parts.directory}")
+        else:
+            self.parts.begin({"form": _FORM, "block_lines": block_lines, "settings": settings})
+        return job
+
+    def _blocks(self, block_lines: int) -> Iterator[Block]:
+        """The lines in blocks, of which each becomes a part. An empty file has one block without lines."""
+        lines = open_lines(self.arguments.input, self.arguments.errors, block_lines)
+        block = None
+        for block in with_prefixes(lines, self.arguments.prefix, self.arguments.tag):
+            yield block
+        if block is None:
+            yield Block(1, [])
+
+    def _translate(
+        self, job: _Job, translator: Translator, decoding: DecodingConfig, progress: LineProgress | None
+    ) -> None:
+        """Make this rank's share of the missing parts."""
+        share = set(job.missing if self.ranks is None else self.ranks.share(job.missing))
+        form, blocks = OutputForm.of(self.arguments, decoding), self._blocks(job.block_lines)
+        for number, digest in enumerate(job.digests):
+            block = next(blocks, None)
+            if number not in share:
+                continue
+            if block is None or _digest(block) != digest:
+                raise CorpusError(
+                    f"{self.arguments.input}: has changed since this command began to read it (from line "
+                    f"{number * job.block_lines + 1} on); put it back as it was, and give the same command again"
+                )
+            summary = TranslationSummary()
+            content = translate_block(translator, block, decoding, form, summary, progress).encode()
+            if self.arguments.output.suffix == ".gz":  # each part is a member, in which no time and no name stand
+                content = gzip.compress(content, mtime=0)
+            self.parts.write(number, {"made_from": digest, **vars(summary)}, content)
+            self._show(job, progress)
+
+    def _show(self, job: _Job, progress: LineProgress | None) -> None:
+        """Show how many lines are in the parts that are there, whichever rank has made them."""
+        if progress is not None:
+            progress.reached(job.num_done(len(self.parts.numbers())))
+
+    def _joined(self, job: _Job, output: BinaryIO) -> TranslationSummary:
+        """Write all parts to the output; returns the summary of all."""
+        summary, until = TranslationSummary(), time.monotonic() + _UNTIL_SEEN
+        for number in range(len(job.digests)):
+            while not self.parts.path(number).exists() and time.monotonic() < until:
+                time.sleep(1)
+            counts = self.parts.read(number, output)
+            del counts["made_from"]
+            summary.add_counts(counts)
+        return summary
+
+    def _say(self, text: str) -> None:
+        if self.shows:
+            print(text, file=sys.stderr)
+
+
+def _checked(parts: OutputParts, settings: dict[str, Any]) -> int:
+    """Return the lines of each part that is there. Raises DirectoryError unless they have the same settings."""
+    record = parts.record()
+    if record.get("form") != _FORM:
+        raise DirectoryError(f"{parts.directory}: is of another version of this program; {parts.begin_anew()}")
+    old = record["settings"]
+    if changed := [key for key in {**old, **settings} if old.get(key) != settings.get(key)]:
+        said = ", ".join(
+            key if key == "the model" else f"{key}: {old.get(key)} there, {settings.get(key)} now" for key in changed
+        )
+        raise DirectoryError(
+            f"{parts.directory} holds the beginning of another translation ({said}). To resume it, give the command "
+            f"that began it; {parts.begin_anew()}"
+        )
+    return int(record["block_lines"])
+
+
+def _settings(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any]:
+    """What decides what the output is, apart from its lines, by the names that a user gives to it.
+
+    What changes only speed and memory is not in it: a user who has run out of memory may resume with less.
+    """
+    flags = ("engine", "dtype", "quantize", "tag", "scores", "alignment", "json")
+    return {
+        "the model": [_model_sums(directory) for directory in model_dirs(arguments)],
+        **{f"--{flag}": getattr(arguments, flag) for flag in flags},
+        "--prefix": arguments.prefix is not None,
+        "--output as .gz": arguments.output.suffix == ".gz",  # a link may have another ending than its file
+        **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
+    }
+
+
+def _model_sums(directory: Path) -> dict[str, str]:
+    """The checksums of the files of a model. Raises TranslationError if they cannot be read."""
+    try:
+        return {name: digest for name, digest in read_sums(directory).items() if name in EXPORT_FILES}
+    except (OSError, ValueError) as error:
+        raise TranslationError(f"{directory}: its files cannot be read ({error}); copy the model again") from None
+
+
+def _digest(block: Block) -> str:
+    """The SHA-256 of lines and their prefixes. Line ends and compression do not matter."""
+    return hashlib.sha256(repr((block.lines, block.prefixes)).encode()).hexdigest()
+
+
+def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
+    """The translator of this rank: on a GPU of its own, or on its share of the machine's cores."""
+    options = engine_options(arguments)
+    if ranks is not None and ranks.size > 1:
+        options = _own(options, ranks)
+    return Translator.load(model_dirs(arguments), **vars(options))
+
+
+def _own(options: EngineOptions, ranks: "Ranks") -> EngineOptions:
+    if options.device.startswith("cuda:"):
+        raise TranslationError(
+            f"--device {options.device} is one GPU, and torchrun has started {ranks.size} processes: say cuda, and "
+            "each gets its own"
+        )
+    device = ranks.own_gpu(options.device)
+    workers = options.workers or (0 if device.startswith("cuda") else max(1, num_cores() // ranks.local_size))
+    return replace(options, device=device, workers=workers)

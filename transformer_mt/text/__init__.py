@@ -1,0 +1,11 @@
+"""What a line is: how text is cut into subword pieces, and where its sentences end.
+
+The tokenizer is one of sentencepiece. What is recorded of the training lines helps to split lines in translation.
+
+Other rooms use:
+
+    existing_tokenizer: check_fits, check_sampling, check_symbols, open_existing, remarks
+    sentences: split_at_openers, split_sentences
+    tokenizer: clean, holds_tokenizer, tagged, taken, Tokenizer, user_symbols
+    training_lines: count_words, LineWords, TrainingLines, TrainingLinesCounter
+"""

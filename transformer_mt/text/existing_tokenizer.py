@@ -1,0 +1,112 @@
+"""Opens a tokenizer that exists already, and checks which settings fit it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformer_mt.base.errors import TokenizerError
+from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.storage.checksums import SUMS, TOKENIZERS, fault
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, holds_tokenizer, normalisation, user_symbols
+
+_ADVICE = (
+    "name a model directory, such as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
+)
+
+
+def open_existing(path: Path) -> Tokenizer:
+    """Open the tokenizer in a directory that a stage wrote, or in a sentencepiece file, which serves both languages.
+
+    Raises TokenizerError if there is none, or if it is damaged or has other ids for its special pieces.
+    """
+    if not path.exists():
+        raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
+    if not path.is_dir():
+        return Tokenizer.load_file(path)
+    if not holds_tokenizer(path):
+        raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
+    if (path / SUMS).exists() and (damage := fault(path, TOKENIZERS)):
+        raise TokenizerError(
+            f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the whole directory again"
+        )
+    return Tokenizer.load(path)
+
+
+def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
+    """Raises TokenizerError if tokenizer.joint says one vocabulary and the tokenizer has two, or the reverse."""
+    if tokenizer.joint == settings.joint:
+        return
+    if tokenizer.joint:
+        found, cure = "one vocabulary for both languages", "tokenizer.joint=true"
+    else:
+        found = "a vocabulary for each language"
+        cure = "tokenizer.joint=false and model.tied_embeddings=target (or none)"
+    raise TokenizerError(
+        f"tokenizer.joint={str(settings.joint).lower()} does not fit tokenizer.from={settings.from_}, which has "
+        f"{found}: set {cure}"
+    )
+
+
+def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequence[str]) -> None:
+    """Raises TokenizerError if a tag, or one of tokenizer.user_symbols, is not a piece that is kept whole."""
+    for symbol, key in [*((tag, "a tag of the corpora") for tag in tags), *_named(settings.user_symbols)]:
+        if all(symbol in user_symbols(processor) for processor in tokenizer.processors):
+            continue
+        raise TokenizerError(
+            f"{symbol} ({key}) is not a piece that tokenizer.from={settings.from_} keeps whole, so it would be cut up "
+            "like a word. Take the tag or symbol out of the configuration; or train a tokenizer that has it: "
+            f"tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
+        )
+
+
+def _named(symbols: Sequence[str]) -> list[tuple[str, str]]:
+    return [(symbol, "in tokenizer.user_symbols") for symbol in symbols]
+
+
+def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
+    """Raises TokenizerError if subword sampling is on, and the tokenizer has another algorithm than the settings."""
+    if not subword_sampling:
+        return
+    for algorithm in map(algorithm_of, tokenizer.processors):
+        if algorithm == settings.algorithm:
+            continue
+        if algorithm in ("bpe", "unigram"):
+            cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value that suits it"
+        else:
+            cure = "Set training.subword_sampling=0: only bpe and unigram can be sampled"
+        raise TokenizerError(
+            f"training.subword_sampling={subword_sampling} is meant for tokenizer.algorithm={settings.algorithm}, but "
+            f"the tokenizer was trained with the algorithm {algorithm}. {cure}"
+        )
+
+
+def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
+    """Return a line about each setting that has no effect, and about each way in which this tokenizer changes text.
+
+    There are none about a tokenizer that `prepare` trained with the same settings.
+    """
+    algorithms = " and ".join(sorted(set(map(algorithm_of, tokenizer.processors))))
+    sizes = sorted({tokenizer.source_vocab_size, tokenizer.target_vocab_size})
+    found = []
+    if sizes != [settings.vocab_size]:
+        pieces = " and ".join(f"{size:,}" for size in sizes)
+        found.append(
+            f"note: tokenizer.vocab_size={settings.vocab_size} is not used: this tokenizer has {pieces} pieces"
+        )
+    if algorithms != settings.algorithm:
+        found.append(
+            f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained with the "
+            f"algorithm {algorithms}"
+        )
+    if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in tokenizer.processors):
+        found.append(
+            "warning: this tokenizer has no byte fallback, so characters that are not among its pieces become the "
+            "unknown piece, and are missing from translations"
+        )
+    rules = {normalisation(processor) for processor in tokenizer.processors} - {""}
+    found += [
+        f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
+        "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and rules "
+        "that end in _cf replace capital letters by small ones"
+        for rule in sorted(rules)
+    ]
+    return found

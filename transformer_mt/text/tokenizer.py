@@ -1,0 +1,359 @@
+"""Trains, saves and loads tokenizers of sentencepiece, and turns text into subword pieces and back."""
+
+import hashlib
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from transformer_mt.base.errors import TokenizerError
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
+from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.storage.checksums import TOKENIZERS
+from transformer_mt.storage.files import read_regular, write_whole
+
+
+def tagged(tag: str | None, source: str) -> str:
+    """Return a source with its tag before it. A blank source stays blank, so that it still counts as one."""
+    return f"{tag} {source}" if tag and source.strip() else source
+
+
+# Numbers of fields and values in sentencepiece_model.proto. sentencepiece's own reader of this format needs the package
+# protobuf.
+_PIECES, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3  # fields of ModelProto
+_PIECE, _TYPE = 1, 3  # fields of SentencePiece
+_USER_DEFINED = 4  # a value of its type
+_MODEL_TYPE = 3  # a field of TrainerSpec
+_NAME, _CHARACTER_MAP = 1, 2  # fields of NormalizerSpec
+_ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "character"}
+
+
+def algorithm_of(processor: SentencePieceProcessor) -> str:
+    """Return the algorithm, as tokenizer.algorithm names it. sentencepiece leaves out its default, unigram."""
+    number = dict(_fields(_message(processor, _TRAINER_SPEC))).get(_MODEL_TYPE, 1)
+    return _ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown"
+
+
+def normalisation(processor: SentencePieceProcessor) -> str:
+    """Return the name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
+    fields = dict(_fields(_message(processor, _NORMALIZER_SPEC)))
+    name = fields.get(_NAME, b"")
+    if not fields.get(_CHARACTER_MAP):
+        return ""
+    return name.decode() if isinstance(name, bytes) and name else "without a name"
+
+
+def user_symbols(processor: SentencePieceProcessor) -> list[str]:
+    """Return the user-defined pieces, which are kept whole wherever they stand in a text."""
+    found = []
+    for number, value in _fields(processor.serialized_model_proto()):
+        if number != _PIECES or not isinstance(value, bytes):
+            continue
+        piece = dict(_fields(value))
+        text = piece.get(_PIECE)
+        if piece.get(_TYPE) == _USER_DEFINED and isinstance(text, bytes):
+            found.append(text.decode())
+    return found
+
+
+def _message(processor: SentencePieceProcessor, number: int) -> bytes:
+    value = dict(_fields(processor.serialized_model_proto())).get(number, b"")
+    return value if isinstance(value, bytes) else b""
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Give the number and the value of each field in a message of Protocol Buffers, in order.
+
+    sentencepiece has just written the message, so it is complete (protobuf.dev/programming-guides/encoding).
+    """
+    at = 0
+    while at < len(message):
+        tag, at = _variable_length(message, at)
+        match tag & 7:
+            case 0:
+                value, at = _variable_length(message, at)
+                yield tag >> 3, value
+                continue
+            case 1:
+                length = 8
+            case 2:
+                length, at = _variable_length(message, at)
+            case _:
+                length = 4
+        yield tag >> 3, message[at : at + length]
+        at += length
+
+
+def _variable_length(message: bytes, at: int) -> tuple[int, int]:
+    """Read the number that begins at this byte, seven bits per byte, lowest first. Returns it and where it ends."""
+    number = shift = 0
+    while message[at] & 0x80:
+        number |= (message[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return number | message[at] << shift, at + 1
+
+
+_JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
+_CHARACTERS_PER_LINE = 4000  # longer lines are cut for training, because sentencepiece would drop them
+_MANY_MARKS = re.compile("[\u0300-\U0010ffff]{32,}")  # no combining mark comes before U+0300
+_MODEL_TYPES = {"bpe": "bpe", "unigram": "unigram", "character": "char"}  # sentencepiece's names of the algorithms
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_THREADS = 4  # for training; always the same, because the pieces may depend on it
+_FEW_LINES = 24  # encoding this many lines takes as long as sentencepiece takes to start its threads
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The subword pieces of both languages: one sentencepiece model if `joint`, else one for each language."""
+
+    source: SentencePieceProcessor
+    target: SentencePieceProcessor
+
+    @classmethod
+    def train(
+        cls,
+        source_lines: Iterable[str],
+        target_lines: Iterable[str],
+        settings: TokenizerConfig,
+        symbols: Sequence[str] = (),
+    ) -> "Tokenizer":
+        """Learn the pieces from these lines, which are held in memory. The same lines give the same pieces.
+
+        Each text in `symbols` is a piece that is kept whole. Raises TokenizerError if tokenizer.vocab_size is more than
+        the text has pieces, or less than its characters need.
+        """
+        source, target = _training_lines(source_lines), _training_lines(target_lines)
+        if settings.joint:
+            source += target
+            target.clear()
+            both = _processor(_train(source, settings, symbols, "source and target"), "the trained model")
+            return cls(both, both)
+        models = [_train(source, settings, symbols, "source"), _train(target, settings, symbols, "target")]
+        return cls(*(_processor(model, "the trained model") for model in models))
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizer":
+        """Load what `save` wrote. Raises TokenizerError if a file is missing or damaged."""
+        if (directory / _SEPARATE[0]).exists():
+            return cls(*(_read(directory / name) for name in _SEPARATE))
+        return cls.load_file(directory / _JOINT[0])
+
+    @classmethod
+    def load_file(cls, path: Path) -> "Tokenizer":
+        """Load a sentencepiece model for both languages. Raises TokenizerError if it is missing, damaged or unfit."""
+        both = _read(path)
+        return cls(both, both)
+
+    def save(self, directory: Path) -> None:
+        """Write tokenizer.model, or tokenizer.source.model and tokenizer.target.model."""
+        directory.mkdir(parents=True, exist_ok=True)
+        names, others = (_JOINT, _SEPARATE) if self.joint else (_SEPARATE, _JOINT)
+        for name in others:
+            (directory / name).unlink(missing_ok=True)
+        for name, model in zip(names, self._models(), strict=True):
+            write_whole(directory / name, model)
+
+    @property
+    def processors(self) -> list[SentencePieceProcessor]:
+        """The model of both languages, or the one of each."""
+        return [self.source] if self.joint else [self.source, self.target]
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.source.get_piece_size()
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.target.get_piece_size()
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the model or models, hexadecimal."""
+        return hashlib.sha256(b"".join(self._models())).hexdigest()
+
+    def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of the pieces of each source line, and EOS at the end. A blank line has only EOS."""
+        return _encode(self.source, lines)
+
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of the pieces of each target line, and EOS at the end. A blank line has only EOS."""
+        return _encode(self.target, lines)
+
+    def encode_cleaned(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Encode lines as `clean` returns them, in this thread alone, for one of several processes that share work."""
+        encode = partial(SentencePieceProcessor.encode, out_type=int, add_eos=True, num_threads=1)
+        return encode(self.source, sources), encode(self.target, targets)
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        """Turn ids into a line of text. Special ids are left out, and bytes that are not UTF-8 become U+FFFD.
+
+        decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
+        """
+        text: str = self.target.decode([i for i in ids if i > EOS])
+        return clean(text)
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return each source id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
+        pieces: list[str] = self.source.id_to_piece(list(ids))
+        return pieces
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return each target id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
+        pieces: list[str] = self.target.id_to_piece(list(ids))
+        return pieces
+
+    def target_ids(self, pieces: Sequence[str]) -> list[int]:
+        """Return the ids of pieces as `target_pieces` spells them. Raises TokenizerError if one is unknown."""
+        ids = [int(self.target.piece_to_id(piece)) for piece in pieces]
+        for piece, i in zip(pieces, ids, strict=True):
+            if i == UNK and piece != self.target.id_to_piece(UNK):
+                raise TokenizerError(f"{piece!r} is not a piece of the target vocabulary; give pieces, not words")
+        return ids
+
+    def _models(self) -> list[bytes]:
+        return [processor.serialized_model_proto() for processor in self.processors]
+
+
+def holds_tokenizer(directory: Path) -> bool:
+    """Whether a directory holds what `save` writes."""
+    return any((directory / names[0]).is_file() for names in (_JOINT, _SEPARATE))
+
+
+def clean(line: str) -> str:
+    """Normalise a line: NFC, one space for each stretch of whitespace, U+FFFD for a surrogate without its partner.
+
+    Only this function changes text, and the changes cannot be seen. sentencepiece is told to change nothing: its rule
+    nmt_nfkc would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation. The model would learn to
+    write these, and no translation could match a reference with the original characters. U+2581, with which
+    sentencepiece marks a space, becomes a space.
+    """
+    if not line.isascii():  # ASCII text needs none of these changes
+        line = _nfc(line).replace("\u2581", " ")
+        # No surrogate is printable, nor is any white space but the space.
+        line = line if line.isprintable() else _SURROGATE.sub("\ufffd", line)
+    if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
+        return line  # as most lines are: to see that takes a third of the time
+    return " ".join(line.split())
+
+
+def _nfc(line: str) -> str:
+    """Return a line in NFC, in linear time."""
+    if unicodedata.is_normalized("NFC", line):
+        return line
+    return unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
+
+
+def _in_canonical_order(found: re.Match[str]) -> str:
+    """Decompose a text, and sort each run of combining marks by their classes (Unicode, section 3.11, D108).
+
+    Its NFC is the NFC of the text. Python sorts the marks by insertion, which takes quadratic time unless they are
+    sorted already.
+    """
+    decomposed = "".join(unicodedata.normalize("NFD", character) for character in found[0])
+    runs = groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0)
+    return "".join("".join(sorted(run, key=unicodedata.combining) if are_marks else run) for are_marks, run in runs)
+
+
+def _encode(processor: SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
+    encode = partial(processor.encode, out_type=int, add_eos=True)
+    cleaned = [clean(line) for line in lines]
+    # sentencepiece encodes a list in several threads, and starting them takes longer than encoding a few lines.
+    ids: list[list[int]] = encode(cleaned) if len(cleaned) > _FEW_LINES else [encode(line) for line in cleaned]
+    return ids
+
+
+def _training_lines(lines: Iterable[str]) -> list[str]:
+    # A list, because sentencepiece turns any error of an iterator into a RuntimeError.
+    cleaned = (clean(line) for line in lines)
+    width = _CHARACTERS_PER_LINE
+    return [line[start : start + width] for line in cleaned for start in range(0, len(line), width)]
+
+
+def taken(lines: list[str]) -> Iterator[str]:
+    """Give the lines in order, and empty the list: whoever takes them makes copies."""
+    lines.reverse()
+    while lines:
+        yield lines.pop()
+
+
+def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> bytes:
+    if not lines:
+        raise TokenizerError(
+            f"no {side} text to train a tokenizer on: every line is blank, cannot be read, or is left out by filters; "
+            "see corpus.train, and what `prepare CONFIG --look` shows"
+        )
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=taken(lines),
+            model_writer=model,
+            model_type=_MODEL_TYPES[settings.algorithm],
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            normalization_rule_name="identity",
+            byte_fallback=True,
+            user_defined_symbols=list(symbols),
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            max_sentence_length=4 * _CHARACTERS_PER_LINE,  # bytes
+            num_threads=_THREADS,
+            minloglevel=2,  # only errors
+        )
+    except RuntimeError as error:
+        raise TokenizerError(_explain(str(error), settings, side)) from error
+    return model.getvalue()
+
+
+def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
+    asked = f"tokenizer.vocab_size={settings.vocab_size}"
+    if largest := re.search(r"value <= (\d+)", message):
+        return f"{asked} is more pieces than the {side} text has: lower it to at most {largest[1]}"
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"{asked} is less than the characters of the {side} text and the 256 bytes need: raise it to at least "
+            f"{smallest[1]}, or lower tokenizer.character_coverage={settings.character_coverage}"
+        )
+    return f"sentencepiece cannot train a tokenizer on the {side} text: {message}"
+
+
+def _read(path: Path) -> SentencePieceProcessor:
+    try:
+        model = read_regular(path)
+    except OSError as error:
+        raise TokenizerError(
+            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it beside the data, "
+            "and `average` beside a model: copy the whole directory of either"
+        ) from None
+    return _processor(model, str(path))
+
+
+def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    try:
+        processor = SentencePieceProcessor(model_proto=model) if model else None
+        if processor is not None:
+            processor.id_to_piece(list(range(processor.get_piece_size())))
+    except (RuntimeError, UnicodeDecodeError):  # not a sentencepiece model, or one with a piece that is not UTF-8
+        processor = None
+    if processor is None:
+        raise TokenizerError(f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again")
+    special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
+    if special != (PAD, UNK, BOS, EOS):
+        raise TokenizerError(
+            f"{name}: its special pieces pad, unk, bos and eos have the ids {special} instead of "
+            f"{(PAD, UNK, BOS, EOS)}. Use a tokenizer that `python -m transformer_mt.prepare` wrote, or train one with "
+            f"`spm_train --pad_id={PAD} --unk_id={UNK} --bos_id={BOS} --eos_id={EOS} --byte_fallback=true "
+            "--normalization_rule_name=identity`"
+        )
+    return processor

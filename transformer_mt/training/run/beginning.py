@@ -1,0 +1,209 @@
+"""What a run begins with: its device, how sentences are laid out in a batch, the learner, and its weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from transformer_mt.base.errors import CheckpointError, ConfigError, RankError, TrainingError
+from transformer_mt.batches.loader import BatchLayout, Loader
+from transformer_mt.kernels.device import (
+    Device,
+    check_c_compiler,
+    choose_device,
+    free_memory_on,
+    peak_memory_on,
+    why_gpu_unused,
+)
+from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.transformer import Transformer
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.reading import other_meaning_than
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.checksums import MODEL, check_model
+from transformer_mt.storage.weights import load_weights, make_no_cache, use_own_cache
+from transformer_mt.training.batch_loss import BatchLoss
+from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.run.checkpoint import STATE, check_tokenizer, damage, tokenizer_of
+from transformer_mt.training.scale.distributed import Ranks, is_sharded, shard, shard_of
+from transformer_mt.training.scale.out_of_memory import OUT_OF_MEMORY_SHARDED, is_out_of_memory
+
+
+def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
+    """The device of this rank: each rank of a machine has a GPU of its own. Sets up the CPU as `choose_device` does.
+
+    If that is the CPU because PyTorch cannot use the GPU, a warning says why. Raises ConfigError.
+    """
+    if ranks.size > 1 and settings.device.startswith("cuda:"):
+        raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
+    device = choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
+    if device.torch_device.type == "cuda":
+        check_c_compiler()
+    elif settings.device == "auto" and (reason := why_gpu_unused()):
+        ranks.say(f"training runs on the CPU, because PyTorch cannot use the GPU: {reason}", warning=True)
+    return device
+
+
+def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
+    """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
+    fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
+    if settings.layout == "packed" and fault:
+        raise ConfigError(f"training.layout=packed {fault}")
+    if settings.layout == "auto":
+        return "padded" if fault or device.torch_device.type == "cpu" else "packed"
+    return settings.layout
+
+
+def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> None:
+    """Raises ConfigError if a run that began with this layout cannot go on on this device."""
+    fault = _packed_fault(model, device)
+    if layout == "packed" and fault:
+        raise ConfigError(f"this run began with packed sentences, and training.layout=packed {fault}")
+
+
+def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
+    """The model on the device, sharded and compiled as the settings say, with its optimizer.
+
+    Raises ConfigError for what cannot be compiled, or if it can be kept nowhere safely.
+    """
+    is_sharded = settings.sharding == "full" and ranks.size > 1
+    if settings.compile is True and (layout == "padded" or is_sharded):
+        raise ConfigError(
+            "training.compile=true needs training.layout=packed, since padded batches are of many shapes, and "
+            "training.sharding=none"
+        )
+    on_gpu = device.torch_device.type == "cuda"
+    compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
+    if compiled or on_gpu:  # on a GPU the loss is compiled in any case
+        use_own_cache()
+    else:
+        make_no_cache()
+    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
+    if is_sharded:
+        shard(loss, _units(model), ranks, device.torch_device)
+    return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+
+
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
+    """Take the weights of another run's model directory or checkpoint.
+
+    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
+    mean something else or have another shape in this model, or if they are damaged.
+    """
+    is_checkpoint = (path / STATE).is_file()
+    if is_checkpoint and (found := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
+    if not is_checkpoint and (path / MODEL).is_file():
+        check_model(path)
+    if tokenizer_of(path) is None:
+        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
+        raise CheckpointError(
+            f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
+            "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
+        )
+    holder = path.absolute().parent.parent if is_checkpoint else path
+    advice = (
+        "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        f"into another data_dir: tokenizer.from={holder}"
+    )
+    check_tokenizer(path, tokenizer_digest, advice)
+    _check_meaning(path, holder / "config.yaml", settings)
+    load_weights(model, path / MODEL)
+
+
+def _units(model: Seq2Seq) -> list[nn.Module]:
+    """Parts whose own `forward` runs once a pass: sharded training gathers their parameters one at a time."""
+    if not isinstance(model, Transformer):
+        return []
+    # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
+    return [*model.encoder, *(layer.feed_forward for layer in model.decoder_layers())]
+
+
+def _packed_fault(model: ModelConfig, device: Device) -> str:
+    """Why sentences cannot be packed; empty if they can."""
+    if fault := model.why_not_packed():
+        return fault
+    if device.torch_device.type == "cpu":
+        return ""
+    assert isinstance(model, TransformerConfig), "nothing else is packed"
+    width = model.d_model // model.num_heads
+    if device.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device.torch_device) < (8, 0):
+        return "needs training.precision=bf16 and a GPU of compute capability 8.0: its attention knows no fp32"
+    if width % 8 or width > 256:
+        return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
+    return ""
+
+
+def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
+    """Raises CheckpointError unless weights mean in a model with these settings what they mean in that of `config`."""
+    if not config.is_file():
+        raise CheckpointError(
+            f"{config} is missing, which says what the weights of training.initialise_from={path} mean: copy there the "
+            "config.yaml of the run that made them"
+        )
+    if other := other_meaning_than(config, settings):
+        raise CheckpointError(
+            f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
+            + "\n  ".join(other)
+            + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
+        )
+
+
+SAMPLE = 1000  # micro-batches, shuffled, among which the largest is looked for
+SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
+
+
+def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> int:
+    """The largest budget of a micro-batch that fits on every rank, at most an update's.
+
+    Doubles the budget as long as the next doubling will fit, and goes on in a straight line from there. Raises
+    TrainingError if the longest pair does not fit by itself.
+    """
+    # Adam keeps two numbers a weight, from the first update on.
+    states = 2 * sum(shard_of(weight).numel() * weight.element_size() for weight in loss.parameters())
+    # Ranks agree after each try, for each of them has to make as many.
+    room = -ranks.max(-int(SHARE * _room(loss.device.torch_device, ranks) - states))
+    smallest = budget = loader.smallest_budget
+    before = peak = ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    if peak > room:
+        raise TrainingError(
+            f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
+            "anew), model.d_model, model.ffn_dim or the number of layers"
+        )
+    while budget < loader.tokens_per_update and peak + 2 * (peak - before) <= room:
+        budget *= 2
+        before, peak = peak, ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
+    if peak > room:
+        budget //= 2
+    elif peak > before:
+        budget += (room - peak) * (budget // 2) // (peak - before)
+    return max(smallest, min(budget, loader.tokens_per_update))
+
+
+def _peak(loss: BatchLoss, loader: Loader) -> int:
+    """The most bytes held by the micro-batch with the most attention scores, and by the one with the most pairs."""
+    device = loss.device.torch_device
+    batches = loader.order(0)[:SAMPLE]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        for pairs in (max(batches, key=loader.attention_scores), max(batches, key=len)):
+            sums = loss(loader.batch(pairs, 0, 0), compiled=False)  # each try has a shape of its own
+            sums.smoothed.backward()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if is_sharded(loss):
+            raise RankError(OUT_OF_MEMORY_SHARDED) from None
+        return 2**62
+    finally:
+        loss.zero_grad(set_to_none=True)
+    # On the CPU it is the most of all tries so far: a larger batch than all before raises it.
+    return peak_memory_on(device)
+
+
+def _room(device: torch.device, ranks: Ranks) -> int:
+    """The bytes that this rank can get: of its GPU, or its share of the host's memory."""
+    return free_memory_on(device) if device.type == "cuda" else free_memory_on(device) // ranks.local_size

@@ -1,0 +1,344 @@
+"""Checkpoints: saved completely or not at all, on a GPU beside training, verified, loaded without pickle, averaged."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from transformer_mt.base.errors import CheckpointError
+from transformer_mt.batches.loader import Position
+from transformer_mt.kernels.device import Device, end_of_queue
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
+from transformer_mt.storage.files import cure
+from transformer_mt.storage.weights import (
+    check_weights,
+    load_weights,
+    model_weights,
+    read_metadata,
+    read_tensors,
+    read_weights,
+    save_weights,
+)
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.scale.distributed import Ranks, sharded_like, whole
+from transformer_mt.version import __version__
+
+TRAINING, STATE = "training.safetensors", "state.json"
+FILES = (MODEL, TRAINING, STATE)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What a checkpoint holds besides the state, all shards together."""
+
+    model: dict[str, Tensor]
+    training: dict[str, Tensor]
+    copied: torch.cuda.Event | None = None
+    """Happens when a GPU has copied them to the host, which is only then to read them."""
+
+    @classmethod
+    def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
+        """Gather the tensors on the first rank; every rank has to call this. The other ranks get none.
+
+        If `copied`, they are copies on the host, so that training may go on. A GPU makes them after the work that
+        is queued, and the host does not wait for that.
+        """
+        training = {
+            f"optimizer.{key}.{name}": value
+            for name, parameter in learner.model.named_parameters()
+            for key, value in learner.optimizer.state[parameter].items()
+        }
+        training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
+        model = _gathered(model_weights(learner.model), ranks, copied)
+        training = _gathered(training, ranks, copied)
+        device = learner.device.torch_device
+        return cls(model, training, end_of_queue(device) if copied and device.type == "cuda" else None)
+
+    def wait(self) -> None:
+        """Return when the tensors can be read."""
+        if self.copied is not None:
+            self.copied.synchronize()
+
+
+def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
+    """Save a checkpoint, let `best` name the best one, delete those that need not stay.
+
+    Raises CheckpointError or OSError if that fails, as on a full disk.
+    """
+    tensors.wait()
+    save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
+    if progress.best_steps[:1] == [progress.step]:
+        point_best_at(run_dir, progress.step)
+    prune(run_dir, progress, settings)
+
+
+def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
+    """Write beside and rename: at every instant the checkpoint is whole or not there.
+
+    Raises CheckpointError if it cannot be written (a full disk); earlier checkpoints stay.
+    """
+    path = checkpoint_path(run_dir, progress.step)
+    partial = path.with_name(path.name + ".partial")
+    state = {"progress": asdict(progress), "tokenizer": tokenizer_digest, "versions": _versions()}
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_weights(tensors.model, partial / MODEL)
+        save_weights(tensors.training, partial / TRAINING)
+        (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
+        write_sums(partial, sums_of(partial, FILES))
+        for file in partial.iterdir():
+            _flush_to_disk(file)
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(partial, path)
+        _flush_to_disk(path.parent)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise CheckpointError(
+            f"{path}: cannot be saved ({error}). The checkpoints before it are whole: "
+            f"{cure(error)} and run the same command again"
+        ) from None
+
+
+def load_progress(path: Path) -> Progress:
+    """What a verified checkpoint was saved at. Raises CheckpointError if another version wrote it."""
+    try:
+        values = json.loads((path / STATE).read_text())["progress"]
+        best = tuple((metric, step) for metric, step in values["best"])
+        return Progress(**{**values, "position": Position(**values["position"]), "best": best})
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read here ({error.strerror}); every rank reads the run_dir") from None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(
+            f"{path} was written by another version of this program; go on with that one, or choose another run_dir"
+        ) from None
+
+
+def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
+    """Fill weights, optimizer and moving average from a verified checkpoint, each rank its shard.
+
+    Raises CheckpointError if it was trained with another tokenizer or is of another shape.
+    """
+    check_tokenizer(path, tokenizer_digest, "Prepare the data as it was, or choose another run_dir")
+    load_weights(learner.model, path / MODEL, sharded_like)
+    parameters = dict(learner.model.named_parameters())
+    for key, tensor in read_tensors(path / TRAINING).items():
+        if key.startswith("optimizer."):
+            _, state, name = key.split(".", 2)
+            learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
+        elif (name := key.removeprefix("average.")) in learner.average.averages:
+            learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
+
+
+def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
+    """Raises CheckpointError, with this advice, if a checkpoint or a model was trained with another tokenizer."""
+    found = tokenizer_of(path) or "unknown"
+    if found != tokenizer_digest:
+        raise CheckpointError(
+            f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). {advice}"
+        )
+
+
+def tokenizer_of(path: Path) -> str | None:
+    """The digest that a checkpoint or a model directory was written with; None if it is neither."""
+    if (path / STATE).is_file():
+        return str(json.loads((path / STATE).read_text()).get("tokenizer", ""))
+    return read_metadata(path / MODEL).get("tokenizer")
+
+
+def damage(path: Path) -> str:
+    """What is wrong with the files of a checkpoint; empty if each has the checksum it was saved with."""
+    if found := fault(path, FILES):
+        return str(found)
+    missing = [name for name in FILES if not (path / name).exists()]
+    return f"{missing[0]} is missing" if missing else ""
+
+
+def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
+    """The last undamaged checkpoint, and a line about each damaged one that is newer."""
+    complaints: list[str] = []
+    for step in reversed(saved_steps(run_dir)):
+        path = checkpoint_path(run_dir, step)
+        fault = damage(path)
+        if not fault:
+            return path, complaints
+        complaints.append(f"{path} is damaged ({fault})")
+    return None, complaints
+
+
+def scheduled_steps(run_dir: Path, settings: TrainingConfig) -> list[int]:
+    """The steps of the checkpoints that any run of these settings makes, rising: not those of an interruption."""
+    every, last = settings.save_every, settings.max_steps
+    return [step for step in saved_steps(run_dir) if step % every == 0 or step == last]
+
+
+def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
+    """Delete all up to now but the newest, the best, and the last few that were saved on schedule.
+
+    Later ones are damaged, for the run has gone on from before them; it will write them anew.
+    """
+    _forget_old(run_dir)
+    scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
+    kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
+    for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
+        if step not in kept:
+            path = checkpoint_path(run_dir, step)
+            os.replace(path, path.with_name(path.name + ".old"))  # so that no half of it passes for a checkpoint
+    _forget_old(run_dir)
+
+
+def _forget_old(run_dir: Path) -> None:
+    for old in (run_dir / "checkpoints").glob("step-*.old"):
+        shutil.rmtree(old, ignore_errors=True)  # where a file is still read over a network, the next time
+
+
+def point_best_at(run_dir: Path, step: int) -> None:
+    """Let the link checkpoints/best name the checkpoint of a step."""
+    partial = run_dir / "checkpoints" / "best.partial"
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(checkpoint_path(run_dir, step).name)
+    os.replace(partial, partial.with_name("best"))
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, summed in fp64."""
+    mean: dict[str, Tensor] = {}
+    for path in paths:
+        for name, weight in read_weights(path / MODEL).items():
+            mean[name] = mean.get(name, torch.zeros((), dtype=torch.float64)) + weight.double() / len(paths)
+    return {name: weight.float() for name, weight in mean.items()}
+
+
+def moving_average(path: Path) -> dict[str, Tensor]:
+    """The moving average of the weights that a checkpoint holds."""
+    found = read_tensors(path / TRAINING)
+    average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
+    check_weights(average, path / TRAINING)
+    return average
+
+
+def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:
+    """One after the other, and on the CPU: a device of a sharded run need not have room for all."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        together = whole(tensor)
+        if ranks.is_first:
+            if together is not tensor:
+                together = together.cpu()
+            elif copied:
+                together = tensor.to("cpu", non_blocking=True, copy=True)  # from a GPU into pinned memory
+            found[name] = together
+    return found
+
+
+def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """A tensor of the optimizer's state, sharded as its parameter is; a single number, such as a step, stays whole."""
+    # A copy: the file's tensor is mapped, and the file may go.
+    return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
+
+
+def _versions() -> dict[str, str]:
+    return {"transformer_mt": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _flush_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Saver:
+    """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training goes on.
+
+    Every rank has to call its methods, and gets their errors. At its end, also by an error, it waits for the checkpoint
+    that is being written.
+    """
+
+    saved: Progress
+    """What the newest checkpoint holds; before the first, what the run begins with."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+    ) -> None:
+        self._run_dir, self._digest, self._settings, self._ranks = run_dir, tokenizer_digest, settings, ranks
+        self._learner, self.saved = learner, progress
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._written: Future[None] | None = None
+        self._saving = progress
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        # Only where an error ended the loop: else nothing is left to settle.
+        if self._written and (error := self._written.exception()):
+            print(f"warning: {error}", file=sys.stderr)
+
+    def save(self, progress: Progress, at_once: bool = False) -> None:
+        """Begin to save a checkpoint; the one before has to be settled. It is written at the return if `at_once`.
+
+        Raises CheckpointError if it cannot be written then.
+        """
+        beside = writes_beside(self._learner.device) and not at_once
+        tensors = Tensors.of(self._learner, self._ranks, copied=beside)
+        write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
+        self._saving = progress
+        if not beside:
+            self._check(write)
+        else:
+            self._written = self._thread.submit(write if self._ranks.is_first else _do_nothing)
+
+    def settle(self, wait: bool) -> None:
+        """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
+
+        Raises CheckpointError if it could not be written.
+        """
+        written = self._written
+        if written is not None and (wait or self._ranks.max(int(self._ranks.is_first and written.done()))):
+            self._written = None
+            self._check(written.result)
+
+    def _check(self, write: Callable[[], None]) -> None:
+        if failure := self._ranks.broadcast(_failure(write) if self._ranks.is_first else ""):
+            raise CheckpointError(failure)
+        self.saved = self._saving
+
+
+def writes_beside(device: Device) -> bool:
+    """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
+    return device.torch_device.type == "cuda"
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _failure(write: Callable[[], None]) -> str:
+    """Why the checkpoint could not be saved; empty if it was."""
+    try:
+        write()
+        return ""
+    except (CheckpointError, OSError) as error:
+        return str(error)

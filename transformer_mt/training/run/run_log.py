@@ -1,0 +1,181 @@
+"""The numbers of a run: a line of log.jsonl each, a progress bar on a terminal, plain lines elsewhere."""
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from tqdm import tqdm
+
+from transformer_mt.base.errors import TrainingError
+from transformer_mt.base.wording import counted, duration, two_decimals
+from transformer_mt.kernels.device import peak_memory_on
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.files import cure, parse_json, write_whole
+from transformer_mt.training.learning import Update
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.scale.distributed import Ranks
+
+if TYPE_CHECKING:
+    from transformer_mt.training.run.validation import ValidationScores
+
+_LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
+
+
+class RunLog:
+    """Writes what happens after `progress`, on the first rank; later records, from before a crash, are dropped.
+
+    Raises TrainingError if TensorBoard is asked for and not installed, and when nothing more can be written, as
+    on a full disk.
+    """
+
+    def __init__(
+        self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks, device: torch.device
+    ) -> None:
+        self._path = run_dir / "log.jsonl"
+        self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
+        self._metric = settings.metric
+        self._talks = ranks.is_first
+        if self._talks:
+            _drop_later_records(self._path, progress.step)
+        self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._talks else None
+        self._bar = tqdm(
+            total=settings.max_steps,
+            initial=progress.step,
+            unit=" updates",
+            disable=None if self._talks else True,  # off where standard error is no terminal
+            dynamic_ncols=True,
+        )
+        self._updates: list[Update] = []
+        self._begun = self._logged = self._said = progress
+        self._validated = 0.0  # seconds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        if self._board is not None:
+            self._board.close()
+
+    def update(self, progress: Progress, update: Update) -> None:
+        """Note one update, whose numbers are on the host; every `log_every` updates, write their means."""
+        self._bar.update()
+        self._updates.append(update)
+        if progress.step % self._every:
+            if progress.seconds - self._said.seconds >= _LONGEST_SILENCE:
+                self._say_how_far(progress, "")
+            return
+        if self._talks:
+            self._means(progress)
+        self._updates, self._logged = [], progress
+
+    def _means(self, progress: Progress) -> None:
+        self._warn(progress)
+        updates = [update for update in self._updates if update.numbers.is_finite]
+        if not updates:
+            return
+        tokens = sum(update.num_labels for update in updates)
+        nll = sum(update.numbers.nll.item() for update in updates) / tokens
+        record = {
+            "step": progress.step,
+            "epoch": progress.position.epoch,
+            "loss": sum(update.numbers.smoothed.item() for update in updates) / tokens,
+            "nll": nll,
+            "perplexity": math.exp(min(nll, 700.0)),
+            "learning_rate": updates[-1].learning_rate,
+            "gradient_norm": updates[-1].numbers.gradient_norm.item(),
+            "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
+            "padding": 1 - tokens / sum(update.num_positions for update in updates),
+            "memory_megabytes": peak_memory_on(self._device) / 1e6,
+            "skipped": progress.skipped,
+            "split": progress.split,
+            "tokens": progress.tokens,
+            "seconds": progress.seconds,
+        }
+        self._write(record)
+        self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
+        self._say_how_far(
+            progress,
+            f"  loss {record['loss']:.3f}  perplexity {two_decimals(record['perplexity'])}  "
+            f"{record['tokens_per_second']:,.0f} tokens/s",
+        )
+
+    def _say_how_far(self, progress: Progress, numbers: str) -> None:
+        """Where no bar shows it, say how many updates are made, and how long the others take at the speed so far."""
+        if not self._talks or not self._bar.disable:
+            return
+        self._said = progress
+        made, left = progress.step - self._begun.step, self._num_updates - progress.step
+        seconds = progress.seconds - self._begun.seconds + self._validated
+        time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
+        self._say(f"update {progress.step}/{self._num_updates}{numbers}{time_left}")
+
+    def _warn(self, progress: Progress) -> None:
+        if skipped := progress.skipped - self._logged.skipped:
+            self._say(f"warning: {counted(skipped, 'update')} skipped, because loss or gradient was not finite")
+        if split := progress.split - self._logged.split:
+            self._say(
+                f"warning: {counted(split, 'micro-batch', 'micro-batches')} did not fit into memory and had to be made "
+                "in two parts: that is slower, but the updates are the same. Lower training.tokens_per_batch in a new "
+                "run"
+            )
+
+    def validation(self, progress: Progress, scores: "ValidationScores") -> None:
+        """Write and say how good the model is now."""
+        self._validated += scores.seconds
+        if not self._talks:
+            return
+        best = progress.best_steps[:1] == [progress.step]
+        self._write({"step": progress.step} | scores.record() | {"best": best})
+        self._say(
+            f"update {progress.step}: validation {scores.said(self._metric)}"
+            f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
+        )
+
+    def _write(self, record: dict[str, float | int | bool]) -> None:
+        finite = {key: number if math.isfinite(number) else None for key, number in record.items()}  # JSON has no NaN
+        size = self._path.stat().st_size if self._path.exists() else 0
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(finite) + "\n")
+        except OSError as error:
+            if self._path.exists():
+                os.truncate(self._path, size)  # half a line may have had room
+            advice = f"{cure(error)} and run the same command again"
+            raise TrainingError(f"{self._path}: cannot be written ({error.strerror}): {advice}") from None
+        if self._board is not None:
+            for name, number in record.items():
+                if name != "step":
+                    self._board.add_scalar(name, number, record["step"])
+            self._board.flush()  # a kill leaves both with the same records
+
+    def _say(self, text: str) -> None:
+        tqdm.write(text, file=sys.stderr)
+
+
+def _tensorboard(run_dir: Path, step: int) -> Any:
+    """What writes the same numbers for TensorBoard; those of later steps, from before a crash, are dropped."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise TrainingError(
+            "training.tensorboard=true needs a package that is not here: pip install tensorboard, or set it to false"
+        ) from None
+    return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
+
+
+def _drop_later_records(path: Path, step: int) -> None:
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            if parse_json(line)["step"] <= step:
+                kept.append(line + "\n")  # which a crash may have cut off
+        except (ValueError, KeyError, TypeError):
+            continue  # half a line, cut off by a crash
+    write_whole(path, "".join(kept))

@@ -1,0 +1,131 @@
+"""run.json: how each start of a run was made, and whether it is resumed with the data that it was trained on."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from transformer_mt.base.errors import CheckpointError, UserError
+from transformer_mt.kernels.device import Device
+from transformer_mt.storage.checksums import COPIED_FROM_DATA, sums_of, write_sums
+from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.records import processor, versions
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.training_lines import TrainingLines
+from transformer_mt.training.progress import Progress
+from transformer_mt.training.scale.distributed import Ranks
+
+_NAMES = {"train": "training data", "valid": "validation data"}
+
+
+def on_data(
+    progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool
+) -> tuple[Progress, list[str]]:
+    """The progress of a run that goes on with these data, and which of `train` and `valid` have changed.
+
+    `data` are the digests of what lies in data_dir. Raises CheckpointError if they differ and that is not accepted.
+    """
+    changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
+    if changed and not is_accepted:
+        raise CheckpointError(
+            f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
+            "text was changed, or prepared in another way. Put the former data back, choose another run_dir, or go on "
+            "with the new data: training.accept_changed_data=true"
+        )
+    return replace(progress, data=dict(data)), changed
+
+
+def say_of_data(changed: list[str], ranks: Ranks) -> None:
+    """Warn that a run goes on with other data."""
+    if changed:
+        ranks.say(
+            f"the {_described(changed)} are other ones from now on, as training.accept_changed_data=true allows: what "
+            "was measured before cannot be compared with what comes",
+            warning=True,
+        )
+
+
+def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
+    """Copy into the run what `average` puts into a model besides its weights."""
+    tokenizer.save(run_dir)
+    TrainingLines.load(data_dir).save(run_dir)
+    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+
+
+def _described(changed: list[str]) -> str:
+    return " and ".join(_NAMES[name] for name in changed)
+
+
+PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
+PACKAGE = Path(__file__).parent.parent
+
+
+def record_start(
+    run_dir: Path, progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks
+) -> None:
+    """Append to run.json that training goes on from this progress, or begins, and with what.
+
+    Only the first rank does so. Where the file cannot be read or written there is a warning on standard error,
+    and what it holds stays: training does not depend on it.
+    """
+    if not ranks.is_first:
+        return
+    path = run_dir / "run.json"
+    try:
+        starts = read_json(path) if path.exists() else []
+        if not isinstance(starts, list):
+            raise ValueError("it holds no list")
+        starts.append(_start(progress, changed_data, seed, device, ranks))
+        write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
+    except (OSError, ValueError) as error:
+        reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
+        tqdm.write(f"warning: {reason}. This start is not recorded there; training goes on", file=sys.stderr)
+
+
+def _start(progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
+    on_gpu = device.torch_device.type == "cuda"
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(sys.orig_argv),
+        "from_update": progress.step,
+        "data": dict(progress.data),
+        "changed_data": changed_data,
+        "seed": seed,
+        "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
+        "num_ranks": ranks.size,
+        "num_threads": torch.get_num_threads(),
+        "processor": processor(),
+        "num_cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name(device.torch_device) if on_gpu else None,
+        "num_gpus": ranks.size if on_gpu else 0,
+        "versions": versions(PACKAGES) | ({"cuda": torch.version.cuda} if torch.version.cuda else {}),
+        "git": _git(PACKAGE.parent),
+    }
+
+
+def _git(checkout: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that the package runs from, and whether its files were changed since.
+
+    None if it is no checkout, as where a wheel is installed, or if git cannot tell.
+    """
+    if not (checkout / ".git").exists():
+        return None
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # another checkout's
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(
+            [*command, "--exclude=*"], env=environment, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    commit = done.stdout.strip()
+    return {"commit": commit.removesuffix("-dirty"), "changed": commit.endswith("-dirty")}

@@ -1,0 +1,232 @@
+"""What happens around the updates of a run: signals, skipped updates, the log, checkpoints."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+from transformer_mt.base.errors import TrainingError
+from transformer_mt.base.wording import counted
+from transformer_mt.batches.batching import Batch, Pairs
+from transformer_mt.batches.loader import Loader, Position, split_evenly
+from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.kernels.device import Device
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.learning import Learner, Update
+from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
+from transformer_mt.training.run.checkpoint import Saver
+from transformer_mt.training.run.run_log import RunLog
+from transformer_mt.training.scale.distributed import Ranks
+
+if TYPE_CHECKING:
+    from transformer_mt.training.run.validation import ValidationScores
+
+T = TypeVar("T")
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+PASSED_ON = 5.0  # seconds in which torchrun sends its processes what the terminal has sent them too
+PATIENCE = 0.1  # seconds between two looks whether a signal has come
+
+
+class StopSignal:
+    """Turns the first SIGINT or SIGTERM into a question to be asked between updates; lets a second SIGINT through.
+
+    That raises KeyboardInterrupt. A SIGTERM is often sent twice, by a scheduler and by what it has started: to stop at
+    once there is SIGKILL, which does no harm.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._received = 0
+        self._time = 0.0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._receive) for number in STOPPING}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def number(self) -> int:
+        """The number of the signal, or 0: the same on every rank, whichever got it, and every rank has to ask."""
+        return self._ranks.max(self._received)
+
+    def unless_it_comes(self, work: Callable[[], T]) -> T | None:
+        """The result of long work that every rank does, or None as soon as the signal comes.
+
+        It is done by a thread, because Python heeds no signal while a function of NumPy runs.
+        """
+        made: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(work())
+            except BaseException as error:
+                made.set_exception(error)
+
+        Thread(target=make, daemon=True).start()
+        while not self._received and not made.done():
+            wait([made], timeout=PATIENCE)
+        return None if self.number() else made.result()
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        is_passed_on = self._ranks.size > 1 and time.monotonic() < self._time + PASSED_ON
+        if self._received and signum == signal.SIGINT and not is_passed_on:
+            raise KeyboardInterrupt
+        if self._received:
+            return
+        self._received, self._time = signum, time.monotonic()
+        # Not print: it may have been interrupted in the midst of printing. Ctrl-C may have ended the reader too.
+        with suppress(OSError):
+            if self._ranks.is_first:
+                os.write(2, b"\nStopping after this update; Ctrl-C again stops at once.\n")
+
+
+MOST_IN_A_ROW = 10  # then training stops
+
+
+class SkippedUpdates:
+    """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
+
+    An update is skipped if its loss or gradient is not finite: no weight moves. `lines_of` says where pairs stand in
+    the text.
+    """
+
+    def __init__(self, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks) -> None:
+        self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
+
+    def count(self, progress: Progress, update: Update) -> Progress:
+        """Progress with the counts of this update, whose numbers are on the host.
+
+        Raises TrainingError after `limit` skipped updates in a row, with the last one's step and lines.
+        """
+        progress = replace(progress, split=progress.split + update.splits)
+        if update.numbers.is_finite:
+            return replace(progress, skipped_in_a_row=0)
+        in_a_row = progress.skipped_in_a_row + 1
+        if in_a_row >= self.limit:
+            raise TrainingError(self._too_many(update))
+        return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
+
+    def _too_many(self, update: Update) -> str:
+        pairs = np.concatenate(self.ranks.gather(update.pairs.numpy()))
+        return (
+            f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
+            f"{update.step}, was on {self.lines_of(pairs)}. None of them changed the weights. Look at "
+            "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or take "
+            "training.precision=fp32"
+        )
+
+
+class Run:
+    """The course of a run from `progress` on, as a context: at its end, nothing is left to be written.
+
+    `lines_of` says where pairs stand in the text, and `tokenizer_digest` which tokenizer has made their ids.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        lines_of: Callable[[Pairs], str],
+    ) -> None:
+        self._settings, self._ranks, device = settings, ranks, learner.device
+        self._stop = StopSignal(ranks)
+        self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks)
+        self._log = RunLog(run_dir, settings, progress, ranks, device.torch_device)
+        self._device, self._unread = device, list[tuple[Progress, Update]]()
+        self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
+        self._began = 0.0  # when the time of this update began
+        self.signal = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entered:
+            for each in (self._stop, self._saver, self._log):
+                entered.enter_context(each)
+            self._entered = entered.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
+
+    def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[Batch | PackedBatch], Position]]:
+        """This rank's micro-batches of each update, and the position after it; without end.
+
+        If a signal comes while the order of an epoch is made, that is the end, and `signal` is its number.
+        """
+        updates = loader.updates(progress.position, self._stop.unless_it_comes)
+        for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
+            self._began = time.perf_counter()
+            numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
+            yield [loader.batch(part, step, number) for number, part in numbered], position
+        self.signal = self._stop.number()
+
+    def after_update(self, progress: Progress, update: Update) -> Progress:
+        """Count what was done, and log it; `progress` has the step and the position after the update."""
+        settings, step = self._settings, update.step
+        to_validate = is_due(settings.validate_every, step, settings)
+        is_needed = to_validate or is_due(settings.save_every, step, settings)
+        to_read = is_needed or is_due(settings.log_every, step, settings) or reads_at_once(self._device)
+        if to_read:
+            self._device.synchronize()  # the seconds of a GPU are thus counted here
+        seconds = progress.seconds + time.perf_counter() - self._began
+        progress = replace(progress, tokens=progress.tokens + update.num_labels, seconds=seconds)
+        self._unread.append((progress, update))
+
+        self.signal = self._stop.number()
+        is_needed = is_needed or self.signal > 0
+        if to_read or is_needed:
+            progress = self._read(progress)
+        self._saver.settle(wait=is_needed)
+        if to_validate and self.signal:  # a signal may leave less time than validation takes
+            self._saver.save(progress, at_once=True)
+        return progress
+
+    def _read(self, progress: Progress) -> Progress:
+        """Log the updates since the last time, and count the skipped ones and the micro-batches that were split."""
+        for then, update in self._unread:
+            progress = self._skipped.count(progress, update)
+            self._log.update(with_counts(then, progress), update)
+        self._unread.clear()
+        return progress
+
+    def after_validation(self, progress: Progress, scores: "ValidationScores") -> Progress:
+        """Rank this validation among those before, and log it."""
+        progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
+        self._log.validation(progress, scores)
+        return progress
+
+    def save(self, progress: Progress) -> None:
+        """Begin to save a checkpoint."""
+        self._saver.save(progress)
+
+    def end(self, progress: Progress) -> Progress:
+        """Read and save what is not yet, and wait until it is written. Returns the progress that was saved."""
+        progress = self._read(progress)
+        self._saver.settle(wait=True)
+        if progress != self._saver.saved:
+            self._saver.save(progress, at_once=True)
+        return progress
+
+
+def reads_at_once(device: Device) -> bool:
+    """Whether the numbers of each update are read when it is made.
+
+    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would run empty.
+    """
+    return device.torch_device.type != "cuda"

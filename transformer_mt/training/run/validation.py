@@ -1,0 +1,201 @@
+"""Measures the model on sentences that it is not trained on."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.wording import two_decimals
+from transformer_mt.batches.batching import ordered_batches
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.corpora.text_files import read_lines
+from transformer_mt.decoding.constraints import Constraints, Utf8, max_lengths
+from transformer_mt.decoding.sampling import greedy
+from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
+from transformer_mt.inference.frozen import frozen
+from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.batch_loss import batch_loss
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.scale.distributed import Ranks, whole_parameters
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """Encoded pairs, the text of their targets in the same order, and what is needed to decode and to score them."""
+
+    corpus: EncodedCorpus
+    references: list[str]
+    tokenizer: Tokenizer
+    target_language: str
+    max_extra_length: int
+    max_positions: int
+    tokens_per_batch: int
+    num_decoded: int
+    """How many are translated, the first ones."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good a model is on the validation set."""
+
+    name: str
+    """As it is printed."""
+    of_texts: Callable[[Sequence[str], Sequence[str], str], float] | None
+    """Computes it from translations, references and the target language; None for the nll, which needs no text."""
+    digits: int
+    """After the point, when models are compared: less than that is chance."""
+    sign: int = 1
+    """-1 if lower is better."""
+    printed: Callable[[float], float] = float
+    """Makes what is printed from what is computed."""
+
+
+def perplexity(nll: float) -> float:
+    """From nats per token."""
+    return math.exp(min(nll, 700.0))
+
+
+METRICS = {
+    "nll": Metric("perplexity", None, 2, -1, perplexity),
+    "bleu": Metric("BLEU", bleu, 1),
+    "chrf": Metric("chrF", lambda hypotheses, references, _: chrf(hypotheses, references), 1),
+}
+"""What a validation measures, by the value of training.metric: unsmoothed nats per target token, and percentages."""
+
+
+@dataclass(frozen=True)
+class ValidationScores:
+    """The results of a validation, by the names of METRICS."""
+
+    values: Mapping[str, float]
+    seconds: float
+
+    def __getitem__(self, metric: str) -> float:
+        return self.values[metric]
+
+    def goodness(self, metric: str) -> float:
+        """Higher for a better model."""
+        return METRICS[metric].sign * self[metric]
+
+    def rank(self, metric: str) -> float:
+        """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
+        of = METRICS[metric]
+        value = of.sign * round(of.printed(self[metric]), of.digits)
+        return -math.inf if math.isnan(value) else value
+
+    def shown(self, metric: str) -> str:
+        """The value, as it is printed where models are compared."""
+        of = METRICS[metric]
+        value = of.printed(self[metric])
+        return two_decimals(value) if of.digits == 2 else f"{value:.{of.digits}f}"
+
+    def said(self, chosen: str) -> str:
+        """The values that are printed, in words."""
+        shown = {METRICS[name].name: METRICS[name].printed(self[name]) for name in shown_metrics(chosen)}
+        return ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
+
+    def record(self) -> dict[str, float]:
+        """The line of log.jsonl."""
+        likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
+        of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
+        return likelihood | of_all | {"valid_seconds": self.seconds}
+
+
+def shown_metrics(chosen: str) -> list[str]:
+    """The names of the metrics that are printed: two that everybody knows, and the one that was chosen."""
+    return list(dict.fromkeys(("nll", "bleu", chosen)))
+
+
+def load_validation(
+    data_dir: Path,
+    tokenizer: Tokenizer,
+    corpus: CorpusConfig,
+    model: ModelConfig,
+    training: TrainingConfig,
+    decoding: DecodingConfig,
+) -> ValidationSet:
+    """Read what `prepare` wrote of the validation set. Raises CorpusError if it is not as it was written."""
+    encoded = EncodedCorpus.load(data_dir / "valid")
+    references = list(read_lines(data_dir / "valid.target.txt"))
+    if len(references) != len(encoded):
+        raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
+    _, language = corpus.languages_of(corpus.valid)
+    check_tokeniser(language)  # better said now than at the first validation
+    budget = training.tokens_per_batch
+    return ValidationSet(
+        encoded,
+        references,
+        tokenizer,
+        language,
+        decoding.max_extra_length,
+        model.max_positions,
+        max(4096, corpus.max_length) if budget == "auto" else budget,
+        min(training.valid_sentences or len(references), len(references)),
+    )
+
+
+def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
+    """Scores of the model that is being trained: of the moving average of its weights, where there is one."""
+    learner.loss.eval()
+    with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
+        scores = validate_model(learner.model, learner.device, validation, ranks)
+    learner.loss.train()
+    return scores
+
+
+def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
+    """Teacher-forced likelihood of all pairs, and scores of the first `num_decoded` translated greedily.
+
+    The model is in evaluation mode on the device. Each rank takes its share of the batches.
+    """
+    began, num_decoded = time.perf_counter(), validation.num_decoded
+    shares = ranks.gather(_validate_share(model, device, validation, ranks))
+    found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
+    hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
+    values = {"nll": sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)}
+    for name, metric in METRICS.items():
+        if metric.of_texts is not None:
+            values[name] = metric.of_texts(hypotheses, references, validation.target_language)
+    return ValidationScores(values, time.perf_counter() - began)
+
+
+@torch.no_grad()
+def _validate_share(
+    model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
+) -> tuple[float, int, dict[int, str]]:
+    """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
+    nll, tokens = 0.0, 0
+    translations: dict[int, str] = {}
+    # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
+    searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.faster_forms else model
+    tokenizer = validation.tokenizer
+    utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
+    for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
+        batch = batch.to(device.torch_device)
+        nll += batch_loss(model, batch, 0.0, device).nll.item()
+        tokens += batch.num_labels
+
+        wanted_B = batch.pairs_B < validation.num_decoded
+        if not wanted_B.any():
+            continue
+        source_BS = batch.source_BS[wanted_B]
+        limits = max_lengths(source_BS, validation.max_extra_length, validation.max_positions)
+        constraints = Constraints(limits, utf8=utf8)
+        with device.autocast():
+            found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
+        for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
+            # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
+            translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
+    return nll, tokens, translations

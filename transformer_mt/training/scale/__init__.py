@@ -1,0 +1,9 @@
+"""What training needs on several devices, or with little memory.
+
+One process is the case of one rank.
+
+Other rooms use:
+
+    distributed: all_ranks, is_sharded, Ranks, shard, shard_of, sharded_like, whole, whole_parameters
+    out_of_memory: is_out_of_memory, OUT_OF_MEMORY_SHARDED, Room
+"""
