@@ -61,7 +61,7 @@ def room_with_uses(room: Path, used: dict[str, set[str]]) -> str:
     """The `__init__.py` of a room with what others use of it as it is now."""
     about, lines = docstring(room / "__init__.py").partition(USED)[0].strip(), []
     for module, names in sorted(used.items()):
-        text = f"{module}: {', '.join(sorted(names, key=str.lower))}" if names else module
+        text = f"{module}: {', '.join(sorted(names, key=lambda name: (name.lower(), name)))}" if names else module
         lines += textwrap.wrap(text, 116, initial_indent="    ", subsequent_indent="        ")
     return f'"""{about}\n\n{USED}\n' + "\n".join(lines) + '\n"""\n'
 
