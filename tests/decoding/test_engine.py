@@ -1,4 +1,4 @@
-"""Properties of an engine, whatever the settings of search: against a search with lists, forced decoding, other batches."""
+"""Properties of an engine, whatever the settings: against a search with lists, forced decoding, other batches."""
 
 import math
 from dataclasses import replace
