@@ -65,7 +65,8 @@ class StopSignal:
     def unless_it_comes(self, work: Callable[[], T]) -> T | None:
         """The result of long work that every rank does, or None as soon as the signal comes.
 
-        It is done by a thread, because Python heeds no signal while a function of NumPy runs.
+        A thread does it, because Python handles no signal while a function of NumPy runs. If memory is too short for
+        another thread, this one does the work, and the signal has to wait.
         """
         made: Future[T] = Future()
 
@@ -75,7 +76,10 @@ class StopSignal:
             except BaseException as error:
                 made.set_exception(error)
 
-        Thread(target=make, daemon=True).start()
+        try:
+            Thread(target=make, daemon=True).start()
+        except RuntimeError:
+            make()
         while not self._received and not made.done():
             wait([made], timeout=PATIENCE)
         return None if self.number() else made.result()
