@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.sigterm_raised(), ExitStack() as stack:
         options = model_arguments.engine_options(arguments)
         translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))
-        translator.cutter.tags.check(arguments.tag)
+        translator.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
         output = stack.enter_context(_opened(arguments.output))

@@ -117,7 +117,7 @@ class _FileTranslation:
         job, output = None, None
         with self._together():
             translator = _loaded(self.arguments, self.ranks)
-            translator.cutter.tags.check(self.arguments.tag)
+            translator.tags.check(self.arguments.tag)
             overrides = self.arguments.overrides
             decoding = load_config(self.arguments.model / "config.yaml", overrides, "decoding").decoding
             if self.is_first:
