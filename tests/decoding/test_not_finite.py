@@ -160,7 +160,7 @@ def broken_export(model_dir, tmp_path_factory):
 def test_a_broken_export_is_not_kept(model_dir, translator, broken_export):
     trained = read_trained(model_dir, [])
     with pytest.raises(ExportError, match="not finite"):
-        export.compare(translator.engine, export.load_ctranslate2(trained, broken_export), trained, "float32")
+        export.compare(translator.engine, CTranslate2Engine(broken_export, 64, 0, device="cpu"), trained, "float32")
 
 
 @pytest.mark.parametrize("settings", [*SEARCHES.values(), SAMPLING], ids=[*SEARCHES, "sampling"])

@@ -257,7 +257,7 @@ def _with_penalty(
     hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
 ) -> Hypothesis:
     """Add the coverage penalty, and the alignment if asked for. The last row and column of the attention are of EOS."""
-    score = hypothesis.score + coverage_penalty(attention_TS, decoding.coverage_penalty)
+    score = hypothesis.score + coverage_penalty(attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty)
     attention_TS = attention_TS[:-1, :-1]
     if not alignment or attention_TS.shape[1] == 0:
         return replace(hypothesis, score=score)

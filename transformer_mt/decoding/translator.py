@@ -5,7 +5,7 @@ PyTorch is imported only when a model is loaded that needs it.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, groupby
 from typing import Self
 
 from transformer_mt.base.errors import NotFiniteError
@@ -156,31 +156,30 @@ class Translator(ModelOfText):
         found: list[list[Translation]] = [[] for _ in parts]
         sentences = [part.sentence for part in parts]
         search = decoding.of_candidates
-        told = None if progress is None else _by_lines(progress, len(parts), len({part.line for part in parts}))
+        if decoding.mbr_candidates:
+            from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
+        share = len({part.line for part in parts}) / max(1, len(parts))  # of a line, that a part is
+        told = None if progress is None else lambda count: progress(count * share)
         with self.engine.turn():
             for numbers, hypotheses_of in self.engine.translate_unordered(
                 sentences, search, alignment=alignment, scores=scores or search is not decoding, progress=told
             ):  # the text of some is made while others are still searched for
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
-                    found[number] = _chosen(translations, decoding)
+                    found[number] = least_risk(translations, decoding) if decoding.mbr_candidates else translations
         return found
 
     def _by_line(
         self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int, *, mean_score: bool
     ) -> list[list[Translation]]:
         """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
-        parts_of: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
-        spaces: list[list[str]] = [[] for _ in range(num_lines)]
-        spaced = [True] * num_lines
-        for part, translations in zip(parts, found, strict=True):
-            parts_of[part.line].append(translations)
-            spaces[part.line].append(part.space)
-            spaced[part.line] = has_spaces(part.languages[1])
-        return [
-            [joined(rank, before, is_spaced, mean_score=mean_score) for rank in zip(*line, strict=False)] or [BLANK]
-            for line, before, is_spaced in zip(parts_of, spaces, spaced, strict=True)
-        ]
+        of_line = [[BLANK] for _ in range(num_lines)]
+        for line, pairs in groupby(zip(parts, found, strict=True), key=lambda pair: pair[0].line):
+            own, translations = zip(*pairs, strict=True)
+            spaces, is_spaced = [part.space for part in own], has_spaces(own[0].languages[1])
+            ranks = zip(*translations, strict=False)
+            of_line[line] = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+        return of_line
 
     def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
         """Raises ConfigError for settings with which the model cannot translate these sentences."""
@@ -219,17 +218,3 @@ class Translator(ModelOfText):
             pairs += [(source, target) for target in units for source in most]
             num_units = units.stop
         return pairs
-
-
-def _chosen(translations: list[Translation], decoding: DecodingConfig) -> list[Translation]:
-    """What minimum Bayes risk decoding takes of the candidates, if it is on; else all."""
-    if not decoding.mbr_candidates:
-        return translations
-    from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
-
-    return least_risk(translations, decoding)
-
-
-def _by_lines(progress: Callable[[float], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
-    """A function that takes a number of parts that are done, and reports the same share of the lines."""
-    return lambda count: progress(count * num_lines / num_parts)

@@ -258,9 +258,10 @@ class CudaGraphTransformer(Seq2Seq):
         sizes = self._sizes(token_BW, state)
         self._hold(token_BW, state, sizes)
         logits_BWV = self._run(sizes)[:B, :W].clone()
+        shown: dict[str, Any] = {name: memory.shown for name, memory in self.of_state.items()}
         state = replace(
             state,
-            **{name: memory.shown for name, memory in self.of_state.items()},
+            **shown,
             position=state.position + 1,
             used=state.used + W,
             turn=self.turn,
