@@ -141,7 +141,7 @@ def test_a_pair_without_a_score_is_named(joint_tokenizer):
     targets = ["Ein Satz."] * len(sources)
     assert len(scorer.score(sources[:6], targets[:6])) == 6
     with pytest.raises(NotFiniteError, match=r"^line 17: "):
-        scorer.score(sources, targets, first_line=11)
+        scorer.score(sources, targets, line_numbers=range(11, 11 + len(sources)))
 
 
 @pytest.fixture(scope="module")

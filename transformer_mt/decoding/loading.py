@@ -53,9 +53,8 @@ class LoadedModel:
     engine: Engine
     tokenizer: Tokenizer
     config: Config
-    """Of the first model."""
+    """Of the first model; so is what was usual in training."""
     training_lines: TrainingLines
-    """Of the first model."""
 
 
 class ModelOfText(ABC):

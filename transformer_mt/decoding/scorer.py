@@ -4,7 +4,6 @@ PyTorch is imported only when a model is loaded that needs it.
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -50,38 +49,28 @@ class Scorer(ModelOfText):
         return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus))
 
     def score(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        first_line: int = 1,
-        line_numbers: Sequence[int] | None = None,
+        self, sources: Sequence[str], targets: Sequence[str], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
         """The score of each pair, in order.
 
         A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
-        translated blank line does. Errors and warnings call the first pair line `first_line`, and count on; or they
-        call each pair by its number in `line_numbers`, where several pairs may belong to one line.
+        translated blank line does. Errors and warnings call each pair by its number in `line_numbers`, or count from 1.
         Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
         if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
         computes a log-probability that is not finite.
         """
         check_texts("targets", targets)
-        return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
+        numbers = line_numbers or range(1, len(targets) + 1)
+        return self._score(sources, self.tokenizer.encode_target(targets), numbers)
 
     def score_pieces(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[Sequence[str]],
-        *,
-        first_line: int = 1,
-        line_numbers: Sequence[int] | None = None,
+        self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
         """The same for targets in pieces, without an end of sentence.
 
         Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
         """
-        numbers, targets_in_ids = line_numbers or _counted_from(first_line), list[list[int]]()
+        numbers, targets_in_ids = line_numbers or range(1, len(targets) + 1), list[list[int]]()
         for index, (number, pieces) in enumerate(zip(numbers, targets, strict=False)):
             check_texts(f"targets[{index}]", pieces)
             try:
@@ -113,7 +102,3 @@ class Scorer(ModelOfText):
                 raise NotFiniteError.of_line(line_numbers[row])
             scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
         return scores
-
-
-def _counted_from(first: int) -> range:
-    return range(first, sys.maxsize)

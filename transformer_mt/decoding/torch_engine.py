@@ -67,7 +67,7 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
-            _ = self.searched  # made now, so that a model without such a form is refused here
+            _ = self.searched  # made now, so that a model without such a form is rejected here
         on_cpu = device.torch_device.type == "cpu"
         if not on_cpu:
             self.hardware = torch.cuda.get_device_name(device.torch_device)

@@ -10,7 +10,7 @@ from typing import Self
 
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
@@ -122,7 +122,8 @@ class Translator(ModelOfText):
         decoding = changed(decoding or self.decoding, changes)
         self._warn_of_tags(lines, count(first_line))
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
-        self._check(decoding, [part.sentence for part in parts])
+        if parts:
+            self._check(decoding)
         found = self._search(parts, decoding, alignment, scores, progress)
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
@@ -140,7 +141,7 @@ class Translator(ModelOfText):
         check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
         source = self.tags.like_training(source)
-        self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])
+        self._check(decoding)
         with self.engine.turn():
             return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)
 
@@ -181,11 +182,10 @@ class Translator(ModelOfText):
             of_line[line] = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
         return of_line
 
-    def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
-        """Raises ConfigError for settings with which the model cannot translate these sentences."""
-        if self.model is None or not sentences:
-            return
-        check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
+    def _check(self, decoding: DecodingConfig) -> None:
+        """Raises ConfigError for settings that the model does not have."""
+        if self.model is not None:
+            check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
 
     def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
         words, sentence = hypothesis.tokens[:-1], part.sentence

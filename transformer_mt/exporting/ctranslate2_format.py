@@ -12,7 +12,7 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Trained, beyond
 from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.experiment import Config
@@ -20,11 +20,6 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
-
-HELD = {
-    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
-}
 
 
 def refusal(model: ModelConfig) -> str | None:

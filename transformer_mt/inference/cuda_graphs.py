@@ -36,9 +36,9 @@ class Memory:
         self.least = numbers
 
     def hold(self, x: Tensor, *shape: int) -> bool:
-        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it lies there already.
+        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it is there already.
 
-        True if the memory was too small: then the tensor lies in another place now.
+        True if the memory was too small: then the tensor has moved.
         """
         if x is self.shown and self.held.shape == shape:
             return False
@@ -48,7 +48,7 @@ class Memory:
             with torch.inference_mode(False):  # so that it can be written to within, and without
                 self.all = x.new_empty(max(size, self.least))
         elif x is self.shown:
-            x = x.clone()  # it lies where it is going to be written
+            x = x.clone()  # it is where it is going to be written
         self.held = self.all[:size].view(shape)
         if x.shape != shape:
             self.held.fill_(self.padding)
@@ -87,8 +87,8 @@ MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do no
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], tuple[Tensor, Step]]
-"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever lies
-there now."""
+"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever it
+holds now."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
@@ -303,7 +303,7 @@ class CudaGraphTransformer(Seq2Seq):
         return logits_BWV
 
     def _compute(self) -> Tensor:
-        """The step that is captured. It may depend on shapes, but on no other number that lies on the CPU."""
+        """The step that is captured. It may depend on shapes, but on no other number on the CPU."""
         held: dict[str, Any] = {name: memory.held for name, memory in self.of_state.items()}
         state, slots_W = FrozenState(**held, position=0, used=0), self.slots_1W.held[0]
         B, _, W, _ = state.past_B1WN.shape

@@ -1,4 +1,4 @@
-"""Attention of short sentences that lie end to end, in tiles of their own size. For GPUs; in Triton.
+"""Attention of short sentences that are laid end to end, in tiles of their own size. For GPUs; in Triton.
 
 FlashAttention computes 128 queries by 128 keys at a time, of one sentence: a sentence of 25 words fills four hundredths
 of that. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of

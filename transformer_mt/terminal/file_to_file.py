@@ -1,6 +1,6 @@
 """Translates a file into a file, part by part: alone, or on each rank of torchrun. If it is killed, it resumes.
 
-The parts lie beside the output until all are there; then they are joined in order.
+The parts are kept beside the output until all are there; then they are joined in order.
 """
 
 import gzip
@@ -140,7 +140,7 @@ class _FileTranslation:
         return summary.text(num_before)
 
     def _together(self) -> AbstractContextManager[None]:
-        """Work that each rank does; if it fails on any, no rank goes on."""
+        """Work that each rank does; if it fails on any, all ranks stop."""
         return nullcontext() if self.ranks is None else self.ranks.together()
 
     @contextmanager
