@@ -88,7 +88,8 @@ def export(
     with replacing_directory(output_dir) as directory:
         write(directory)
         if format == "ctranslate2":
-            exported = load_ctranslate2(trained, directory)
+            settings = trained.config.model.max_positions, trained.config.decoding.alignment_layer
+            exported = CTranslate2Engine(directory, *settings, device="cpu")
             compare(translator.engine, exported, trained, quantization)
             print(agreement(translator.engine, exported, trained, output_dir))
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
@@ -137,12 +138,6 @@ def check_output(output_dir: Path) -> None:
             f"{output_dir} holds {foreign[0]}, which `export` did not write and would delete: move it away, or name "
             "another directory"
         )
-
-
-def load_ctranslate2(trained: Trained, directory: Path) -> Engine:
-    """Load the export into the engine that `translate --engine ctranslate2` uses."""
-    config = trained.config
-    return CTranslate2Engine(directory, config.model.max_positions, config.decoding.alignment_layer, device="cpu")
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:

@@ -91,13 +91,10 @@ def _scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
     """Return the lines of the output for a block of pairs."""
-    sources, targets = _sides(arguments, scorer, sources, targets)
-    if arguments.pieces:
-        scores = scorer.score_pieces(sources, [target.split() for target in targets], first_line=first_line)
-    else:
-        scores = scorer.score(sources, targets, first_line=first_line)
-    numbered = enumerate(scores, start=first_line)
-    return [_object(score, number) if arguments.json else _columns(score) for number, score in numbered]
+    numbers = range(first_line, first_line + len(sources))
+    scores = _scored(arguments, scorer, sources, targets, [target.split() for target in targets], numbers)
+    numbered = zip(scores, numbers, strict=True)
+    return [_object(score, number) if arguments.json else _columns(score) for score, number in numbered]
 
 
 def _with_scores(
@@ -118,24 +115,28 @@ def _with_scores(
     numbers = [each.line for each in lists for _ in each.translations]
     translations = [translation for each in lists for translation in each.translations]
     texts = [translation["translation"] for translation in translations]
-    reading, writing = _sides(arguments, scorer, all_sources, texts)
-    if arguments.pieces:
-        pieces = [each.pieces(rank) for each in lists for rank in range(len(each.translations))]
-        scores = scorer.score_pieces(reading, pieces, line_numbers=numbers)
-    else:
-        scores = scorer.score(reading, writing, line_numbers=numbers)
+    pieces = [each.pieces(rank) for each in lists for rank in range(len(each.translations)) if arguments.pieces]
+    scores = _scored(arguments, scorer, all_sources, texts, pieces, numbers)
     for translation, score in zip(translations, scores, strict=True):
         translation[arguments.add] = finite(score.log_prob, 6)
     return [each.text() for each in lists]
 
 
-def _sides(
-    arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str]
-) -> tuple[list[str], list[str]]:
-    """Return what the model reads, and what it scores. A tag is nothing that a model should have to write."""
+def _scored(
+    arguments: argparse.Namespace,
+    scorer: Scorer,
+    sources: list[str],
+    targets: list[str],
+    pieces: list[list[str]],
+    numbers: Sequence[int],
+) -> list[PairScore]:
+    """Score the targets, or with --pieces their pieces. A tag is nothing that a model should have to write."""
     if arguments.reverse:
         sources, targets = targets, [scorer.tags.parted(source)[1] for source in sources]
-    return [tagged(arguments.tag, source) for source in sources], targets
+    sources = [tagged(arguments.tag, source) for source in sources]
+    if arguments.pieces:
+        return scorer.score_pieces(sources, pieces, line_numbers=numbers)
+    return scorer.score(sources, targets, line_numbers=numbers)
 
 
 def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:

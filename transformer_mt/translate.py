@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.sigterm_raised(), ExitStack() as stack:
         options = model_arguments.engine_options(arguments)
         translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))
-        translator.cutter.tags.check(arguments.tag)
+        translator.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
         output = stack.enter_context(_opened(arguments.output))
@@ -107,7 +107,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
     )
     if is_read or path.resolve().parent in directories:
         raise TranslationError(
-            f"--output {path}: is read by this command, or lies in the directory of the model, and would be replaced "
+            f"--output {path}: is read by this command, or is in the directory of the model, and would be replaced "
             "by the translations: name another place"
         )
 
@@ -123,8 +123,8 @@ def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
         if path.suffix != ".gz":
             yield file
             return
-        with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as packed:
-            yield packed
+        with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as compressed:
+            yield compressed
 
 
 def _parser() -> argparse.ArgumentParser:

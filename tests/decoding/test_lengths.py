@@ -62,28 +62,32 @@ def test_the_power_of_the_length_grows_as_the_penalty_does():
 # Coverage
 
 
+def coverage_of(attention_TS, beta):
+    return coverage_penalty(attention_TS.sum(dim=0).tolist(), beta)
+
+
 def test_coverage_is_the_formula_of_wu():
     attention_TS = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.0, 0.75]])
-    assert coverage_penalty(attention_TS, 0.2) == pytest.approx(0.2 * (math.log(0.75) + math.log(0.25)))
+    assert coverage_of(attention_TS, 0.2) == pytest.approx(0.2 * (math.log(0.75) + math.log(0.25)))
 
 
 def test_a_source_that_is_looked_at_everywhere_costs_nothing():
-    assert coverage_penalty(torch.eye(4), 0.2) == 0
+    assert coverage_of(torch.eye(4), 0.2) == 0
     # More than one look at a position makes up for no other.
-    assert coverage_penalty(torch.eye(4)[[0, 1, 2, 3, 3, 3]], 0.2) == 0
-    assert coverage_penalty(torch.eye(4)[[0, 1, 3, 3]] + 1e-3, 0.2) < -1
+    assert coverage_of(torch.eye(4)[[0, 1, 2, 3, 3, 3]], 0.2) == 0
+    assert coverage_of(torch.eye(4)[[0, 1, 3, 3]] + 1e-3, 0.2) < -1
 
 
 def test_beta_0_has_no_effect():
-    assert coverage_penalty(torch.tensor([[1.0, 0.0]]), 0.0) == 0
+    assert coverage_of(torch.tensor([[1.0, 0.0]]), 0.0) == 0
 
 
 def test_a_position_never_looked_at_costs_much_but_not_everything():
     """So that translations which leave nothing else out can still be told apart."""
-    one, two = (coverage_penalty(torch.tensor([row]), 1.0) for row in ([1.0, 0.0, 1.0], [1.0, 0.0, 0.0]))
+    one, two = (coverage_of(torch.tensor([row]), 1.0) for row in ([1.0, 0.0, 1.0], [1.0, 0.0, 0.0]))
     assert -math.inf < two < one < -20
 
 
 def test_target_positions_can_be_in_any_order():
     attention_TS = torch.rand(5, 3).softmax(dim=1)
-    assert coverage_penalty(attention_TS.flip(0), 1.0) == pytest.approx(coverage_penalty(attention_TS, 1.0))
+    assert coverage_of(attention_TS.flip(0), 1.0) == pytest.approx(coverage_of(attention_TS, 1.0))

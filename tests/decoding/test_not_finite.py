@@ -141,7 +141,7 @@ def test_a_pair_without_a_score_is_named(joint_tokenizer):
     targets = ["Ein Satz."] * len(sources)
     assert len(scorer.score(sources[:6], targets[:6])) == 6
     with pytest.raises(NotFiniteError, match=r"^line 17: "):
-        scorer.score(sources, targets, first_line=11)
+        scorer.score(sources, targets, line_numbers=range(11, 11 + len(sources)))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def broken_export(model_dir, tmp_path_factory):
 def test_a_broken_export_is_not_kept(model_dir, translator, broken_export):
     trained = read_trained(model_dir, [])
     with pytest.raises(ExportError, match="not finite"):
-        export.compare(translator.engine, export.load_ctranslate2(trained, broken_export), trained, "float32")
+        export.compare(translator.engine, CTranslate2Engine(broken_export, 64, 0, device="cpu"), trained, "float32")
 
 
 @pytest.mark.parametrize("settings", [*SEARCHES.values(), SAMPLING], ids=[*SEARCHES, "sampling"])

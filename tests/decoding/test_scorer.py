@@ -64,7 +64,7 @@ def test_two_blanks_are_0_and_one_is_the_end_of_a_sentence(scorer):
 def test_a_text_beyond_the_positions_names_its_line_and_side(scorer):
     endless = "dog " * 1100
     with pytest.raises(TranslationError, match=r"source of line 6 has 2,\d+ .* at most 1,024"):
-        scorer.score(["a", endless], ["a", "b"], first_line=5)
+        scorer.score(["a", endless], ["a", "b"], line_numbers=[5, 6])
     with pytest.raises(TranslationError, match="target of line 2"):
         scorer.score(["a", "b"], ["a", endless])
 

@@ -1,7 +1,6 @@
 """Steps that are replayed say what the frozen model says, whatever the memory held before."""
 
 import copy
-import itertools
 import math
 import random
 
@@ -66,10 +65,9 @@ def as_it_is(step):
 
 def fill(model, number):
     """All memory that holds numbers with a point."""
-    by_layer = (model.keys_XKN, model.values_XNK, model.memory_keys_XKM, model.memory_values_XMK)
-    others = (model.position_1D, model.logits_BWV, model.past_B1WN, model.memory_bias_B11M)
-    for memory in itertools.chain(others, *(memories.of_layers for memories in by_layer)):
-        memory.all.fill_(number)
+    for places in (model.position_1D, model.logits_BWV, *model.of_state.values()):
+        for memory in getattr(places, "of_layers", [places]):
+            memory.all.fill_(number)
 
 
 # Against the frozen Transformer
@@ -250,7 +248,7 @@ def test_graphs_do_not_outlive_the_memory_that_they_read(two_forms, sources, mon
         raise MemoryError
 
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr(ours.values_XNK.of_layers[1], "hold", full)
+        patched.setattr(ours.of_state["values_XNK"].of_layers[1], "hold", full)
         logits_along(ours, sources(9, 7), [2] * 6)
     assert_steps_alike(ours, model, sources(2, 7), [2] * 6)
 
@@ -323,7 +321,7 @@ def test_rows_that_are_no_sentences_are_numbers_too(two_forms, sources):
         fill(ours, math.nan)
         logits_along(ours, sources(count, 7), [*WIDER_AND_NARROWER, *[5] * 20], leaving=(2, 6))
         assert ours.logits_BWV.held.isfinite().all()
-        for held_XYZ in (*ours.keys_XKN.held, *ours.values_XNK.held):
+        for held_XYZ in (*ours.of_state["keys_XKN"].held, *ours.of_state["values_XNK"].held):
             assert held_XYZ.isfinite().all()
 
 

@@ -266,7 +266,7 @@ def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, c
     (tmp_path / "link").symlink_to("lines")
     assert run_stage(translate.main, b"A dog.\n", "no_model", option, path, "--output", tmp_path / name) == (2, b"")
     assert (
-        f"--output {tmp_path / name}: is read by this command, or lies in the directory of the model"
+        f"--output {tmp_path / name}: is read by this command, or is in the directory of the model"
         in capsys.readouterr().err
     )
     assert path.read_text() == "A dog.\n"
@@ -305,7 +305,7 @@ def test_the_model_is_not_replaced_by_its_translations(model_dir, tmp_path, run_
     before = path.read_bytes()
     assert run_stage(translate.main, b"A dog.\n", model, "--output", path) == (2, b"")
     assert (
-        f"error: --output {path}: is read by this command, or lies in the directory of the model"
+        f"error: --output {path}: is read by this command, or is in the directory of the model"
         in capsys.readouterr().err
     )
     assert path.read_bytes() == before

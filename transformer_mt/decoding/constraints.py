@@ -1,11 +1,8 @@
 """Which pieces may come next in a hypothesis, whatever their probability.
 
-A sentences  W hypotheses of a sentence  N hypotheses that end inside a character  R rows
-T positions  V vocabulary  L pieces
+A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
+N hypotheses that end inside a character  F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
 S states: which bytes a character lacks, from none in state 0
-
-A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary
-F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
 """
 
 import math

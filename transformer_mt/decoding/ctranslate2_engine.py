@@ -16,10 +16,10 @@ from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.engine import (
-    LEAST_COVERAGE,
     Engine,
     Sentence,
     batches,
+    coverage_penalty,
     positions_per_batch,
     power_of_length,
 )
@@ -213,7 +213,9 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
     for hypothesis in found:
         score = hypothesis.log_prob / length_penalty(len(hypothesis.tokens), alpha, form)
         if decoding.coverage_penalty:
-            score += _coverage_penalty(hypothesis.attention_TS, decoding.coverage_penalty)
+            received_S = list(map(sum, zip(*hypothesis.attention_TS, strict=True)))
+            end = len(hypothesis.attention_TS) - sum(received_S)  # what the rows lack to a sum of 1
+            score += coverage_penalty([*received_S, end], decoding.coverage_penalty)
         most_looked_at = [row_S.index(max(row_S)) for row_S in hypothesis.attention_TS[: len(hypothesis.tokens) - 1]]
         is_new = all(hypothesis.tokens != other.tokens for other in hypotheses)  # some are equal after they were cut
         if decoding.sampling or is_new:
@@ -224,11 +226,7 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
     return sorted(hypotheses, key=lambda h: h.score, reverse=True)[: decoding.n_best]
 
 
-def _coverage_penalty(attention_TS: Sequence[Sequence[float]], beta: float) -> float:
-    """As `engine.coverage_penalty`. What a row lacks to a sum of 1 is the attention to EOS of the source."""
-    received_S = [sum(column_T) for column_T in zip(*attention_TS, strict=True)]
-    received_S.append(sum(1.0 - sum(row_S) for row_S in attention_TS))
-    return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)
+SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 
 
 class CTranslate2Engine(Engine):

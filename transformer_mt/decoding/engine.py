@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,9 +16,7 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenaltyForm, length_penalty
 from transformer_mt.settings.search_settings import DecodingConfig
 
-if TYPE_CHECKING:  # since these import NumPy and PyTorch
-    from torch import Tensor
-
+if TYPE_CHECKING:  # since it imports NumPy and PyTorch
     from transformer_mt.models.attention_weights import FloatArray
 
 AUTO_ON_CPU = 4096  # what decoding.tokens_per_batch=auto stands for
@@ -165,14 +163,13 @@ def positions_per_batch(decoding: DecodingConfig, width: int, *, on_gpu: bool) -
     return tokens // width
 
 
-def coverage_penalty(attention_TS: "Tensor", beta: float) -> float:
+def coverage_penalty(received_S: Iterable[float], beta: float) -> float:
     """To be added to a translation's score: 0, and less for each source position that got little attention.
 
-    beta times the sum over source positions of log(min(attention received, 1)) (Wu et al. 2016, eq. 14). Row t of
-    `attention_TS` is the attention of target piece t; there is no padding.
+    beta times the sum over source positions of log(min(attention received, 1)) (Wu et al. 2016, eq. 14). Each number is
+    the attention that one position received from all target pieces.
     """
-    received_S = attention_TS.float().sum(dim=0).clamp(LEAST_COVERAGE, 1.0)
-    return beta * float(received_S.log().sum())
+    return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)
 
 
 def power_of_length(alpha: float, form: LengthPenaltyForm, length: int = TYPICAL_LENGTH) -> float:

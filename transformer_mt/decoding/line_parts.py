@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import EOS, has_spaces, short_code
@@ -48,9 +49,7 @@ class Tags:
 
         Its tokens have one space between them, and no space after the last.
         """
-        if not self.tokens:
-            return "", line
-        found = self._at_the_beginning.match(line)
+        found = self._at_the_beginning.match(line) if self.tokens else None
         if found is None:
             return "", line
         return " ".join(self._token.findall(found[0])), line[found.end() :]
@@ -198,7 +197,7 @@ class LineCutter:
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
-            found += [_numbered(_tagged(part, tag_ids), index) for index, part in enumerate(parts)]
+            found += [_finished(part, tag_ids, index) for index, part in enumerate(parts)]
         return found
 
     def source_units(self, part: Part) -> list[range]:
@@ -223,10 +222,8 @@ class LineCutter:
 
     def _first_units(self, sentences: list[tuple[list[int], str]], language: str) -> list[int]:
         """The number, in the line, of the first word or character of each sentence."""
-        numbers = [0]
-        for ids, _ in sentences[:-1]:
-            numbers.append(numbers[-1] + self._units(ids[:-1], language)[-1].stop)
-        return numbers
+        ends = [self._units(ids[:-1], language)[-1].stop for ids, _ in sentences[:-1]]
+        return list(accumulate(ends, initial=0))
 
     def _units(self, ids: list[int], language: str) -> list[range]:
         """The numbers of the words or characters that each piece has a part in."""
@@ -276,7 +273,7 @@ class LineCutter:
         return [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
 
     def _cut(self, part: Part) -> Iterator[Part]:
-        """Cut a part that has too many pieces, and warn of it."""
+        """Cut a part that has too many pieces, and warn about it."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
         units = self._units(ids, part.languages[0])
@@ -302,19 +299,17 @@ def _space_between(space: str, target_language: str) -> str:
     return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
 
 
-def _tagged(part: Part, tag_ids: list[int]) -> Part:
-    """Put the pieces of the tag, if there is one, before those of the part."""
-    if not tag_ids:
-        return part
-    return replace(part, sentence=replace(part.sentence, source=[*tag_ids, *part.sentence.source]))
+def _finished(part: Part, tag_ids: list[int], index: int) -> Part:
+    """Part `index` of its line, with the pieces of the tag before its own.
+
+    The parts have different numbers, so that different random numbers are drawn; part 0 keeps that of the line.
+    """
+    sentence = part.sentence
+    numbered = replace(sentence, source=[*tag_ids, *sentence.source], number=sentence.number + index * _LINES)
+    return replace(part, sentence=numbered)
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:
     """Join neighbouring sentences into one text; it comes with the white space after the last of them."""
     text, space = sentences[-1]
     return "".join(text + space for text, space in sentences[:-1]) + text, space
-
-
-def _numbered(part: Part, index: int) -> Part:
-    """Number the parts of a line differently, so that different random numbers are drawn; part 0 keeps its number."""
-    return replace(part, sentence=replace(part.sentence, number=part.sentence.number + index * _LINES))

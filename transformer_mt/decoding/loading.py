@@ -4,13 +4,15 @@ PyTorch is imported only when a model is loaded that needs it.
 """
 
 import logging
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal, Self, assert_never
 
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.line_parts import NO_TAGS, Tags
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import Kernels
@@ -51,9 +53,61 @@ class LoadedModel:
     engine: Engine
     tokenizer: Tokenizer
     config: Config
-    """Of the first model."""
+    """Of the first model; so is what was usual in training."""
     training_lines: TrainingLines
-    """Of the first model."""
+
+
+class ModelOfText(ABC):
+    """A loaded model for lines of text: a tokenizer, and an engine that runs the model on ids.
+
+    Several threads may share one: the others wait while one uses it. `close`, or leaving it as a context manager, ends
+    the processes and threads that it has started. After that it raises TranslationError.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, tags: Tags = NO_TAGS) -> None:
+        self.engine, self.tokenizer, self.tags = engine, tokenizer, tags
+        self._warned_of_tags = False
+
+    @classmethod
+    @abstractmethod
+    def of(cls, model: LoadedModel) -> Self:
+        """Return one that uses this model."""
+
+    @classmethod
+    def load(
+        cls,
+        model_dirs: ModelDirs,
+        device: str = "auto",
+        *,
+        engine: EngineName = "torch",
+        dtype: Dtype = "fp32",
+        quantize: Quantization = "none",
+        workers: int = 0,
+        plain: bool = False,
+    ) -> Self:
+        """Load a model directory that `average` wrote, or several with the same vocabulary as an ensemble.
+
+        The engine ctranslate2 loads a directory that `export` wrote. `workers` is the number of processes on a CPU; 0
+        lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
+        Raises a UserError that names the file that is missing or damaged.
+        """
+        return cls.of(load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes and threads that the engine has started."""
+        self.engine.close()
+
+    def _warn_of_tags(self, lines: Sequence[str], line_numbers: Iterable[int]) -> None:
+        """Warn once of tags that training did not have."""
+        if not self._warned_of_tags and (warning := self.tags.warning(lines, line_numbers)):
+            self._warned_of_tags = True
+            _log.warning(warning)
 
 
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:

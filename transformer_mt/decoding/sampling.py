@@ -97,7 +97,9 @@ def _word_by_word(
         has_ended_A, *made = on_host((tokens_AWT == EOS).any(dim=-1).all(dim=-1), tokens_AWT[..., 1:], log_probs_AWT)
         for row in has_ended_A.nonzero()[:, 0].tolist():
             if not found[sentences[row]]:
-                found[sentences[row]] = list(map(_up_to_end, *(x_AWT[row].tolist() for x_AWT in made)))
+                for tokens, log_probs in zip(*(x_AWT[row].tolist() for x_AWT in made), strict=True):
+                    end = tokens.index(EOS) + 1
+                    found[sentences[row]].append((tokens[:end], log_probs[:end]))
 
         # Go on with the others.
         living = [row for row, sentence in enumerate(sentences) if not found[sentence]]
@@ -107,11 +109,6 @@ def _word_by_word(
             rows, sentences = on_device(living, device), [sentences[row] for row in living]
             state, tokens_AWT, log_probs_AWT = state.keep(rows), tokens_AWT[rows], log_probs_AWT[rows]
     return found
-
-
-def _up_to_end(tokens: list[int], log_probs: list[float]) -> tuple[list[int], list[float]]:
-    length = tokens.index(EOS) + 1
-    return tokens[:length], log_probs[:length]
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:

@@ -3,22 +3,16 @@
 PyTorch is imported only when a model is loaded that needs it.
 """
 
-import logging
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from transformer_mt.base.errors import NotFiniteError, TokenizerError, TranslationError
 from transformer_mt.base.languages import EOS
-from transformer_mt.decoding.engine import Engine
-from transformer_mt.decoding.line_parts import NO_TAGS, Tags
-from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.line_parts import Tags
+from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.translation import check_texts
-from transformer_mt.text.tokenizer import Tokenizer
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,69 +35,42 @@ class PairScore:
         return self.log_prob / max(1, len(self.log_probs))
 
 
-class Scorer:
+class Scorer(ModelOfText):
     """Scores pairs of texts: a tokenizer, and an engine that scores its ids.
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
     A text is scored in the pieces that the tokenizer cuts it into. A search may have written the same text in other
-    pieces, with another probability: `score_pieces` of `Translation.pieces` gives that one. Several threads may share
-    a Scorer, just like a Translator.
+    pieces, with another probability: `score_pieces` of `Translation.pieces` gives that one.
     """
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, tags: Tags = NO_TAGS) -> None:
-        self.engine, self.tokenizer, self.tags = engine, tokenizer, tags
-        self._warned_of_tags = False
-
     @classmethod
-    def load(
-        cls,
-        model_dirs: ModelDirs,
-        device: str = "auto",
-        *,
-        engine: EngineName = "torch",
-        dtype: Dtype = "fp32",
-        quantize: Quantization = "none",
-        workers: int = 0,
-        plain: bool = False,
-    ) -> Self:
-        """Load a model. See Translator.load for the arguments and errors."""
-        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
+    def of(cls, model: LoadedModel) -> Self:
         return cls(model.engine, model.tokenizer, Tags.of(model.config.corpus))
 
     def score(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        first_line: int = 1,
-        line_numbers: Sequence[int] | None = None,
+        self, sources: Sequence[str], targets: Sequence[str], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
         """The score of each pair, in order.
 
         A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
-        translated blank line does. Errors and warnings call the first pair line `first_line`, and count on; or they
-        call each pair by its number in `line_numbers`, where several pairs may belong to one line.
+        translated blank line does. Errors and warnings call each pair by its number in `line_numbers`, or count from 1.
         Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
         if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
         computes a log-probability that is not finite.
         """
         check_texts("targets", targets)
-        return self._score(sources, self.tokenizer.encode_target(targets), line_numbers or _counted_from(first_line))
+        numbers = line_numbers or range(1, len(targets) + 1)
+        return self._score(sources, self.tokenizer.encode_target(targets), numbers)
 
     def score_pieces(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[Sequence[str]],
-        *,
-        first_line: int = 1,
-        line_numbers: Sequence[int] | None = None,
+        self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
         """The same for targets in pieces, without an end of sentence.
 
         Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
         """
-        numbers, targets_in_ids = line_numbers or _counted_from(first_line), list[list[int]]()
+        numbers, targets_in_ids = line_numbers or range(1, len(targets) + 1), list[list[int]]()
         for index, (number, pieces) in enumerate(zip(numbers, targets, strict=False)):
             check_texts(f"targets[{index}]", pieces)
             try:
@@ -116,9 +83,7 @@ class Scorer:
         self, sources: Sequence[str], targets: Sequence[list[int]], line_numbers: Sequence[int]
     ) -> list[PairScore]:
         check_texts("sources", sources)
-        if not self._warned_of_tags and (warning := self.tags.warning(sources, line_numbers)):
-            self._warned_of_tags = True
-            _log.warning(warning)
+        self._warn_of_tags(sources, line_numbers)
         sources = [self.tags.like_training(source) for source in sources]
         pairs = list(zip(self.tokenizer.encode_source(sources), targets, strict=True))
         for number, pair in zip(line_numbers, pairs, strict=False):
@@ -137,7 +102,3 @@ class Scorer:
                 raise NotFiniteError.of_line(line_numbers[row])
             scores[row] = PairScore(self.tokenizer.target_pieces(pairs[row][1]), log_probs)
         return scores
-
-
-def _counted_from(first: int) -> range:
-    return range(first, sys.maxsize)

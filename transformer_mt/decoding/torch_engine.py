@@ -67,7 +67,7 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
-            _ = self.searched  # made now, so that a model without such a form is refused here
+            _ = self.searched  # made now, so that a model without such a form is rejected here
         on_cpu = device.torch_device.type == "cpu"
         if not on_cpu:
             self.hardware = torch.cuda.get_device_name(device.torch_device)
@@ -257,7 +257,7 @@ def _with_penalty(
     hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
 ) -> Hypothesis:
     """Add the coverage penalty, and the alignment if asked for. The last row and column of the attention are of EOS."""
-    score = hypothesis.score + coverage_penalty(attention_TS, decoding.coverage_penalty)
+    score = hypothesis.score + coverage_penalty(attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty)
     attention_TS = attention_TS[:-1, :-1]
     if not alignment or attention_TS.shape[1] == 0:
         return replace(hypothesis, score=score)

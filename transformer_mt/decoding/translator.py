@@ -3,18 +3,17 @@
 PyTorch is imported only when a model is loaded that needs it.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, groupby
 from typing import Self
 
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
-from transformer_mt.decoding.loading import Dtype, EngineName, EngineOptions, ModelDirs, Quantization, load_model
+from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.translation import (
     BLANK,
     PairAttention,
@@ -29,10 +28,8 @@ from transformer_mt.settings.search_settings import DecodingConfig, changed, che
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
-_log = logging.getLogger(__name__)
 
-
-class Translator:
+class Translator(ModelOfText):
     """Translates lines of text: a tokenizer, and an engine that translates its ids.
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
@@ -46,9 +43,6 @@ class Translator:
 
     For a model of several directions, lines begin with its tags, as in "<2de> Hello." (`tags`). Each part of a line
     gets the line's tag, and the tag is a word of the source in alignments.
-
-    Several threads may share a Translator: one translates while the others wait. `close`, or leaving it as a context
-    manager, ends the processes and threads that it has started. After that it raises TranslationError.
     """
 
     def __init__(
@@ -67,49 +61,19 @@ class Translator:
         `model` has the settings of the engine's model. Settings of decoding are checked against them; with None, less
         is checked.
         """
-        self.model = model
-        self.engine, self.tokenizer, self.decoding, self.trained = engine, tokenizer, decoding, trained
+        super().__init__(engine, tokenizer, tags)
+        self.decoding, self.trained, self.model = decoding, trained, model
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, trained, languages, tags)
-        self._warned_of_tags = False
 
     @classmethod
-    def load(
-        cls,
-        model_dirs: ModelDirs,
-        device: str = "auto",
-        *,
-        engine: EngineName = "torch",
-        dtype: Dtype = "fp32",
-        quantize: Quantization = "none",
-        workers: int = 0,
-        plain: bool = False,
-    ) -> Self:
-        """Load a model directory that `average` wrote, or several with the same vocabulary as an ensemble.
-
-        The engine ctranslate2 loads a directory that `export` wrote. `workers` is the number of processes on a CPU; 0
-        lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
-        Raises a UserError that names the file that is missing or damaged.
-        """
-        model = load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain))
+    def of(cls, model: LoadedModel) -> Self:
         corpus, trained = model.config.corpus, model.training_lines
         # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
-        longest = min(corpus.max_length, model.engine.max_positions) - 1
-        longest = min(longest, trained.most_pieces)
+        longest = min(corpus.max_length - 1, model.engine.max_positions - 1, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
-        tags = Tags.of(corpus)
-        settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, tags
+        settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, Tags.of(corpus)
         return cls(model.engine, model.tokenizer, *settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the processes and threads that this Translator has started."""
-        self.engine.close()
 
     def translate(
         self,
@@ -156,9 +120,10 @@ class Translator:
             check_texts("prefixes", prefixes)
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = changed(decoding or self.decoding, changes)
-        self._warn_of_tags(lines, first_line)
+        self._warn_of_tags(lines, count(first_line))
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
-        self._check(decoding, [part.sentence for part in parts])
+        if parts:
+            self._check(decoding)
         found = self._search(parts, decoding, alignment, scores, progress)
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
@@ -175,8 +140,8 @@ class Translator:
         """
         check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
-        source = self.cutter.tags.like_training(source)
-        self._check(decoding, [Sentence(self.tokenizer.encode_source([source])[0])])
+        source = self.tags.like_training(source)
+        self._check(decoding)
         with self.engine.turn():
             return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)
 
@@ -192,43 +157,35 @@ class Translator:
         found: list[list[Translation]] = [[] for _ in parts]
         sentences = [part.sentence for part in parts]
         search = decoding.of_candidates
-        told = None if progress is None else _by_lines(progress, len(parts), len({part.line for part in parts}))
+        if decoding.mbr_candidates:
+            from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
+        share = len({part.line for part in parts}) / max(1, len(parts))  # of a line, that a part is
+        told = None if progress is None else lambda count: progress(count * share)
         with self.engine.turn():
             for numbers, hypotheses_of in self.engine.translate_unordered(
                 sentences, search, alignment=alignment, scores=scores or search is not decoding, progress=told
             ):  # the text of some is made while others are still searched for
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
-                    found[number] = _chosen(translations, decoding)
+                    found[number] = least_risk(translations, decoding) if decoding.mbr_candidates else translations
         return found
 
     def _by_line(
         self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int, *, mean_score: bool
     ) -> list[list[Translation]]:
         """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
-        parts_of: list[list[list[Translation]]] = [[] for _ in range(num_lines)]
-        spaces: list[list[str]] = [[] for _ in range(num_lines)]
-        spaced = [True] * num_lines
-        for part, translations in zip(parts, found, strict=True):
-            parts_of[part.line].append(translations)
-            spaces[part.line].append(part.space)
-            spaced[part.line] = has_spaces(part.languages[1])
-        return [
-            [joined(rank, before, is_spaced, mean_score=mean_score) for rank in zip(*line, strict=False)] or [BLANK]
-            for line, before, is_spaced in zip(parts_of, spaces, spaced, strict=True)
-        ]
+        of_line = [[BLANK] for _ in range(num_lines)]
+        for line, pairs in groupby(zip(parts, found, strict=True), key=lambda pair: pair[0].line):
+            own, translations = zip(*pairs, strict=True)
+            spaces, is_spaced = [part.space for part in own], has_spaces(own[0].languages[1])
+            ranks = zip(*translations, strict=False)
+            of_line[line] = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+        return of_line
 
-    def _check(self, decoding: DecodingConfig, sentences: Sequence[Sentence]) -> None:
-        """Raises ConfigError for settings with which the model cannot translate these sentences."""
-        if self.model is None or not sentences:
-            return
-        check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
-
-    def _warn_of_tags(self, lines: Sequence[str], first_line: int) -> None:
-        """Warn once of tags that training did not have."""
-        if not self._warned_of_tags and (warning := self.cutter.tags.warning(lines, count(first_line))):
-            self._warned_of_tags = True
-            _log.warning(warning)
+    def _check(self, decoding: DecodingConfig) -> None:
+        """Raises ConfigError for settings that the model does not have."""
+        if self.model is not None:
+            check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
 
     def _translation(self, hypothesis: Hypothesis, part: Part, decoding: DecodingConfig) -> Translation:
         words, sentence = hypothesis.tokens[:-1], part.sentence
@@ -261,17 +218,3 @@ class Translator:
             pairs += [(source, target) for target in units for source in most]
             num_units = units.stop
         return pairs
-
-
-def _chosen(translations: list[Translation], decoding: DecodingConfig) -> list[Translation]:
-    """What minimum Bayes risk decoding takes of the candidates, if it is on; else all."""
-    if not decoding.mbr_candidates:
-        return translations
-    from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
-
-    return least_risk(translations, decoding)
-
-
-def _by_lines(progress: Callable[[float], None], num_parts: int, num_lines: int) -> Callable[[int], None]:
-    """A function that takes a number of parts that are done, and reports the same share of the lines."""
-    return lambda count: progress(count * num_lines / num_parts)

@@ -12,18 +12,14 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
-
-HELD = {
-    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
-}
 
 
 def refusal(model: ModelConfig) -> str | None:
@@ -62,11 +58,6 @@ def write(trained: Trained, directory: Path, quantization: str) -> None:
     write_whole(directory / "config.yaml", dump_config(trained.config))
 
 
-def alignment_layer(decoding: DecodingConfig, num_layers: int) -> int:
-    """The decoder layer whose attention is returned, from 0; by default the last but one (Garg et al. 2019)."""
-    return decoding.alignment_layer - 1 if decoding.alignment_layer else max(num_layers - 2, 0)
-
-
 def _options(config: Config) -> dict[str, Any]:
     """Our defaults of decoding as arguments of `translate_batch`."""
     return search_options(config.decoding) | {
@@ -92,7 +83,7 @@ def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> Transform
         pre_norm=model.norm == "pre",
         activation=activation,
         ffn_glu=model.activation == "swiglu",
-        alignment_layer=alignment_layer(decoding, model.decoder_layers),
+        alignment_layer=index_of("cross", decoding.alignment_layer, model.decoder_layers),
         alignment_heads=model.num_heads,  # the mean over all heads
     )
 

@@ -18,27 +18,20 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import power_of_length
-from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Array, Trained, beyond
+from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Array, Trained, beyond
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
-HELD = {
-    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
-    *("activation", "norm", "tied_embeddings", "max_positions", "output_bias"),
-}
-
 
 def refusal(model: ModelConfig) -> str | None:
     """The reason why MarianMTModel cannot run this model; None if it can."""
-    if not isinstance(model, TransformerConfig):
-        return beyond(model, HELD)
-    if model.norm == "pre":
+    if isinstance(model, TransformerConfig) and model.norm == "pre":
         return "MarianMTModel has its layer norms after the residual sums, and this model before (model.norm=pre)"
-    if model.activation == "swiglu":
+    if isinstance(model, TransformerConfig) and model.activation == "swiglu":
         return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU has three (model.activation=swiglu)"
-    return beyond(model, HELD)
+    return beyond(model, HELD - {"positions"})
 
 
 def write(trained: Trained, directory: Path) -> None:

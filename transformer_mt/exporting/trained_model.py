@@ -19,6 +19,11 @@ from transformer_mt.text.training_lines import TrainingLines
 
 Array = NDArray[np.float32]
 
+HELD = {
+    *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
+    *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
+}
+"""The settings of models that the formats can hold; that of Hugging Face has no learned positions."""
 LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
 
 
@@ -34,7 +39,7 @@ class Trained:
 
     @property
     def model(self) -> TransformerConfig:
-        assert isinstance(self.config.model, TransformerConfig), "other kinds have been refused"
+        assert isinstance(self.config.model, TransformerConfig), "`beyond` has rejected other kinds"
         return self.config.model
 
     @property
@@ -71,7 +76,7 @@ def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int
 def beyond(model: ModelConfig, held: set[str]) -> str | None:
     """The reason why a format that holds only the settings in `held` cannot hold this model; None if it can.
 
-    A setting that is added to our models later is thus refused, not ignored, until the format is taught it.
+    So `export` rejects a setting that is added to our models later, until the format is taught it.
     """
     if not isinstance(model, TransformerConfig):
         return f"it can only hold Transformers, and this model has model.kind={model.kind}"

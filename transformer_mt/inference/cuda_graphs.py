@@ -12,7 +12,7 @@ D model width  K width of a head  X sentences times heads  V vocabulary
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,15 +28,17 @@ class Memory:
     """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
 
     def __init__(self, padding: float = 0.0) -> None:
-        self.padding = padding
-        self.room = 0
-        """How many numbers it has room for at least once it is used, if that is known before."""
+        self.padding, self.least = padding, 0
         self.all = self.held = self.shown = torch.empty(0)
 
-    def hold(self, x: Tensor, *shape: int) -> bool:
-        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it lies there already.
+    def reserve(self, numbers: int) -> None:
+        """Let it have room for so many numbers at least, once it is used."""
+        self.least = numbers
 
-        True if the memory was too small: then the tensor lies in another place now.
+    def hold(self, x: Tensor, *shape: int) -> bool:
+        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it is there already.
+
+        True if the memory was too small: then the tensor has moved.
         """
         if x is self.shown and self.held.shape == shape:
             return False
@@ -44,9 +46,9 @@ class Memory:
         moves = size > len(self.all)
         if moves:
             with torch.inference_mode(False):  # so that it can be written to within, and without
-                self.all = x.new_empty(max(size, self.room))
+                self.all = x.new_empty(max(size, self.least))
         elif x is self.shown:
-            x = x.clone()  # it lies where it is going to be written
+            x = x.clone()  # it is where it is going to be written
         self.held = self.all[:size].view(shape)
         if x.shape != shape:
             self.held.fill_(self.padding)
@@ -60,6 +62,10 @@ class Memories:
 
     def __init__(self, num_layers: int) -> None:
         self.of_layers = [Memory() for _ in range(num_layers)]
+
+    def reserve(self, numbers: int) -> None:
+        for memory in self.of_layers:
+            memory.reserve(numbers)
 
     def hold(self, layers: list[Tensor], *shape: int) -> bool:
         moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
@@ -81,8 +87,8 @@ MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do no
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], tuple[Tensor, Step]]
-"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever lies
-there now."""
+"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever it
+holds now."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
@@ -199,12 +205,11 @@ class CudaGraphTransformer(Seq2Seq):
         self.graphs: dict[_Sizes, Step] = {}
         self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))
-        self.keys_XKN, self.values_XNK, self.memory_keys_XKM, self.memory_values_XMK = (
-            Memories(len(frozen.decoder)) for _ in range(4)
-        )
-        self.past_B1WN = Memory(-math.inf)
-        # Padding of sources is masked by `start`, so only rows are added here: a softmax of -inf is no number.
-        self.memory_bias_B11M = Memory()
+        layers = ("keys_XKN", "values_XNK", "memory_keys_XKM", "memory_values_XMK")
+        self.of_state: dict[str, Memory | Memories] = {name: Memories(len(frozen.decoder)) for name in layers}
+        """Where the tensors of a FrozenState are, by its fields."""
+        # Padding of sources is masked by `start`, so only rows are added to that: a softmax of -inf is no number.
+        self.of_state |= {"past_B1WN": Memory(-math.inf), "memory_bias_B11M": Memory()}
 
     def make_room(self, batches: Sequence[tuple[int, int]], width: int) -> None:
         """See the function `make_room`. A translation is expected to be up to half longer than the longest source."""
@@ -213,15 +218,19 @@ class CudaGraphTransformer(Seq2Seq):
             _Sizes.of(sentences, width, width * positions * 3 // 2, positions, _least_sentences(sentences))
             for sentences, positions in batches
         ]
-        d_model = self.frozen.model.d_model
-        self.past_B1WN.room = max(B * W * N for B, W, N, _ in sizes)
-        self.memory_bias_B11M.room = max(B * M for B, _, _, M in sizes)
-        for past in (*self.keys_XKN.of_layers, *self.values_XNK.of_layers):
-            past.room = max(B * N * d_model for B, _, N, _ in sizes)
-        for memory in (*self.memory_keys_XKM.of_layers, *self.memory_values_XMK.of_layers):
-            memory.room = max(B * M * d_model for B, _, _, M in sizes)
-        self.token_BW.room = max(B * W for B, W, _, _ in sizes)
-        self.logits_BWV.room = self.token_BW.room * len(self.frozen.output_VD)
+        shapes_of = [self._shapes(each) for each in sizes]
+        for name, memory in self.of_state.items():
+            memory.reserve(max(math.prod(shapes[name]) for shapes in shapes_of))
+        self.token_BW.reserve(max(each.sentences * each.width for each in sizes))
+        self.logits_BWV.reserve(self.token_BW.least * len(self.frozen.output_VD))
+
+    def _shapes(self, sizes: _Sizes) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors of a FrozenState of these sizes, by its fields."""
+        B, W, N, M = sizes
+        X, K = B * self.frozen.num_heads, self.frozen.model.d_model // self.frozen.num_heads
+        past = {"keys_XKN": (X, K, N), "values_XNK": (X, N, K), "past_B1WN": (B, 1, W, N)}
+        memory = {"memory_keys_XKM": (X, K, M), "memory_values_XMK": (X, M, K), "memory_bias_B11M": (B, 1, 1, M)}
+        return past | memory
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         return self.frozen.features(source_BS, decoder_input_BT)
@@ -232,15 +241,9 @@ class CudaGraphTransformer(Seq2Seq):
         positions = state.memory_bias_B11M.shape[3]
         room = rounded_up(positions, LEAST) - positions
         self.turn += 1
+        rounded = {"memory_bias_B11M": F.pad(state.memory_bias_B11M, (0, room), value=-math.inf), "folded": ()}
         return CapturedState(
-            keys_XKN=state.keys_XKN,
-            values_XNK=state.values_XNK,
-            past_B1WN=state.past_B1WN,
-            memory_keys_XKM=state.memory_keys_XKM,
-            memory_values_XMK=state.memory_values_XMK,
-            memory_bias_B11M=F.pad(state.memory_bias_B11M, (0, room), value=-math.inf),
-            position=0,
-            used=0,
+            **vars(state) | rounded,
             turn=self.turn,
             width=max(width, self.width),
             least_sentences=_least_sentences(len(source_BS)),
@@ -255,14 +258,10 @@ class CudaGraphTransformer(Seq2Seq):
         sizes = self._sizes(token_BW, state)
         self._hold(token_BW, state, sizes)
         logits_BWV = self._run(sizes)[:B, :W].clone()
+        shown: dict[str, Any] = {name: memory.shown for name, memory in self.of_state.items()}
         state = replace(
             state,
-            keys_XKN=self.keys_XKN.shown,
-            values_XNK=self.values_XNK.shown,
-            past_B1WN=self.past_B1WN.shown,
-            memory_keys_XKM=self.memory_keys_XKM.shown,
-            memory_values_XMK=self.memory_values_XMK.shown,
-            memory_bias_B11M=self.memory_bias_B11M.shown,
+            **shown,
             position=state.position + 1,
             used=state.used + W,
             turn=self.turn,
@@ -277,21 +276,16 @@ class CudaGraphTransformer(Seq2Seq):
 
     def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
         """Copy all that a step of these sizes reads, or writes, to where its graph expects it."""
-        B, W, N, M = sizes
-        X, K = B * self.frozen.num_heads, state.keys_XKN[0].shape[1]
+        B, W = sizes.sentences, sizes.width
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
         slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
+        shapes = self._shapes(sizes)
         try:
             moved = [
                 self.token_BW.hold(token_BW, B, W),
                 self.position_1D.hold(position_1D, *position_1D.shape),
                 self.slots_1W.hold(slots_1W, 1, W),
-                self.keys_XKN.hold(state.keys_XKN, X, K, N),
-                self.values_XNK.hold(state.values_XNK, X, N, K),
-                self.past_B1WN.hold(state.past_B1WN, B, 1, W, N),
-                self.memory_keys_XKM.hold(state.memory_keys_XKM, X, K, M),
-                self.memory_values_XMK.hold(state.memory_values_XMK, X, M, K),
-                self.memory_bias_B11M.hold(state.memory_bias_B11M, B, 1, 1, M),
+                *(self.of_state[name].hold(getattr(state, name), *shape) for name, shape in shapes.items()),
             ]
         except BaseException:  # such as too little memory, when some tensors have moved already
             self._throw_graphs_away()
@@ -309,20 +303,11 @@ class CudaGraphTransformer(Seq2Seq):
         return logits_BWV
 
     def _compute(self) -> Tensor:
-        """The step that is captured. It may depend on shapes, but on no other number that lies on the CPU."""
-        slots_W, past_B1WN = self.slots_1W.held[0], self.past_B1WN.held
-        B, _, W, _ = past_B1WN.shape
-        past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
-        state = FrozenState(
-            keys_XKN=self.keys_XKN.held,
-            values_XNK=self.values_XNK.held,
-            past_B1WN=past_B1WN,
-            memory_keys_XKM=self.memory_keys_XKM.held,
-            memory_values_XMK=self.memory_values_XMK.held,
-            memory_bias_B11M=self.memory_bias_B11M.held,
-            position=0,
-            used=0,
-        )
+        """The step that is captured. It may depend on shapes, but on no other number on the CPU."""
+        held: dict[str, Any] = {name: memory.held for name, memory in self.of_state.items()}
+        state, slots_W = FrozenState(**held, position=0, used=0), self.slots_1W.held[0]
+        B, _, W, _ = state.past_B1WN.shape
+        state.past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
         logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
         # Graphs leave them in one place, or in few if it had to grow: a result that each keeps for itself would add
         # up to gigabytes. There is room for them when a graph is captured, as the step has run before.

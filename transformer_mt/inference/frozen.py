@@ -34,7 +34,7 @@ from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedFo
 from transformer_mt.models.variants import VariedFeedForward
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
-FEW_HEADS = 100  # of all sentences together: fewer make few products
+FEW_HEADS = 100  # of all sentences together: fewer make few products; so does one hypothesis, of vectors
 
 
 def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
@@ -43,7 +43,7 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
     Raises TranslationError if `matmul` asks for another precision than fp32, and the model has no form for that.
     """
     match model:
-        case Transformer() if has_frozen_form(model):
+        case Transformer() if model.config.score.is_scaled_dot and not model.config.attention_window:
             return FrozenTransformer(model, matmul).eval()
         case Ensemble():
             return Ensemble([frozen(member, matmul) for member in model.members()]).eval()
@@ -54,10 +54,6 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
             )
         case _:
             return model
-
-
-def has_frozen_form(model: Transformer) -> bool:
-    return model.config.score.is_scaled_dot and not model.config.attention_window
 
 
 class FrozenTransformer(Seq2Seq):
@@ -136,7 +132,7 @@ class FrozenTransformer(Seq2Seq):
         memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
             state.memory_keys_XKM, state.memory_values_XMK, strict=True
         )
-        with best_matmul(few_matmuls(B, W, self.num_heads)):
+        with best_matmul(few=W == 1 or B * self.num_heads < FEW_HEADS):
             for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
                 x_RD = layer.attend_to_itself(x_RD, *past, state.past_B1WN, slots)
                 if isinstance(memory, FoldedMemory):
@@ -149,11 +145,6 @@ class FrozenTransformer(Seq2Seq):
 
     def _embed(self, embedding: nn.Embedding, token_R: Tensor, encodings: Tensor) -> Tensor:
         return F.embedding(token_R, embedding.weight).mul_(math.sqrt(self.model.d_model)).add_(encodings)
-
-
-def few_matmuls(num_sentences: int, width: int, num_heads: int) -> bool:
-    """Whether the attentions of a step make few products, or products of vectors."""
-    return width == 1 or num_sentences * num_heads < FEW_HEADS
 
 
 class _Residual:

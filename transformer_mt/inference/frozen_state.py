@@ -4,11 +4,9 @@ On the left is attention to the source (Vaswani et al. 2017, sec. 3.2.2), but fo
 brackets on the right is the same at every step: it is computed once for one sentence, and folded into the memory. For a
 short source it takes less memory than W_Q and W_O. So each step reads less, and makes two products instead of four.
 
-D model width  H heads  K width of a head  M source positions, rounded up  F heads times source positions  L layers
-X layers times heads  R rows
-
-B sentences  W hypotheses of a sentence  M source positions, rounded up  N slots of the cache
-K width of a head  X sentences times heads
+B sentences  W hypotheses of a sentence  M source positions, rounded up  N slots of the cache  R rows
+D model width  H heads  K width of a head  F heads times source positions  L layers
+X sentences times heads; of what is folded, layers times heads
 """
 
 import math

@@ -1,9 +1,6 @@
-"""Linear maps and dropout, faster than PyTorch's and equal to them.
+"""Linear maps and dropout, faster than PyTorch's and equal to them, but for dropout's random numbers.
 
 N rows  D input width  F output width
-
-It equals PyTorch's F.dropout(x, probability, training) with other random numbers: 0 with this probability, and else x
-divided by the probability of keeping it. On a CPU the probability is rounded to a multiple of 1/65,536.
 """
 
 from collections.abc import Sequence

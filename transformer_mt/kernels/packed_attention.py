@@ -1,14 +1,9 @@
 """Attention of sentences that are laid end to end, and attention to near words only.
 
-It equals attention with a mask of all queries by all keys, which is `Near.whole`.
+Both equal attention with a mask of all queries by all keys: `segments_mask` and `Near.whole`.
 
-B sentences  T positions  H heads  K width of a head  N blocks  Q queries of a block  S keys that a block may see
-X blocks of all sentences
-
-It equals the plain PyTorch that `variable_length_attention` itself computes where there is no GPU: softmax(Q K^T /
-sqrt(d_k)) V with a mask of all queries by all keys.
-
-N packed queries  M packed keys  H heads  K width of a head
+B sentences  T positions  H heads  K width of a head  N blocks, or packed queries  M packed keys
+Q queries of a block  S keys that a block may see  X blocks of all sentences
 """
 
 import math

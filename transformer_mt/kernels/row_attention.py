@@ -1,4 +1,4 @@
-"""Attention of sentences that lie end to end, computed in padded rows. For training on CPUs.
+"""Attention of sentences that are laid end to end, computed in padded rows. For training on CPUs.
 
 It equals F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence on its own, and so do its
 gradients. Products of matrices of one shape are fast on a CPU, so attention pads the rows. No other part of the model

@@ -1,4 +1,4 @@
-"""Attention of short sentences that lie end to end, in tiles of their own size. For GPUs; in Triton.
+"""Attention of short sentences that are laid end to end, in tiles of their own size. For GPUs; in Triton.
 
 FlashAttention computes 128 queries by 128 keys at a time, of one sentence: a sentence of 25 words fills four hundredths
 of that. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of
@@ -209,7 +209,7 @@ def _constants(width: int, causal: bool, window: int) -> dict[str, Any]:
         "K": width,
         "TILE": TILE,
         "PART": PART,
-        "num_warps": _num_warps(width),
+        "num_warps": 1 if width <= 32 else 2 if width <= 64 else 4,  # as few as have registers for the sums of a tile
         "num_stages": 1,
     }
 
@@ -218,8 +218,3 @@ def _with_adjacent_heads(x_NHK: Tensor) -> Tensor:
     """The same, each row's heads side by side in memory; rows may be apart, as those of a larger product's part are."""
     _, _, width = x_NHK.shape
     return x_NHK if x_NHK.stride()[1:] == (width, 1) else x_NHK.contiguous()
-
-
-def _num_warps(width: int) -> int:
-    """As few as have registers for the sums of a tile."""
-    return 1 if width <= 32 else 2 if width <= 64 else 4

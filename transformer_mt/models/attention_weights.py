@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, Self, assert_never, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -45,15 +45,7 @@ class AttentionWeights:
 
     def heads(self, attention: Attention, layer: int) -> Tensor:
         """BHTS, BHSS or BHTT of one layer, which is numbered as in `index_of`. Raises AttentionError as that does."""
-        match attention:
-            case "cross":
-                layers = self.cross_LBHTS
-            case "encoder":
-                layers = self.encoder_LBHSS
-            case "decoder":
-                layers = self.decoder_LBHTT
-            case _:
-                assert_never(attention)
+        layers = {"cross": self.cross_LBHTS, "encoder": self.encoder_LBHSS, "decoder": self.decoder_LBHTT}[attention]
         return layers[index_of(attention, layer, len(layers))]
 
 

@@ -1,4 +1,4 @@
-"""How sentences lie in a tensor: in rows, with padding; or without it, for speed.
+"""The layouts of sentences in a tensor: in rows, with padding; or without it, for speed.
 
 Packed end to end on GPUs, and rows without PAD on CPUs, equal padded rows: the same sentences have the same features
 and gradients, to rounding. Linear layers, norms and dropout do not care; positions and attention ask here.
@@ -42,8 +42,8 @@ class Sentences:
         return Padded(causal_mask(self.tokens.shape[1], self.tokens.device))
 
     def across(self, source: "Sentences") -> Sight:
-        """Each word may see the whole source sentence. Both sides have to lie in the same way."""
-        assert type(source) is type(self), "source and target lie in one way"
+        """Each word may see the whole source sentence. Both sides must have the same layout."""
+        assert type(source) is type(self), "source and target have one layout"
         return source.everywhere()
 
 
@@ -82,7 +82,7 @@ class Packed(Sentences):
         return Segments(self.offsets, self.offsets, self.max_length, self.max_length, causal=True, window=window)
 
     def across(self, source: Sentences) -> Segments:
-        assert isinstance(source, Packed), "source and target lie in one way"
+        assert isinstance(source, Packed), "source and target have one layout"
         return Segments(self.offsets, source.offsets, self.max_length, source.max_length, causal=False)
 
 
@@ -107,7 +107,7 @@ class Unpadded(Sentences):
         return RowMask.of(self.rows, self.rows, causal_mask(length, device))
 
     def across(self, source: Sentences) -> RowMask:
-        assert isinstance(source, Unpadded), "source and target lie in one way"
+        assert isinstance(source, Unpadded), "source and target have one layout"
         return RowMask.of(self.rows, source.rows, ~source.rows.padding_BT[:, None])
 
 

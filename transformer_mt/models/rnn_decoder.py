@@ -1,14 +1,8 @@
-"""Recurrences, and the recurrent decoders of Luong and of Bahdanau.
+"""Recurrences, of which the plain one is Elman's (1990), and the recurrent decoders of Luong and of Bahdanau.
 
-the plain one (Elman 1990).
-
-B sentences  W hypotheses of a sentence  S source positions  T target positions  R rows  D width  I width of inputs
+B sentences  W hypotheses of a sentence  S source positions  T target positions  R rows  Q W times T  D model width
+I width of inputs  A width of prepared keys
 C what is carried from word to word: a state for each layer; of LSTM the hidden states, then the cells
-
-B sentences  W hypotheses of a sentence  S source positions  T target positions  Q W times T  D width
-
-B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width
-A width of prepared keys  C what a recurrence carries
 """
 
 from abc import ABC, abstractmethod
@@ -229,25 +223,20 @@ class FixedVector(nn.Module):
 
 def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
     """How the decoder reads the source."""
-    if config.attention == "none":
-        return FixedVector()
-    window = None
+    width, window = config.d_model, None
     if config.local_attention != "none":
-        window = SourceWindow(config.d_model, config.attention_window, predicts=config.local_attention == "predictive")
-    return SourceAttention(_build_score(config), window)
-
-
-def _build_score(config: RnnConfig) -> Score:
-    width = config.d_model
+        window = SourceWindow(width, config.attention_window, predicts=config.local_attention == "predictive")
     match config.attention:
+        case "none":
+            return FixedVector()
         case "location":
             score: Score = Location(width, config.max_positions)
         case "fixed_concat":
             score = FixedConcat(width, width, config.max_positions)
         case name:
-            assert name != "none", "a fixed vector has no score"
-            return build_score(ScoreChoice(name, config.attention_scale, config.additive_bias), 1, width, width)
-    return Scaled(score, width) if config.attention_scale else score
+            choice = ScoreChoice(name, config.attention_scale, config.additive_bias)
+            return SourceAttention(build_score(choice, 1, width, width), window)
+    return SourceAttention(Scaled(score, width) if config.attention_scale else score, window)
 
 
 @dataclass(frozen=True)

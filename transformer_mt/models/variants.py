@@ -2,7 +2,7 @@
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  H heads
 K width of a head  F inner width
-Where sentences are packed (packed.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
+Where sentences are packed (layouts.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
 """
 
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ class VariedFeedForward(FeedForward):
 
 
 class VariedTransformer(Transformer):
-    """With all that its settings say, and for sentences that lie in any way."""
+    """With all that its settings say, and for sentences in any layout."""
 
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__(config, source_vocab_size, target_vocab_size)
@@ -101,7 +101,7 @@ class VariedTransformer(Transformer):
             self.positions = LearnedPositions(config.max_positions, config.d_model)  # type: ignore[assignment]
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """BTD of ids in padded rows, BS and BT; or ND of sentences that both lie in another way.
+        """BTD of ids in padded rows, BS and BT; or ND of sentences that both have another layout.
 
         If both are packed, sentence i of the one stands beside sentence i of the other.
         """

@@ -1,6 +1,6 @@
 """Translates a file into a file, part by part: alone, or on each rank of torchrun. If it is killed, it resumes.
 
-The parts lie beside the output until all are there; then they are joined in order.
+The parts are kept beside the output until all are there; then they are joined in order.
 """
 
 import gzip
@@ -20,7 +20,6 @@ from transformer_mt.base import torchrun
 from transformer_mt.base.errors import CorpusError, DirectoryError, RankError, TrainingError, TranslationError
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import num_cores
-from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -117,7 +116,7 @@ class _FileTranslation:
         job, output = None, None
         with self._together():
             translator = _loaded(self.arguments, self.ranks)
-            translator.cutter.tags.check(self.arguments.tag)
+            translator.tags.check(self.arguments.tag)
             overrides = self.arguments.overrides
             decoding = load_config(self.arguments.model / "config.yaml", overrides, "decoding").decoding
             if self.is_first:
@@ -141,7 +140,7 @@ class _FileTranslation:
         return summary.text(num_before)
 
     def _together(self) -> AbstractContextManager[None]:
-        """Work that each rank does; if it fails on any, no rank goes on."""
+        """Work that each rank does; if it fails on any, all ranks stop."""
         return nullcontext() if self.ranks is None else self.ranks.together()
 
     @contextmanager
@@ -290,16 +289,12 @@ def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
     """The translator of this rank: on a GPU of its own, or on its share of the machine's cores."""
     options = engine_options(arguments)
     if ranks is not None and ranks.size > 1:
-        options = _own(options, ranks)
+        if options.device.startswith("cuda:"):
+            raise TranslationError(
+                f"--device {options.device} is one GPU, and torchrun has started {ranks.size} processes: say cuda, and "
+                "each gets its own"
+            )
+        device = ranks.own_gpu(options.device)
+        workers = options.workers or (0 if device.startswith("cuda") else max(1, num_cores() // ranks.local_size))
+        options = replace(options, device=device, workers=workers)
     return Translator.load(model_dirs(arguments), **vars(options))
-
-
-def _own(options: EngineOptions, ranks: "Ranks") -> EngineOptions:
-    if options.device.startswith("cuda:"):
-        raise TranslationError(
-            f"--device {options.device} is one GPU, and torchrun has started {ranks.size} processes: say cuda, and "
-            "each gets its own"
-        )
-    device = ranks.own_gpu(options.device)
-    workers = options.workers or (0 if device.startswith("cuda") else max(1, num_cores() // ranks.local_size))
-    return replace(options, device=device, workers=workers)

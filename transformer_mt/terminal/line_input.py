@@ -21,13 +21,6 @@ from transformer_mt.terminal.cli import positive
 Line = TypeVar("Line")
 
 
-@dataclass(frozen=True)
-class _End:
-    """Marks the end of the lines, with the error that stopped reading, if there was one."""
-
-    error: Exception | None = None
-
-
 def blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
     """Group lines into blocks of `size` lines; the last may have fewer."""
     lines = iter(lines)
@@ -41,32 +34,32 @@ def arriving_blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
     A thread reads up to `size` lines ahead, also while a block is processed. An error in reading is raised here, after
     the lines that were read before it.
     """
-    arrived: Queue[Line | _End] = Queue(maxsize=size)
+    arrived: Queue[Line | Exception | None] = Queue(maxsize=size)
+
+    def read() -> None:
+        end = None
+        try:
+            for line in lines:
+                arrived.put(line)
+        except Exception as error:  # it is raised where the lines are taken
+            end = error
+        arrived.put(end)
+
     # A daemon thread, so that no command has to wait for a line that never comes.
-    Thread(target=_read, args=(lines, arrived), daemon=True).start()
+    Thread(target=read, daemon=True).start()
     return _taken(arrived, size)
 
 
-def _read(lines: Iterable[Line], arrived: "Queue[Line | _End]") -> None:
-    try:
-        for line in lines:
-            arrived.put(line)
-    except Exception as error:  # it is raised where the lines are taken
-        arrived.put(_End(error))
-    else:
-        arrived.put(_End())
-
-
-def _taken(arrived: "Queue[Line | _End]", size: int) -> Iterator[list[Line]]:
+def _taken(arrived: "Queue[Line | Exception | None]", size: int) -> Iterator[list[Line]]:
     while True:
         block: list[Line] = []
         while not block or (len(block) < size and not arrived.empty()):
             line = arrived.get()
-            if isinstance(line, _End):
+            if line is None or isinstance(line, Exception):
                 if block:
                     yield block
-                if line.error is not None:
-                    raise line.error
+                if line is not None:
+                    raise line
                 return
             block.append(line)
         yield block

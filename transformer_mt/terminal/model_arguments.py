@@ -1,6 +1,7 @@
 """The arguments of translate, score and evaluate that say which model runs, and on what."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from transformer_mt.decoding.loading import EngineOptions
@@ -56,14 +57,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 def engine_options(arguments: argparse.Namespace) -> EngineOptions:
     """Return the values of the arguments that add_engine_arguments added."""
-    return EngineOptions(
-        arguments.device,
-        arguments.engine,
-        arguments.dtype,
-        arguments.quantize,
-        arguments.workers,
-        arguments.plain,
-    )
+    return EngineOptions(**{option.name: getattr(arguments, option.name) for option in fields(EngineOptions)})
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
