@@ -31,7 +31,6 @@ from transformer_mt.storage.files import read_json
 # Beam search ends when this many times beam_size hypotheses are finished; CTranslate2 has no other rule. With this
 # value it translated all of 300 captions as our search does without patience.
 LONG_PATIENCE = 1.5
-SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two checks whether a batch is done
 
 
