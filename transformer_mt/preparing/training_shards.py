@@ -41,7 +41,6 @@ from transformer_mt.preparing.shards import (
     ShardWriter,
     Task,
     block_digest,
-    line_words,
     shard_name,
     text_digest,
     whole_shards,
@@ -49,7 +48,7 @@ from transformer_mt.preparing.shards import (
 from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLines, TrainingLinesCounter
 
-_FORMAT = 3  # of a shard; with another one all shards are made anew
+_FORMAT = 4  # of a shard; with another one all shards are made anew
 DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding these
 ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
 
@@ -164,17 +163,13 @@ def _blocks_after(corpus: TrainingCorpus, whole: list[ShardRecord]) -> Iterator[
 
 
 def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Iterator[Task]:
-    """Return a task for each of the blocks; the first of them begins the shard with this number.
-
-    Which blocks have their sentences counted: all of the first shard, every second one of the second, and so on, so
-    that this takes less and less time, and the same share is known of each shard whatever comes after it.
-    """
-    num_read = number = 0
+    """Return a task for each of the blocks; the first of them begins the shard with this number."""
+    num_read = 0
     for block in blocks:
         if num_read >= ITEMS:
-            num_read, number, shard = 0, 0, shard + 1
-        yield Task(block, corpus.tag, corpus.languages, shard, counts_words=number % (shard + 1) == 0)
-        num_read, number = num_read + len(block.pairs), number + 1
+            num_read, shard = 0, shard + 1
+        yield Task(block, corpus.tag, corpus.languages, shard)
+        num_read += len(block.pairs)
 
 
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
@@ -210,7 +205,7 @@ def _listed(
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.merge(Overlaps(maker.held_out, places))
                 lines.add_lengths(sources - 1, targets - 1)
-                lines.words.merge(line_words(maker.directory / path), record.every)
+                lines.sentences.update(record.sentences)
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:
                     kept.write((rows + first).data)  # not by `tofile` of NumPy, which says nothing if the disk is full
