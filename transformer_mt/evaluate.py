@@ -31,7 +31,6 @@ from transformer_mt.evaluation.evaluated_texts import (
     chosen_test_sets,
     hypotheses_file,
     model_in,
-    read_named_sets,
     read_test_sets,
     read_validation_set,
     results_dir,
@@ -96,7 +95,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are for files; the configuration of a run names its own")
-        tests = compared_runs(arguments.compare, arguments.test, arguments.test_set)
+        tests = compared_runs(arguments.compare, arguments.test)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
     found = [comparison(test, arguments.metrics) for test in tests]
@@ -146,9 +145,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
 
 
 def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
-    """Read the test sets that were asked for by name, or else those of the configuration."""
-    if arguments.test_set:
-        return read_named_sets(arguments.test_set, config.corpus)
+    """Read the test sets of the configuration, or the one that was asked for."""
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
@@ -168,7 +165,7 @@ def _scored(
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named)
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
 
 
 def _seen_in_training(

@@ -15,7 +15,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.line_parts import Tags
-from transformer_mt.evaluation.metrics import NamedSet, check_aligned, file_name, find_named, read_named
+from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
 from transformer_mt.preparing.prepared import (
     VALIDATION_TEXT,
@@ -37,8 +37,6 @@ class TestSet:
     sources: list[str]
     references: list[list[str]]
     """One complete set of references, or several."""
-    named: NamedSet | None = None
-    """What sacreBLEU calls it; None for a test set of a configuration."""
 
 
 def model_in(path: Path) -> Path:
@@ -55,7 +53,7 @@ def results_dir(model: Path) -> Path:
 
 def hypotheses_file(model: Path, test: str) -> Path:
     """Return the file for the translations of a test set by a model."""
-    return results_dir(model) / f"{file_name(test)}.hypotheses.txt"
+    return results_dir(model) / f"{test}.hypotheses.txt"
 
 
 def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
@@ -96,24 +94,6 @@ def read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, TestSet]:
             )
     check_data(data_dir, all_files)
     return {name: _read(data_dir, both) for name, both in files.items()}
-
-
-def read_named_sets(names: Sequence[str], corpus: CorpusConfig) -> dict[str, TestSet]:
-    """Read test sets of sacreBLEU in the languages of a corpus, by their names in scores.json.
-
-    If all of its training text in these languages has one tag, each source gets this tag. Raises EvaluationError if one
-    is unknown, or cannot be had.
-    """
-    languages = corpus.source_language, corpus.target_language
-    tags = {text.tag for text in corpus.training_corpora if corpus.languages_of(text) == languages}
-    tag = next(iter(tags)) if len(tags) == 1 else None
-    found = {}
-    for name in names:
-        named = find_named(name, languages)
-        sources, references = read_named(named)
-        check_aligned([sources, *references], ["source", *(f"reference {n + 1}" for n in range(len(references)))])
-        found[named.key] = TestSet([tagged(tag, source) for source in sources], references, named)
-    return found
 
 
 def read_validation_set(data_dir: Path) -> TestSet:

@@ -19,7 +19,6 @@ from transformer_mt.evaluation.metrics import (
     METRICS,
     MetricName,
     MetricScore,
-    NamedSet,
     case_warning,
     language_warning,
     score_corpus,
@@ -186,16 +185,14 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
-    named: NamedSet | None = None,
 ) -> dict[str, Any]:
     """Score these lines against their references; returns fields of `TestSetScores`.
 
-    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each
-    set of references in errors and warnings. `rarest` is as in `analyse`, `named` as in `score_corpus`.
+    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each set of references in
+    errors and warnings. `rarest` is as in `analyse`.
     """
-    scores = score_corpus(
-        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
-    )
+    confidence, metrics = details.confidence, details.metrics
+    scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
     _warn(hypotheses, references, language, names)
