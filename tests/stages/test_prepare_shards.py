@@ -464,19 +464,6 @@ def test_several_corpora_lie_in_their_order(config: Path, tmp_path: Path) -> Non
     )
 
 
-def test_a_corpus_that_is_there_twice_is_told(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prefix = tmp_path / "train"
-    corpora = [
-        f"{{name: a, path: {prefix}}}",
-        f"{{name: b, source: {prefix}.en, target: {prefix}.de}}",
-        f"{{name: other_way, path: {prefix}, source: de, target: en}}",
-        f"{{name: tagged, path: {prefix}, tag: <x>}}",
-    ]
-    run(config, tmp_path / "data", f"corpus.train=[{', '.join(corpora)}]")
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "same text" in line]
-    assert len(warnings) == 1 and warnings[0].startswith("warning: train/a and train/b are the same text, so an epoch")
-
-
 def test_a_tag_is_encoded_before_each_source(config: Path, tmp_path: Path) -> None:
     data = run(several(config, "first", "back"), tmp_path / "data")
     corpus, tokenizer = EncodedCorpus.load(data / "train"), prepare.Tokenizer.load(data)

@@ -3,29 +3,25 @@
 B sentences, S source positions, T target positions.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.memory import free_memory
+from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
 
 if TYPE_CHECKING:
     from transformer_mt.settings.corpus_settings import CorpusConfig
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import overload
-
-import torch
-from torch import Tensor
-
-from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 

@@ -29,7 +29,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_whole
 from transformer_mt.storage.records import versions
 
-SCHEMA_VERSION: Literal[3] = 3
+SCHEMA_VERSION: Literal[4] = 4
 """Of the files that are written and read. It grows with every change of the fields, here and in `ScoreFile`."""
 
 
@@ -48,12 +48,11 @@ class Checksums(Record):
 
 
 class AlsoInTraining(Record):
-    """What of the test set stands in the training text of the run; the lines are numbered from 1."""
+    """How many texts of the test set stand in the training text of the run."""
 
     sources: int
+    targets: int
     pairs: int
-    source_lines: list[int]
-    pair_lines: list[int]
 
 
 class Hardware(Record):
@@ -99,7 +98,7 @@ class TestSetScores(Record):
 class ScoreFile(Record):
     """The whole file."""
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     test_sets: dict[str, TestSetScores]
 
 
