@@ -59,7 +59,7 @@ from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, ma
 from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_output import TranslationSummary
 
-OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
+OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
 DEFAULT_ENGINE = EngineOptions()
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
@@ -182,7 +182,7 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
 
 
 def _trained_on(model: Path) -> str | None:
-    """The digest of the training data of the run that a model lies in; None if that is not known."""
+    """The digest of the training data of the run that a model is in; None if that is not known."""
     try:
         return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
     except (OSError, ValueError, LookupError, TypeError):

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare(config, arguments.workers)
     except KeyboardInterrupt:
         command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"What is finished stays. To go on: {shlex.join(command)}", file=sys.stderr)
+        print(f"What is finished stays. To resume: {shlex.join(command)}", file=sys.stderr)
         raise
     return 0
 

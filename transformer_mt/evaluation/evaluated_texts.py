@@ -37,7 +37,7 @@ def model_in(path: Path) -> Path:
 
 
 def results_dir(model: Path) -> Path:
-    """Return the directory for the results of a model: in its run if it lies in one, else in the model."""
+    """Return the directory for the results of a model: in its run if it is in one, else in the model."""
     model = Path(os.path.abspath(model))
     in_run = model.name == "model" and (model.parent / "config.yaml").is_file()
     return (model.parent if in_run else model) / "evaluation"

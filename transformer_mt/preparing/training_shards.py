@@ -1,12 +1,12 @@
 """Writes the training set: corpus by corpus, each in shards, and then the list of what belongs to it.
 
 How it works. A corpus is read once, in blocks of some thousand pairs. Worker processes filter and encode the blocks
-(`block_encoding`), and this process writes the results in the order of the text (`shards`). So the files are the same
-whatever the number of processes, and only a few blocks for each process are in memory.
+(`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are the
+same whatever the number of processes, and only a few blocks for each process are in memory.
 
 A shard holds the blocks until half a million pairs were read. It gets its name when it is whole, and its record has a
 key: a hash of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters,
-but not other corpora. A rerun keeps the shards whose keys fit. So a run that was killed goes on with the first shard
+but not other corpora. A rerun keeps the shards whose keys fit. So a rerun after a kill resumes with the first shard
 that is missing, and a further corpus leaves the shards of the others as they are.
 
 What depends on several corpora is found afterwards: pairs that were there before. If there are any, the file `kept`
@@ -103,7 +103,7 @@ class ShardMaker:
             if records:
                 are = counted(len(records), "shard is", "shards are")
                 num_read = sum(record.read for record in records)
-                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: going on", flush=True)
+                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: resuming", flush=True)
             blocks = _blocks_after(corpus, records)
             num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
