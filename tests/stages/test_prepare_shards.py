@@ -404,7 +404,7 @@ def test_wherever_the_disk_is_full_it_is_named_and_with_more_room_it_ends_the_sa
     whole, names = contents(run(config, tmp_path / "whole", *settings)), set()
     with small_disk(tmp_path / "disk") as disk:
         data = disk.path / "data"
-        for room in range(0, 2**20, 2 * mmap.PAGESIZE):
+        for room in range(0, 2**20, mmap.PAGESIZE):
             disk.fill(but=room)
             try:
                 run(config, data, *settings)
