@@ -66,7 +66,7 @@ def _described(changed: list[str]) -> str:
 
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
-PACKAGE = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parents[2]
 
 
 def record_start(
