@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,15 +27,15 @@ from transformer_mt.evaluation.comparing import (
 )
 from transformer_mt.evaluation.evaluated_texts import (
     TestSet,
+    also_in_training,
     check_same_tokenizer,
     chosen_test_sets,
     hypotheses_file,
     model_in,
-    read_named_sets,
+    overlap_warning,
     read_test_sets,
     read_validation_set,
     results_dir,
-    seen_in_training,
 )
 from transformer_mt.evaluation.scores_json import (
     AlsoInTraining,
@@ -59,7 +59,7 @@ from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, ma
 from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_output import TranslationSummary
 
-OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model that lies elsewhere")
+OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
 DEFAULT_ENGINE = EngineOptions()
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
@@ -96,7 +96,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are for files; the configuration of a run names its own")
-        tests = compared_runs(arguments.compare, arguments.test, arguments.test_set)
+        tests = compared_runs(arguments.compare, arguments.test)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
     found = [comparison(test, arguments.metrics) for test in tests]
@@ -126,7 +126,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     translator = Translator.load([model, *others], **vars(options))
     tuning = _tuned(translator, choices, config) if arguments.tune else None
     decoding = choices[tuning.best if tuning else 0][1]
-    seen = _seen_in_training(model, config, translator, texts)
+    seen = _also_in_training(model, config, [*texts])
     made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
     made_by |= {"decoding": decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # now, because it may fail
@@ -146,9 +146,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
 
 
 def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
-    """Read the test sets that were asked for by name, or else those of the configuration."""
-    if arguments.test_set:
-        return read_named_sets(arguments.test_set, config.corpus)
+    """Read the test sets of the configuration, or the one that was asked for."""
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
@@ -168,27 +166,23 @@ def _scored(
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest, text.named)
+    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
 
 
-def _seen_in_training(
-    model: Path, config: Config, translator: Translator, texts: Mapping[str, TestSet]
-) -> dict[str, AlsoInTraining]:
-    """What of each test set stands in the training text of the run; empty if that cannot be known. Warns of it."""
-    own = load_config(model / "config.yaml").data_dir  # another may be given, with other test sets
-    try:
-        data_dirs = [Path(own), Path(config.data_dir)]
-        seen = seen_in_training(data_dirs, translator.tokenizer, config.corpus, texts, _trained_on(model))
-    except (OSError, ValueError) as error:  # an error of a user is a ValueError
-        print(f"note: whether the test sets stand in the training text is not known: {error}", file=sys.stderr)
+def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:
+    """How much of each test set stands in the training text of the run; empty if it is not known. Warns of it."""
+    data_dir = Path(config.data_dir)
+    if config.data_dir != load_config(model / "config.yaml").data_dir:  # other test sets than those of the run
         return {}
-    for message in seen.messages:
-        print(message, file=sys.stderr)
-    return seen.found
+    found = also_in_training(data_dir, names, _trained_on(model))
+    for name, overlap in found.items():
+        if warning := overlap_warning(name, overlap, data_dir):
+            print(f"warning: {warning}", file=sys.stderr)
+    return found
 
 
 def _trained_on(model: Path) -> str | None:
-    """The digest of the training data of the run that a model lies in; None if that is not known."""
+    """The digest of the training data of the run that a model is in; None if that is not known."""
     try:
         return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
     except (OSError, ValueError, LookupError, TypeError):

@@ -11,7 +11,7 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
-from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
+from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import Plan, fill_data_dir, held_out_of, splits_of
 from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
@@ -29,7 +29,13 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.terminal import cli
-from transformer_mt.text.existing_tokenizer import check_fits, check_sampling, check_symbols, open_existing, remarks
+from transformer_mt.text.existing_tokenizer import (
+    check_fits,
+    check_sampling,
+    check_symbols,
+    open_existing,
+    tokenizer_warnings,
+)
 from transformer_mt.text.tokenizer import Tokenizer, clean, taken
 
 
@@ -72,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare(config, arguments.workers)
     except KeyboardInterrupt:
         command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"What is finished stays. To go on: {shlex.join(command)}", file=sys.stderr)
+        print(f"What is finished stays. To resume: {shlex.join(command)}", file=sys.stderr)
         raise
     return 0
 
@@ -90,16 +96,14 @@ def prepare(config: Config, num_workers: int = 1) -> None:
             return
     pairs = {name: open_corpus(split) for name, split in splits.items()}
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    training = {name: text for name, text in splits.items() if is_training(name)}
+    sets = {name: corpus for name, corpus in pairs.items() if not is_training(name)}
     headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
-    for warning in [*tag_warnings(config.corpus), *twice_warnings(training, digests), *headers]:
-        print(f"warning: {warning}", file=sys.stderr)
-    for warning in _text_warnings({name: corpus for name, corpus in pairs.items() if not is_training(name)}):
+    for warning in [*tag_warnings(config.corpus), *headers, *_text_warnings(sets)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = None
     if config.tokenizer.from_ is not None:
         existing = _existing_tokenizer(config.tokenizer.from_, config)
-    held_out = held_out_of({name: corpus for name, corpus in pairs.items() if not is_training(name)})
+    held_out = held_out_of(sets)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
     with hold_data_dir(directory, splits.values()):
         if _is_done(directory, config, digests):  # by a process that has just ended
@@ -125,36 +129,27 @@ def _text_warnings(sets: dict[str, Corpus]) -> Iterator[str]:
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
-    """Whether the directory is prepared already, which is said. Raises CorpusError if it was from something else.
+    """Whether the directory is prepared already, which is printed. It is not if corpora have been added.
 
-    If it was from the same, but from fewer corpora, it is not.
+    Raises CorpusError, saying what differs, if it was prepared from another configuration or another text.
     """
     if not (directory / SUMMARY).exists():
         return False
-    if read_prepared(directory) is not None:  # otherwise it may be no data_dir, and is refused below
+    changes, prepared = [f"{SUMMARY} cannot be read"], read_prepared(directory)
+    if prepared is not None:
         tests = [file for name in config.corpus.test for file in files_of_test_set(name)]
         check_data(directory, (*trained_on(directory), *tests))
-    if _added_corpora(_check_same(directory, config, digests), digests):
-        return False
-    print(f"already prepared: {directory}")
-    return True
-
-
-def _check_same(directory: Path, config: Config, digests: dict[str, str]) -> Prepared:
-    """Return what the directory was prepared from.
-
-    Raises CorpusError, saying what differs, unless it is this configuration and this text; but corpora may have been
-    added.
-    """
-    prepared = read_prepared(directory)
-    changes = [f"{SUMMARY} cannot be read"] if prepared is None else _changes(prepared, config, digests)
+        changes = _changes(prepared, config, digests)
     if prepared is None or changes:
         raise CorpusError(
             f"{directory} cannot be used for this experiment: {'; '.join(changes)}. Choose another data_dir, or "
             "delete this one"
         )
     prepared.load_tokenizer()  # finds out whether another one was put in its place
-    return prepared
+    if _added_corpora(prepared, digests):
+        return False
+    print(f"already prepared: {directory}")
+    return True
 
 
 def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
@@ -233,14 +228,14 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
 
 
 def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
-    """The tokenizer at this path, and lines about what it does otherwise than one that would be trained here."""
+    """The tokenizer at this path. Prints a warning if it changes text."""
     tokenizer, settings = open_existing(Path(path)), config.tokenizer
     check_fits(tokenizer, settings)
     check_symbols(tokenizer, settings, config.corpus.tags)
     check_sampling(tokenizer, settings, config.training.subword_sampling)
     print(f"using the tokenizer {path} as it is", flush=True)
-    for remark in remarks(tokenizer, settings):
-        print(remark, file=sys.stderr)
+    for warning in tokenizer_warnings(tokenizer):
+        print(f"warning: {warning}", file=sys.stderr)
     return tokenizer
 
 

@@ -123,7 +123,7 @@ def test_a_digest_is_of_the_text(tmp_path: Path) -> None:
     assert digest(write(tmp_path, "a\nA\n", ""), corpus.train) != before
 
 
-@pytest.mark.parametrize("kind", ["device", "pipe", "directory", "socket"])
+@pytest.mark.parametrize("kind", ["device", "pipe", "directory", "socket", "kernel's log"])
 def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "odd"
     match kind:
@@ -131,6 +131,8 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
             path = Path("/dev/zero")
         case "pipe":
             os.mkfifo(path)
+        case "kernel's log":
+            path.symlink_to("/proc/kmsg")  # looks like a regular file, and waits for new lines at its end
         case "directory":
             path.mkdir()
         case "socket":
@@ -142,6 +144,18 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
             pytest.raises(CorpusError, match=f"{path}: is not a regular file"),
         ):
             use(local(tmp_path), PairedText(source=str(path), target=str(path)))
+
+
+def test_a_side_without_end_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.en")
+    (tmp_path / "train.de").write_text("A\n")
+    with time_limit(20), pytest.raises(CorpusError, match=r"train\.en: is not a regular file"):
+        opened(local(tmp_path), str(tmp_path / "train"))
+
+
+def test_a_line_without_end_is_an_error() -> None:
+    with time_limit(60), pytest.raises(CorpusError, match=r"/dev/zero:1: has more than 67,108,864 bytes"):
+        list(read_lines(Path("/dev/zero")))
 
 
 def test_lines_are_read_of_what_ends() -> None:

@@ -71,21 +71,6 @@ def test_neighbours_are_together_as_far_as_they_may(lengths, sentences, pieces, 
     assert list(together(lengths, sentences, pieces)) == groups
 
 
-def test_a_missing_mark_is_known_by_a_word_that_only_begins_sentences(echo):
-    known = ONE.model_copy(update={"openers": ("The", "A"), "usual_pieces": 3})
-    found = parts_of(echo(known), "The dog runs  A man sees Tom The end. A cat")
-    assert found == ["The dog runs", "A man sees Tom", "The end.", "A cat"]
-    assert echo(known).translate(["The dog runs  A man. Yes"]) == ["The dog runs  A man. Yes"]
-    # What is no longer than usual is one sentence, and a capital after the word belongs to a name.
-    usual = known.model_copy(update={"usual_pieces": 30})
-    assert parts_of(echo(usual), "See the dog The end. Yes.") == ["See the dog The end.", "Yes."]
-    assert parts_of(echo(known), "We live at The Hague. Yes.") == ["We live at The Hague.", "Yes."]
-    # A line that looks like one sentence stays one, unless no line in training was so long.
-    assert parts_of(echo(known), "We live The end") == ["We live The end"]
-    short = known.model_copy(update={"most_pieces": 3})
-    assert parts_of(echo(short), "We live The end") == ["We live", "The end"]
-
-
 def test_always_and_never(echo):
     two = " ".join(SENTENCES[:2])
     many = ONE.model_copy(update={"usual_sentences": 9, "usual_pieces": 1000})

@@ -80,10 +80,10 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
     ("content", "message"),
     [
         (
-            {"schema_version": 4, "test_sets": {}},
-            r"of this version of `evaluate`, or is damaged \(schema_version: Input should be 3\)",
+            {"schema_version": 5, "test_sets": {}},
+            r"of this version of `evaluate`, or is damaged \(schema_version: Input should be 4\)",
         ),
-        ({"schema_version": 1, "test_sets": {}}, r"schema_version: Input should be 3"),
+        ({"schema_version": 1, "test_sets": {}}, r"schema_version: Input should be 4"),
         ({"schema_version": SCHEMA_VERSION}, r"is damaged \(test_sets: Field required\)"),
         (
             {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {"BLEU": {}}}}},

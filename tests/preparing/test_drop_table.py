@@ -13,31 +13,28 @@ def test_one_corpus():
     table = drop_table({"train": Counter({KEPT: 9_890, "blank": 1, "held_out": 109})})
     assert table.splitlines() == [
         "                                         train",
-        "pairs                           10,000",
-        "  with a blank side                  1  0.01 %",
-        "  also in validation or test       109  1.09 %",
-        "left out                           110  1.10 %",
-        "kept                             9,890  98.9 %",
+        "pairs                          10,000",
+        "  with a blank side                 1    0.01%",
+        "  also in validation or test      109    1.09%",
+        "left out                          110    1.10%",
+        "kept                            9,890   98.90%",
     ]
 
 
 def test_shares_of_little_and_of_nothing():
     table = drop_table({"a": Counter({KEPT: 10**9 - 1, "digits": 1}), "empty": Counter()})
-    assert re.search(r"with many digits +1 +<0\.01 %\n", table)
-    assert re.search(r"kept +999,999,999 +>99\.9 %\n", table) and re.search(r"kept +0 +0\.00 %\n", table)
-    assert drop_table({"all": Counter({KEPT: 3})}).endswith("100.0 %")
+    assert re.search(r"with many digits +1 +0\.00%\n", table)
+    assert re.search(r"kept +999,999,999 +100\.00%\n", table) and re.search(r"kept +0 +0\.00%\n", table)
     assert table.endswith("\nnote: nothing of empty is left")
 
 
-@pytest.mark.parametrize("number", [1, 2, 20, 21, 300])
-def test_of_many_corpora_those_with_most_left_out_are_shown(number):
+@pytest.mark.parametrize("number", [1, 2, 300])
+def test_each_corpus_is_shown_and_all_together(number):
     counts = {f"{i}c": Counter({KEPT: 10**9 + i, "blank": 3 * i, "wrong_script": 1}) for i in range(number)}
     table = drop_table(counts)
     assert max(map(len, table.splitlines())) <= 100
-    shown = min(number, 20)
-    assert re.findall(r"^ +(\d+)c$", table, re.MULTILINE) == [str(i) for i in range(number)][-shown:]
+    assert re.findall(r"^ +(\d+)c$", table, re.MULTILINE) == [str(i) for i in range(number)]
     assert ("all corpora" in table) == (number > 1)
-    assert (f"({number - 20} other corp" in table) == (number > 20)
     assert f"{sum(count[KEPT] for count in counts.values()):,}" in table
 
 

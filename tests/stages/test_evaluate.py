@@ -15,7 +15,6 @@ import sacrebleu
 from helpers.directories import place, tree
 from helpers.processes import python_path
 from helpers.tiny import renew_sums
-from sacrebleu.dataset import DATASETS
 from safetensors.numpy import save_file
 
 from transformer_mt import evaluate
@@ -169,8 +168,6 @@ class TestMistakes:
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--analyse"],
                 "--analyse and comet= need the source sentences: give --source",
             ),
-            (["{run}", "--test", "x", "--test-set", "wmt17"], "give one of them"),
-            (["--test-set", "wmt17", "--hypothesis", "{hyp}", "--reference", "{ref}"], "cannot be combined with"),
             (
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--metrics", "comet=x"],
                 "comet= need the source sentences",
@@ -395,27 +392,6 @@ class TestModel:
         assert [(each["least"], each["most"]) for each in result["analysis"]["by_length"]] == [(2, 2), (3, 3), (5, 5)]
         assert "characters of the source" in capsys.readouterr().out
 
-    def test_a_test_set_of_sacrebleu_is_scored_and_compared(self, trained, tmp_path, monkeypatch, capsys):
-        dataset = DATASETS["wmt14/full"]
-        monkeypatch.setattr(dataset, "_outdir", str(tmp_path))
-        for side, lines in {"src": ["dog", "house", "he"], "ref": REFERENCES}.items():
-            write(tmp_path / f"wmt14_full.en-de.{side}", lines)
-        for other in ("docid", "genre", "origlang"):
-            write(tmp_path / f"wmt14_full.en-de.{other}", ["x"] * 3)
-        shutil.rmtree("data")  # which is not needed
-        assert main(["runs/x", "--test-set", "wmt14/full", "beam_size=3", "--analyse"]) == 0
-        [(name, scores)] = written(trained / "evaluation/scores.json").items()
-        assert (
-            name == "sacrebleu:wmt14/full" and "|test:wmt14/full|lang:en-de|" in scores["scores"]["BLEU"]["signature"]
-        )
-        assert (trained / "evaluation/sacrebleu.wmt14_full.hypotheses.txt").read_text().splitlines() == HYPOTHESES
-        capsys.readouterr()
-        assert main(["--compare", "runs/x", "runs/x", "--test-set", "wmt14/full", "--metrics", "bleu"]) == 0
-        assert "paired bootstrap: nrefs:1|bs:1000|seed:12345|test:wmt14/full|lang:en-de|" in capsys.readouterr().out
-        (trained / "evaluation/sacrebleu.wmt14_full.hypotheses.txt").unlink()
-        assert cli.run(main, ["--compare", "runs/x", "runs/x", "--test-set", "wmt14/full"]) == 2
-        assert "python -m transformer_mt.evaluate runs/x --test-set wmt14/full" in capsys.readouterr().err
-
     def test_unknown_test_set_names_the_known(self, trained, capsys):
         assert cli.run(main, [str(trained), "--test", "demo"]) == 2
         assert "--test demo: no such test set. The configuration has: news, talks" in capsys.readouterr().err
@@ -440,7 +416,7 @@ class TestModel:
         path = str(trained.parent / where.replace("run", "x"))
         for digest, status in ((joint_tokenizer.digest, 0), ("0" * 64, 2)):
             (tmp_path / "data/prepare.json").write_text(
-                json.dumps(summary | {"digests": {}, "tokenizer_digest": digest})
+                json.dumps(summary | {"digests": {}, "tokenizer_digest": digest, "also_in_training": {}})
             )
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err

@@ -258,6 +258,11 @@ def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, ma
     assert f"{expected} ({other.digest[:8]})" in capsys.readouterr().err
 
 
+def test_a_line_without_end_is_one_error(model_dir, run_stage, capsys):
+    assert run_stage(translate.main, b"", model_dir, "--input", "/dev/zero") == (2, b"")
+    assert "/dev/zero:1: has more than 67,108,864 bytes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--input", "--prefix"])
 @pytest.mark.parametrize("name", ["lines", "link"])
 def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, capsys, option, name):

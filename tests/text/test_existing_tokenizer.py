@@ -112,11 +112,9 @@ def test_a_file_of_sentencepiece_serves_both_languages(other, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({}, ["note: tokenizer.vocab_size=500 is not used: this tokenizer has 330 pieces"]),
-        ({}, ["note: tokenizer.algorithm=bpe is not used", "algorithm unigram"]),
         ({"byte_fallback": False, "vocab_size": 150}, ["warning: this tokenizer has no byte fallback"]),
         ({"normalization_rule_name": "nmt_nfkc"}, ["warning: this tokenizer normalises text by the rule nmt_nfkc"]),
-        ({"model_type": "char", "byte_fallback": False, "vocab_size": 60}, ["algorithm character"]),
+        ({"model_type": "char", "byte_fallback": False, "vocab_size": 60}, ["has no byte fallback"]),
     ],
 )
 def test_what_it_does_otherwise_is_said(other, tmp_path, capsys, flags, said):
@@ -233,7 +231,7 @@ def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, o
 
 def test_settings_of_training_a_tokenizer_do_not_matter_to_one_that_exists():
     def same(made: dict[str, object], asked: dict[str, object]) -> bool:
-        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "", FiltersConfig())
+        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "", FiltersConfig(), {})
         return data.same_tokenizer(TokenizerConfig.model_validate(asked))
 
     theirs = {"from": "a", "vocab_size": 400}

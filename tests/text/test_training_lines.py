@@ -10,13 +10,13 @@ from helpers.tiny import demo_pairs, write_experiment
 from transformer_mt import average, prepare
 from transformer_mt.base.errors import CheckpointError
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.text.training_lines import FILE, TrainingLines, TrainingLinesCounter, count_words
+from transformer_mt.text.training_lines import FILE, TrainingLines, TrainingLinesCounter, count_sentences
 
 
 def counted(pairs):
     counter = TrainingLinesCounter()
     sources, num_source, num_target = zip(*pairs, strict=True)
-    counter.words.merge(count_words(sources, "en"))
+    counter.sentences.update(count_sentences(sources, "en"))
     counter.add_lengths(np.array(num_source), np.array(num_target))
     return counter.result()
 
@@ -42,24 +42,6 @@ def test_short_sources_tell_nothing_of_the_ratio():
     lines = counted([("a", 7, 1)] * 10)
     assert lines.least_ratio == 0.0
     assert not lines.is_short(50, 0)
-
-
-def test_words_that_only_begin_lines_are_openers():
-    lines = ["The dog of Tom sleeps."] * 50 + ["Tom sees the dog."] * 50 + ["Rarely so."] * 9 + ["die Katze"] * 20
-    assert counted([(line, 5, 5) for line in lines]).openers == ("The",)
-    # Not if more than a few stand elsewhere; after a mark a sentence begins there, too.
-    assert counted([(line, 5, 5) for line in [*lines, "See The Times."]]).openers == ()
-    assert counted([(line, 5, 5) for line in [*lines, "Oh! The Times."]]).openers == ("The",)
-
-
-def test_so_many_words_are_counted_and_no_more():
-    counter = TrainingLinesCounter()
-    counter.add_lengths(np.array([2]), np.array([2]))
-    for start in range(0, 300_000, 2_000):
-        lines = ["The end" if number % 2 else f"W{number} ends" for number in range(start, start + 2_000)]
-        counter.words.merge(count_words(lines, "en"))
-    assert len(counter.words.first_words) <= 100_000
-    assert counter.result().openers == ("The",)
 
 
 def test_prepare_counts_the_pairs_that_it_keeps(tmp_path):

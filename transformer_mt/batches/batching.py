@@ -3,29 +3,25 @@
 B sentences, S source positions, T target positions.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.memory import free_memory
+from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
 
 if TYPE_CHECKING:
     from transformer_mt.settings.corpus_settings import CorpusConfig
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import overload
-
-import torch
-from torch import Tensor
-
-from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
@@ -132,12 +128,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to a device."""
-        return replace(
-            self,
-            source_BS=copied_to(device, self.source_BS),
-            decoder_input_BT=copied_to(device, self.decoder_input_BT),
-            labels_BT=copied_to(device, self.labels_BT),
-        )
+        return replace(self, **tensors_on(device, self))
 
     @property
     def num_positions(self) -> int:
@@ -158,10 +149,14 @@ class Batch:
         return Batch(self.source_BS[rows], self.decoder_input_BT[rows], labels_BT, self.pairs_B[rows], num_labels)
 
 
-def copied_to(device: torch.device, ids: Tensor) -> Tensor:
-    """Copy ids to a device. A copy to CUDA runs while the device computes."""
+def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
+    """Copy the tensors of a batch to a device, except pairs_B. A copy to CUDA runs while the device computes."""
+    found = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "pairs_B"}
+    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    if device.type != "cuda":
+        return {name: ids.to(device) for name, ids in tensors.items()}
     # From memory that is not pinned, the copy would wait for the work queued on the device.
-    return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+    return {name: ids.pin_memory().to(device, non_blocking=True) for name, ids in tensors.items()}
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import BOS
-from transformer_mt.batches.batching import BatchOrder, Pairs, copied_to, epoch_pairs, epoch_random
+from transformer_mt.batches.batching import BatchOrder, Pairs, epoch_pairs, epoch_random, tensors_on
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 
 _BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does not grow with the corpus
@@ -100,16 +100,7 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Copy the batch to a device."""
-        return replace(
-            self,
-            source_N=copied_to(device, self.source_N),
-            source_offsets=copied_to(device, self.source_offsets),
-            source_positions_N=copied_to(device, self.source_positions_N),
-            decoder_input_N=copied_to(device, self.decoder_input_N),
-            target_offsets=copied_to(device, self.target_offsets),
-            target_positions_N=copied_to(device, self.target_positions_N),
-            labels_N=copied_to(device, self.labels_N),
-        )
+        return replace(self, **tensors_on(device, self))
 
     @property
     def num_positions(self) -> int:

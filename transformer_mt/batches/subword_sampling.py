@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, count, pairwise
 from random import Random
-from typing import Literal, Protocol, assert_never
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,6 @@ _CACHED = 2**16  # segmented words that each side keeps in its cache
 _LONGEST_CACHED = 24  # characters; longer words, such as text without spaces, hardly come twice
 _SAMPLE = 1000  # pairs from which the growth of the whole text is estimated
 _FITTING = 0.95  # share of sentences that should have room for their sampled pieces
-
-
-class Segmenter(Protocol):
-    """Draws other pieces for a word. None of its pieces may be special or a byte."""
-
-    def sample(self, word: Word, random: Random) -> Word: ...
 
 
 class SubwordSampler:
@@ -104,7 +98,8 @@ class _Side:
         ordinary = {pieces[i]: (i, scores[i]) for i in ids if not fixed[i]}
         self._fixed: list[bool] = fixed.tolist()
         self._begins_word = fixed | np.array([piece.startswith("\u2581") for piece in pieces])
-        self._segmenter = _segmenter(algorithm, pieces, ordinary, alpha)
+        kind = BpeDropout if algorithm == "bpe" else UnigramSampling
+        self._segmenter: BpeDropout | UnigramSampling = kind(pieces, ordinary, alpha)
 
     def sampled(self, text: Text, pairs: NDArray[np.int64], longest: int, total: int, random: Random) -> EncodedText:
         all_ids, lengths = text.gather(pairs)
@@ -134,18 +129,6 @@ class _Side:
             if start < end:
                 found += self._segmenter.sample(tuple(pieces[start:end]), random)
         return found
-
-
-def _segmenter(
-    algorithm: Literal["bpe", "unigram"], pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float
-) -> Segmenter:
-    match algorithm:
-        case "bpe":
-            return BpeDropout(pieces, ordinary, alpha)
-        case "unigram":
-            return UnigramSampling(pieces, ordinary, alpha)
-        case _:
-            assert_never(algorithm)
 
 
 class BpeDropout:

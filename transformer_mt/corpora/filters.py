@@ -5,7 +5,6 @@ as the Japanese sign for a long vowel, are not judged.
 """
 
 import re
-import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,7 +119,6 @@ Languages = tuple[str, str]
 
 _ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
-_LETTERS_AND_SPACE = f"{string.ascii_letters} ".encode()
 _DIGIT = re.compile(r"\d")
 _MARK = regex.compile(r"[\p{P}\p{S}]")
 
@@ -196,8 +194,6 @@ class SideFilters:
     min_script_share: float
     max_digit_share: float
     max_punctuation_share: float
-    _smaller_share: float
-    """The smaller one of the two."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters | None":
@@ -206,16 +202,13 @@ class SideFilters:
         if shares == (0.0, 1.0, 1.0):
             return None
         found = _script(language, side) if settings.min_script_share else None
-        return cls(found, *shares, min(shares[1:]))
+        return cls(found, *shares)
 
     def reason(self, text: str) -> str | None:
         """Return why a pair with this text on this side is left out; None if it stays. The text is not blank."""
         if self.script is not None and self.script.share(text) < self.min_script_share:
             return "wrong_script"
         there = len(text) - text.count(" ")
-        # A quick look: bytes that are no letter of ASCII. Digits and marks are among them, one byte or more for each.
-        if len(text.encode().translate(None, _LETTERS_AND_SPACE)) <= self._smaller_share * there:
-            return None
         if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * there:
             return "digits"
         if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * there:

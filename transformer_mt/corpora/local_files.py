@@ -1,7 +1,7 @@
 """Finds the files that a name of the configuration stands for, and opens those that hold both sides."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from glob import escape, glob
 from pathlib import Path
 
@@ -26,19 +26,25 @@ def local_files(name: str) -> tuple[Path, ...]:
         paths = tuple(Path(found) for found in sorted(glob(name, recursive=True)))
         if not paths:
             raise CorpusError(f"{name}: no file has a name of this pattern; correct it in corpus")
+    _check_regular(paths)
+    return paths
+
+
+def _check_regular(paths: Iterable[Path]) -> None:
+    """Raises CorpusError if a file may be a pipe or a device, as some files of /proc are that seem to be regular."""
     for path in paths:
-        if path.exists() and not path.is_file():
+        if path.exists() and (not path.is_file() or path.resolve().is_relative_to("/proc")):
             raise CorpusError(
                 f"{path}: is not a regular file, but a corpus is read several times; write it to a file, compressed or "
                 "not, and name that"
             )
-    return paths
 
 
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
     """Return the files PREFIX.source and PREFIX.target, compressed or not; or of each prefix that matches a pattern.
 
-    Raises CorpusError if a file is missing, or if a side of the pattern has a prefix that the other lacks.
+    Raises CorpusError if a file is missing or not regular, or if a side of the pattern has a prefix that the other
+    lacks.
     """
     named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
     is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
@@ -51,6 +57,7 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
                 f"{prefix}.{language}: no file has this name, nor one with {', '.join(COMPRESSED)} after it; correct "
                 f"the prefix '{prefix}' or the language '{language}' in corpus{cure}"
             )
+        _check_regular(found.values())
     if lone := sides[0].keys() ^ sides[1].keys():
         first = min(lone)
         here, missing = (source, target) if first in sides[0] else (target, source)

@@ -111,6 +111,7 @@ BOM = b"\xef\xbb\xbf"
 # Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
 CONVERT = "convert it from its encoding, as in `iconv -f WINDOWS-1252 -t UTF-8`"
 _CHUNK = 1 << 20  # bytes
+_MOST_BYTES = 1 << 26  # of a line that is read whole
 _log = logging.getLogger(__name__)
 
 ByteStream = io.BufferedIOBase | IO[bytes]
@@ -125,7 +126,17 @@ def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
     Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
     """
     with opened(path) as file:
-        yield from decode_lines(file, str(path), errors)
+        yield from decode_lines(limited_lines(file, str(path)), str(path), errors)
+
+
+def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
+    """Read the lines of a file. Raises CorpusError at one that is too long to hold: /dev/zero is a line without end."""
+    number = 0
+    while line := file.readline(_MOST_BYTES + 1):
+        number += 1
+        if len(line) > _MOST_BYTES:
+            raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; one sentence a line")
+        yield line
 
 
 def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:

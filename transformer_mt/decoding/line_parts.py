@@ -14,7 +14,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
-from transformer_mt.text.sentences import split_at_openers, split_sentences
+from transformer_mt.text.sentences import split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
@@ -250,27 +250,13 @@ class LineCutter:
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
-        """Group as many sentences as were usual in training; each group comes with the white space after it.
-
-        In a line that has to be split, a sentence longer than usual may really be several without marks between them.
-        Such a sentence is split at words that begin sentences.
-        """
+        """Group as many sentences as were usual in training; each group comes with the white space after it."""
         trained = self.trained
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
             return [_joined(sentences)]
-        if len(sentences) > 1 or num_pieces > trained.most_pieces:
-            lengths = self._lengths(sentences)
-            sentences = [
-                (part, between or space)
-                for (text, space), length in zip(sentences, lengths, strict=True)
-                for part, between in split_at_openers(text, trained.openers if length > trained.usual_pieces else ())
-            ]
-        groups = together(self._lengths(sentences), trained.usual_sentences, trained.usual_pieces)
+        lengths = [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
+        groups = together(lengths, trained.usual_sentences, trained.usual_pieces)
         return [_joined(sentences[start:stop]) for start, stop in groups]
-
-    def _lengths(self, sentences: list[tuple[str, str]]) -> list[int]:
-        """The number of pieces of each sentence, without EOS."""
-        return [len(ids) - 1 for ids in self.tokenizer.encode_source([text for text, _ in sentences])]
 
     def _cut(self, part: Part) -> Iterator[Part]:
         """Cut a part that has too many pieces, and warn about it."""

@@ -9,8 +9,8 @@ Other rooms use:
     comet: Comet
     comparing: check_comparison_file, compared_files, compared_runs, ComparedTest, comparison, read_translations,
         text_of, write_comparison
-    evaluated_texts: check_same_tokenizer, chosen_test_sets, hypotheses_file, model_in, read_named_sets,
-        read_test_sets, read_validation_set, results_dir, seen_in_training, TestSet
+    evaluated_texts: also_in_training, check_same_tokenizer, chosen_test_sets, hypotheses_file, model_in,
+        overlap_warning, read_test_sets, read_validation_set, results_dir, TestSet
     metrics: ALL_METRICS, bleu, check_tokeniser, chrf, cut_warning, MetricName, METRICS, tokenised_warning
     scores_json: AlsoInTraining, Details, print_scores, read_scores, Results, score_files, score_lines,
         TestSetScores, write_scores

@@ -21,7 +21,7 @@ _INSTALL = (
 
 
 class Comet:
-    """A model of COMET that lies on this machine. Nothing is downloaded."""
+    """A model of COMET on this machine. Nothing is downloaded."""
 
     def __init__(self, path: Path, device: str = "auto") -> None:
         """`path` is a checkpoint, or the directory of a model, with checkpoints/model.ckpt and hparams.yaml.

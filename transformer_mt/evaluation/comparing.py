@@ -20,18 +20,15 @@ from transformer_mt.evaluation.evaluated_texts import (
     chosen_test_sets,
     hypotheses_file,
     model_in,
-    read_named_sets,
     read_test_sets,
     results_dir,
 )
 from transformer_mt.evaluation.metrics import (
     METRICS,
     MetricName,
-    NamedSet,
     check_aligned,
     check_words,
     metrics_of,
-    signed,
 )
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.settings.experiment import Config
@@ -56,8 +53,6 @@ class ComparedTest:
     target_language: str = ""
     notes: list[str] = field(default_factory=list)
     """What the systems differ in besides what was trained, each as a line for the user."""
-    named: NamedSet | None = None
-    """What sacreBLEU calls the test set; None for one of a configuration."""
 
     def is_same(self, number: int) -> bool:
         """Whether a system writes the same text as the baseline."""
@@ -103,7 +98,7 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}
     tables = []
     for metric in found["bs"][0]:
-        signatures = {kind: signed(signed_by[metric], test.named) for kind, (signed_by, _) in found.items()}
+        signatures = {kind: str(signed_by[metric]) for kind, (signed_by, _) in found.items()}
         rows = []
         for number, (name, _) in enumerate(test.systems):
             results: dict[str, Result] = {kind: by_metric[metric][number] for kind, (_, by_metric) in found.items()}
@@ -166,18 +161,15 @@ def compared_files(paths: Sequence[Path], references: Sequence[Path], language: 
     return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
 
-def compared_runs(paths: Sequence[Path], test: str | None, named: Sequence[str] = ()) -> list[ComparedTest]:
+def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
     """Read the translations of each test set that all of these runs or models have, or only of `test`.
 
-    `named` are test sets of sacreBLEU that are read instead. Raises EvaluationError if `evaluate` has not translated
-    one, if it has changed since, or if the runs have other references.
+    Raises EvaluationError if `evaluate` has not translated one, if it has changed since, or if the runs have other
+    references.
     """
     runs = [_read(path) for path in paths]
-    if named:
-        texts = [read_named_sets(named, run.config.corpus) for run in runs]
-    else:
-        names = _common_test_sets(runs, test)
-        texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
+    names = _common_test_sets(runs, test)
+    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
     return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
 
 
@@ -211,7 +203,7 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
-    return ComparedTest(name, wanted.references, systems, language, notes, wanted.named)
+    return ComparedTest(name, wanted.references, systems, language, notes)
 
 
 def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
@@ -220,8 +212,7 @@ def read_translations(run: str, model: Path, name: str, text: TestSet, scored: T
     Raises EvaluationError if there are none, or if they or the test set have changed since they were `scored`.
     """
     file = hypotheses_file(model, name)
-    chosen = f"--test-set {text.named.name}" if text.named else f"--test {name}"
-    again = f"python -m transformer_mt.evaluate {run} {chosen}"
+    again = f"python -m transformer_mt.evaluate {run} --test {name}"
     if not file.is_file():  # a pipe, too, which may never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))

@@ -1,21 +1,14 @@
-"""Finds test sets, the translations that `evaluate` has written, and which of their pairs were trained on."""
+"""Finds test sets and the translations that `evaluate` has written, and tells which test sets were trained on."""
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.wording import counted
-from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.decoding.line_parts import Tags
-from transformer_mt.evaluation.metrics import NamedSet, check_aligned, file_name, find_named, read_named
+from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
 from transformer_mt.preparing.prepared import (
     VALIDATION_TEXT,
@@ -24,8 +17,7 @@ from transformer_mt.preparing.prepared import (
     files_of_test_set,
     read_prepared,
 )
-from transformer_mt.settings.corpus_settings import CorpusConfig
-from transformer_mt.text.tokenizer import Tokenizer, tagged
+from transformer_mt.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -37,8 +29,6 @@ class TestSet:
     sources: list[str]
     references: list[list[str]]
     """One complete set of references, or several."""
-    named: NamedSet | None = None
-    """What sacreBLEU calls it; None for a test set of a configuration."""
 
 
 def model_in(path: Path) -> Path:
@@ -47,7 +37,7 @@ def model_in(path: Path) -> Path:
 
 
 def results_dir(model: Path) -> Path:
-    """Return the directory for the results of a model: in its run if it lies in one, else in the model."""
+    """Return the directory for the results of a model: in its run if it is in one, else in the model."""
     model = Path(os.path.abspath(model))
     in_run = model.name == "model" and (model.parent / "config.yaml").is_file()
     return (model.parent if in_run else model) / "evaluation"
@@ -55,7 +45,7 @@ def results_dir(model: Path) -> Path:
 
 def hypotheses_file(model: Path, test: str) -> Path:
     """Return the file for the translations of a test set by a model."""
-    return results_dir(model) / f"{file_name(test)}.hypotheses.txt"
+    return results_dir(model) / f"{test}.hypotheses.txt"
 
 
 def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
@@ -98,24 +88,6 @@ def read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, TestSet]:
     return {name: _read(data_dir, both) for name, both in files.items()}
 
 
-def read_named_sets(names: Sequence[str], corpus: CorpusConfig) -> dict[str, TestSet]:
-    """Read test sets of sacreBLEU in the languages of a corpus, by their names in scores.json.
-
-    If all of its training text in these languages has one tag, each source gets this tag. Raises EvaluationError if one
-    is unknown, or cannot be had.
-    """
-    languages = corpus.source_language, corpus.target_language
-    tags = {text.tag for text in corpus.training_corpora if corpus.languages_of(text) == languages}
-    tag = next(iter(tags)) if len(tags) == 1 else None
-    found = {}
-    for name in names:
-        named = find_named(name, languages)
-        sources, references = read_named(named)
-        check_aligned([sources, *references], ["source", *(f"reference {n + 1}" for n in range(len(references)))])
-        found[named.key] = TestSet([tagged(tag, source) for source in sources], references, named)
-    return found
-
-
 def read_validation_set(data_dir: Path) -> TestSet:
     """Read the sources and references of the validation set. Raises a UserError if a file is missing or damaged."""
     check_data(data_dir, VALIDATION_TEXT)
@@ -128,134 +100,30 @@ def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
     return TestSet(sources, [references])
 
 
-_SHOWN = 5  # lines that are named
-_AT_A_TIME = 50_000  # pairs in memory
+def also_in_training(data_dir: Path, names: Sequence[str], trained_on: str | None) -> dict[str, AlsoInTraining]:
+    """Return how much of each test set stands in the training text of a run, as `prepare` has counted.
 
-Line = tuple[str, int]
-"""The name of a test set, and the number of a line in it, from 1."""
-
-Wanted = dict[tuple[int, ...], set[Line]]
-"""The lines that have these token ids."""
-
-
-@dataclass(frozen=True)
-class SeenTests:
-    """What was found of each test set, and what to tell the user about it."""
-
-    found: dict[str, AlsoInTraining]
-    messages: list[str]
-
-
-NOT_KNOWN = SeenTests({}, [])
-
-
-def seen_in_training(
-    data_dirs: Sequence[Path],
-    tokenizer: Tokenizer,
-    corpus: CorpusConfig,
-    texts: Mapping[str, TestSet],
-    trained_on: str | None = None,
-) -> SeenTests:
-    """Look for the test sets in the training text, which is in the first of `data_dirs` that has it.
-
-    `corpus` is that of the run: the tags before its sources do not count. `trained_on` is the digest of the training
-    data that run.json has; None if it is not known. Nothing is found if no directory has a training text that was
-    encoded with this tokenizer, or if it is another text. Raises CorpusError if the text is damaged.
+    `trained_on` is the digest of the training data in run.json; None if it is not known. The result is empty if the
+    training text is not in data_dir any more, or if data_dir was prepared from another text since the run was trained.
     """
-    data_dir = next((each for each in data_dirs if _has_training_text(each, tokenizer)), None)
-    if data_dir is None:
-        return NOT_KNOWN
-    if trained_on is not None and data_digests(data_dir)["train"] != trained_on:
-        note = (
-            f"note: {data_dir} was prepared anew since the run was trained, and holds another training text now: "
-            "whether the test sets stand in that of the run is not known"
-        )
-        return SeenTests({}, [note])
-    tags, before = Tags.of(corpus), dict.fromkeys(text.tag for text in corpus.training_corpora)
-    plain = {name: [tags.parted(line)[1] for line in text.sources] for name, text in texts.items()}
-    sources, pairs = find_seen(
-        EncodedCorpus.load(data_dir / "train"),
-        lines_by_ids(
-            (name, tokenizer.encode_source([tagged(tag, line) for line in lines]))
-            for name, lines in plain.items()
-            for tag in before
-        ),
-        lines_by_ids(
-            (name, tokenizer.encode_target(lines)) for name, text in texts.items() for lines in text.references
-        ),
-    )
-    found, notes = {}, []
-    for name, text in texts.items():
-        in_set = [sorted(line for of, line in seen if of == name) for seen in (sources, pairs)]
-        found[name] = AlsoInTraining(
-            sources=len(in_set[0]), pairs=len(in_set[1]), source_lines=in_set[0], pair_lines=in_set[1]
-        )
-        if in_set[0]:
-            first = pairs[name, in_set[1][0]] if in_set[1] else sources[name, in_set[0][0]]
-            place = described(places_of_pairs(data_dir, np.array([first])))
-            notes.append(_message(name, text, found[name], place, data_dir))
-    return SeenTests(found, notes)
-
-
-def _has_training_text(data_dir: Path, tokenizer: Tokenizer) -> bool:
-    if not (data_dir / "train").is_dir():
-        return False
     prepared = read_prepared(data_dir)
-    return prepared is not None and prepared.tokenizer_digest == tokenizer.digest
+    try:
+        digest = data_digests(data_dir)["train"]
+    except (OSError, ValueError):
+        return {}
+    if prepared is None or trained_on not in (None, digest):
+        return {}
+    if prepared.filters.held_out:  # `prepare` has left out all training pairs with a text of the test sets
+        return dict.fromkeys(names, AlsoInTraining(sources=0, targets=0, pairs=0))
+    return {name: AlsoInTraining.model_validate(prepared.also_in_training[f"test/{name}"]) for name in names}
 
 
-def _message(name: str, text: TestSet, found: AlsoInTraining, place: str, data_dir: Path) -> str:
-    kind, lines = ("pairs", found.pair_lines) if found.pairs else ("sources", found.source_lines)
-    shown = ", ".join(map(str, lines[:_SHOWN])) + (", …" if len(lines) > _SHOWN else "")
-    begin = "warning" if found.pairs else "note"
+def overlap_warning(name: str, found: AlsoInTraining, data_dir: Path) -> str | None:
+    """Return a warning if sources or whole pairs of a test set stand in the training text; else None."""
+    if not found.sources and not found.pairs:
+        return None
     return (
-        f"{begin}: {name}: {found.pairs:,} of {counted(len(text.sources), 'pair')} and {found.sources:,} of the "
-        f"sources also stand in the training text of the run ({data_dir / 'train'}). The {kind} are on "
-        f"line{'s' if len(lines) > 1 else ''} {shown} of the test set; line {lines[0]} is {place}. Scores of text that "
-        "was trained on tell little about new text"
+        f"{name}: {counted(found.pairs, 'pair')} and {counted(found.sources, 'source')} also stand in the training "
+        f"text of the run ({data_dir / 'train'}). Scores of text that was trained on tell little about new text: "
+        "prepare with filters.held_out=true into another data_dir, and train again"
     )
-
-
-def lines_by_ids(sets: Iterable[tuple[str, Sequence[Sequence[int]]]]) -> Wanted:
-    """Return the lines of these test sets by their token ids, EOS included."""
-    lines: Wanted = defaultdict(set)
-    for name, sentences in sets:
-        for line, ids in enumerate(sentences, start=1):
-            lines[tuple(ids)].add((name, line))
-    return lines
-
-
-def find_seen(corpus: EncodedCorpus, wanted: Wanted, wanted_targets: Wanted) -> tuple[dict[Line, int], dict[Line, int]]:
-    """Return the first training pair, from 0, that has the source of each line; and the first that is the whole pair.
-
-    `wanted` are the sources that are looked for, `wanted_targets` the targets, both as `lines_by_ids` returns them.
-
-    Reads all sources of the training text. Memory does not grow with their number.
-    """
-    sources, pairs = dict[Line, int](), dict[Line, int]()
-    wanted = {ids: lines for ids, lines in wanted.items() if len(ids) > 1}  # blank lines are not looked for
-    lengths = np.array(sorted({len(ids) for ids in wanted}))
-    keys = np.array([_keys(np.array(ids), np.array([len(ids)]))[0] for ids in wanted])
-    for start in range(0, len(corpus) if wanted else 0, _AT_A_TIME):
-        numbers = np.arange(start, min(start + _AT_A_TIME, len(corpus)))
-        numbers = numbers[np.isin(corpus.source.lengths(numbers), lengths)]
-        alike = numbers[np.isin(_keys(*corpus.source.gather(numbers)), keys)]
-        for number in alike.tolist():
-            source, target = (
-                tuple(side.gather(np.array([number]))[0].tolist()) for side in (corpus.source, corpus.target)
-            )
-            for line in wanted.get(source, ()):
-                sources.setdefault(line, number)
-                if line in wanted_targets.get(target, ()):
-                    pairs.setdefault(line, number)
-    return sources, pairs
-
-
-def _keys(ids: NDArray[Any], lengths: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a number for each sentence, by which sentences can be compared quickly: few others have the same."""
-    starts = np.cumsum(lengths) - lengths
-    positions = np.arange(len(ids)) - np.repeat(starts, lengths)
-    # Numbers without signs wrap around. The factor is odd, so that no position loses the bits of its id.
-    factors = positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    terms = (ids.astype(np.uint64) + np.uint64(1)) * factors
-    return np.add.reduceat(terms, starts) if len(starts) else np.empty(0, np.uint64)

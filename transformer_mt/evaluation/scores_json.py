@@ -19,7 +19,6 @@ from transformer_mt.evaluation.metrics import (
     METRICS,
     MetricName,
     MetricScore,
-    NamedSet,
     case_warning,
     language_warning,
     score_corpus,
@@ -30,7 +29,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_whole
 from transformer_mt.storage.records import versions
 
-SCHEMA_VERSION: Literal[3] = 3
+SCHEMA_VERSION: Literal[4] = 4
 """Of the files that are written and read. It grows with every change of the fields, here and in `ScoreFile`."""
 
 
@@ -49,12 +48,11 @@ class Checksums(Record):
 
 
 class AlsoInTraining(Record):
-    """What of the test set stands in the training text of the run; the lines are numbered from 1."""
+    """How many texts of the test set stand in the training text of the run."""
 
     sources: int
+    targets: int
     pairs: int
-    source_lines: list[int]
-    pair_lines: list[int]
 
 
 class Hardware(Record):
@@ -100,7 +98,7 @@ class TestSetScores(Record):
 class ScoreFile(Record):
     """The whole file."""
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     test_sets: dict[str, TestSetScores]
 
 
@@ -186,16 +184,14 @@ def score_lines(
     details: Details,
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
-    named: NamedSet | None = None,
 ) -> dict[str, Any]:
     """Score these lines against their references; returns fields of `TestSetScores`.
 
-    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each
-    set of references in errors and warnings. `rarest` is as in `analyse`, `named` as in `score_corpus`.
+    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each set of references in
+    errors and warnings. `rarest` is as in `analyse`.
     """
-    scores = score_corpus(
-        hypotheses, references, language, names, confidence=details.confidence, metrics=details.metrics, named=named
-    )
+    confidence, metrics = details.confidence, details.metrics
+    scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
     _warn(hypotheses, references, language, names)

@@ -5,7 +5,7 @@ and what was left out is counted by its reason.
 
 Other rooms use:
 
-    corpus_warnings: header_warnings, tag_warnings, twice_warnings
+    corpus_warnings: header_warnings, tag_warnings
     data_files: hold_data_dir
     fill_data_dir: fill_data_dir, held_out_of, Plan, splits_of
     look_at_data: look, MOST_PAIRS

@@ -1,6 +1,6 @@
 """Warns of what is probably a mistake in the corpora of a configuration, though it can be used."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from transformer_mt.base.languages import name_columns
 from transformer_mt.corpora.corpus import Corpus
@@ -22,25 +22,6 @@ def tag_warnings(corpus: CorpusConfig) -> list[str]:
         if tag is not None and tag not in trained:
             has = f"whose tags are {named}" if named else "which have none"
             found.append(f"corpus.{key} has the tag {tag}, which is not one of the training corpora, {has}")
-    return found
-
-
-def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
-    """Return a warning of each corpus that is the same text as an earlier one, with the same tag.
-
-    `digests` are those of the text of each corpus, by its name.
-    """
-    first: dict[tuple[str, str, str | None], str] = {}
-    found = []
-    for name, text in corpora.items():
-        # The digest of two files tells which one is the source, and that of one file with both sides does not.
-        reading = "" if text.form in (None, "prefix", "zip") else text.reading
-        before = first.setdefault((digests[name], reading, text.tag), name)
-        if before != name:
-            found.append(
-                f"{before} and {name} are the same text, so an epoch has its pairs of both. If that is not meant, take "
-                f"one of them out; if it is, a weight for one of them does the same, and encodes the text once"
-            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Makes and locks a data_dir, and writes token ids into it, completely or not at all."""
+"""Makes and locks a data_dir, and writes token ids into it in one step."""
 
 import json
 import os
@@ -47,16 +47,16 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise CorpusError(
             f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
-            "it goes on with what is whole"
+            "it resumes after what is complete"
         ) from None
 
 
 def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
-    """Raises CorpusError if a file of the corpus lies in the directory, because it could be overwritten there."""
+    """Raises CorpusError if a file of the corpus is in the directory, because it could be overwritten there."""
     for path in [path for text in texts for path in corpus_files(text)]:
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
-                f"{path}: this text of the corpus lies in data_dir={directory}, which `prepare` fills with files of "
+                f"{path}: this text of the corpus is in data_dir={directory}, which `prepare` fills with files of "
                 "its own; choose another data_dir"
             )
 

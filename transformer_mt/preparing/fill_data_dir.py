@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,38 +58,42 @@ def write_validation(
 
     Raises CorpusError if none stays.
     """
-    counts = PairCounts()
-    with writing(directory / "valid"), _text_files(directory / "valid") as write:
-
-        def rows() -> Iterator[EncodedPair]:
-            for pair in pairs:
-                if isinstance(pair, BadPair):
-                    counts.dropped[pair.reason] += 1
-                    continue
-                text, ids = pair
-                if reason := pieces.reason(len(ids[0]) - 1, len(ids[1]) - 1):
-                    counts.dropped[reason] += 1
-                    continue
-                counts.keep(ids)
-                write(text)
-                yield ids
-            check_some_left(counts)
-
-        write_encoded(directory / "valid", rows(), tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    counts, stay = PairCounts(), list[Pair]()
+    for pair in pairs:
+        if isinstance(pair, BadPair):
+            counts.dropped[pair.reason] += 1
+        elif reason := pieces.reason(len(pair[1][0]) - 1, len(pair[1][1]) - 1):
+            counts.dropped[reason] += 1
+        else:
+            counts.keep(pair[1])
+            stay.append(pair)
+    check_some_left(counts)
+    _write_text(directory / "valid", stay)
+    with writing(directory / "valid"):
+        rows = (ids for _, ids in stay)
+        write_encoded(directory / "valid", rows, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     return counts
 
 
 def write_test_set(prefix: Path, pairs: Iterator[Pair | BadPair], max_positions: int) -> None:
     """Write all lines in order: a test set is scored whole. Raises CorpusError if one is too long for the model."""
-    good = (pair for pair in pairs if not isinstance(pair, BadPair))
-    with writing(prefix), _text_files(prefix) as write:
-        for number, (text, (source, _)) in enumerate(good, start=1):
-            if len(source) > max_positions:
-                raise CorpusError(
-                    f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
-                    f"model takes at most model.max_positions={max_positions}; raise it or split the line"
-                )
-            write(text)
+    good = [pair for pair in pairs if not isinstance(pair, BadPair)]
+    for number, (_, (source, _)) in enumerate(good, start=1):
+        if len(source) > max_positions:
+            raise CorpusError(
+                f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
+                f"model takes at most model.max_positions={max_positions}; raise it or split the line"
+            )
+    _write_text(prefix, good)
+
+
+def _write_text(prefix: Path, pairs: Sequence[Pair]) -> None:
+    """Write the lines of PREFIX.source.txt and of PREFIX.target.txt."""
+    with writing(prefix):
+        prefix.parent.mkdir(exist_ok=True)
+        for number, side in enumerate(("source", "target")):
+            with Path(f"{prefix}.{side}.txt").open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{text[number]}\n" for text, _ in pairs)
 
 
 def check_some_left(counts: PairCounts) -> None:
@@ -101,22 +104,6 @@ def check_some_left(counts: PairCounts) -> None:
             "corpus.train and corpus.valid name; or raise corpus.max_length or corpus.max_ratio, or switch filters "
             "off, as by filters.held_out=false"
         )
-
-
-@contextmanager
-def _text_files(prefix: Path) -> Iterator[Callable[[tuple[str, str]], None]]:
-    """Yields a function that writes the next line of PREFIX.source.txt and of PREFIX.target.txt."""
-    prefix.parent.mkdir(exist_ok=True)
-    with (
-        Path(f"{prefix}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
-        Path(f"{prefix}.target.txt").open("w", encoding="utf-8", newline="\n") as targets,
-    ):
-
-        def write(pair: tuple[str, str]) -> None:
-            sources.write(pair[0] + "\n")
-            targets.write(pair[1] + "\n")
-
-        yield write
 
 
 # Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.

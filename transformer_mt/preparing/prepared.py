@@ -37,6 +37,8 @@ class Prepared:
     """The digest of the text of each split, by the name of the split."""
     tokenizer_digest: str
     filters: FiltersConfig
+    also_in_training: dict[str, dict[str, int]]
+    """How much of each validation and test set is in the text of the training corpora, by the name of the split."""
 
     def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
         """Return the filters to compare with those in the settings.
@@ -94,6 +96,7 @@ def read_prepared(data_dir: Path) -> Prepared | None:
             dict(content["digests"]),
             str(content["tokenizer_digest"]),
             FiltersConfig.model_validate(content["filters"]),
+            dict(content["also_in_training"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

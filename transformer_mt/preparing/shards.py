@@ -4,13 +4,12 @@ A shard is a directory. Its record says what it was made of, so that a rerun kno
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_plac
 from transformer_mt.storage.checksums import fault, sums_of, write_sums
 from transformer_mt.storage.files import own_name, read_json
 from transformer_mt.text.tokenizer import Tokenizer, clean
-from transformer_mt.text.training_lines import LineWords, count_words
+from transformer_mt.text.training_lines import count_sentences
 
 Found = tuple[str, str, str]
 """Place, source and target of a pair; the texts are as `clean` returns them."""
@@ -40,8 +39,6 @@ class Task(NamedTuple):
     languages: Languages
     shard: int
     """The number of the shard that it belongs to."""
-    counts_words: bool
-    """Whether the sentences and words of its lines are counted."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class EncodedBlock:
     found: list[Found]
     """The pairs that have a text of the held-out sets: of those left out because of it, or else, if it is no reason, of
     those that stay."""
-    words: LineWords
-    """What was counted of the lines of the pairs that stay; nothing unless it should be."""
+    sentences: Counter[int]
+    """How many sources of the pairs that stay have so many sentences."""
     digest: bytes
     """That of the block (`block_digest`)."""
 
@@ -96,9 +93,6 @@ class BlockEncoder:
         if not self.leaves_held_out:
             held = self.held_out
             found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
-        # The words are those of the text itself, before `clean`.
-        pairs = [block.pairs[row] for row, _, _ in texts] if task.counts_words else []
-        looked_at = [pair[0] for pair in pairs if not isinstance(pair, BadPair)]
         return EncodedBlock(
             source=Side.of(source_ids, self.tokenizer.source_vocab_size),
             target=Side.of(target_ids, self.tokenizer.target_vocab_size),
@@ -106,7 +100,7 @@ class BlockEncoder:
             dropped=dropped,
             keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
             found=found,
-            words=count_words(looked_at, task.languages[0]),
+            sentences=count_sentences((source for _, source, _ in texts), task.languages[0]),
             digest=block_digest(block),
         )
 
@@ -134,8 +128,8 @@ def block_digest(block: Block) -> bytes:
     return hashlib.sha256("\n".join(sides).encode()).digest()
 
 
-WORDS, KEYS = "words.json", "keys"
-SHARD_FILES = (*FILES, RECORD, WORDS, LINES, KEYS)
+KEYS = "keys"
+SHARD_FILES = (*FILES, RECORD, LINES, KEYS)
 
 
 class ShardRecord(BaseModel):
@@ -151,8 +145,8 @@ class ShardRecord(BaseModel):
     """How many pairs of the text it was made of."""
     dropped: dict[str, int]
     """How many of them were left out for each reason."""
-    every: int
-    """The sentences of every so many-th block were counted, in words.json."""
+    sentences: dict[int, int]
+    """How many sources of the pairs that stay have so many sentences."""
     files: tuple[tuple[str, int], ...]
     """The files that it was made of, and the first of its pairs from each."""
     found: tuple[tuple[str, str, int, str], ...]
@@ -181,11 +175,6 @@ def shard_name(number: int) -> str:
     return f"{number:05}"
 
 
-def line_words(shard: Path) -> LineWords:
-    """Read what was counted of the lines of a shard."""
-    return LineWords.of(read_json(shard / WORDS))
-
-
 def text_digest(digests: list[bytes]) -> str:
     """Return the digest of a text of which these are the digests of its blocks."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
@@ -206,7 +195,7 @@ class ShardWriter:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
         self._overlaps, self._with_keys = overlaps, with_keys
         self._partial = directory / own_name(self.shard.name)
-        self._words, self._dropped, self._read = LineWords(), Counter[str](), 0
+        self._sentences, self._dropped, self._read = Counter[int](), Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []
         self._lines: list[NDArray[np.int64]] = []
@@ -225,7 +214,7 @@ class ShardWriter:
         self._digests.append(block.digest)
         self._read += len(text.pairs)
         self._dropped.update(block.dropped)
-        self._words.merge(block.words)
+        self._sentences.update(block.sentences)
         for place, source, target in block.found:
             self._overlaps.add(source, target, place)
 
@@ -236,14 +225,13 @@ class ShardWriter:
             is_last=is_last,
             read=self._read,
             dropped=dict(sorted(self._dropped.items())),
-            every=self.number + 1,
+            sentences=dict(sorted(self._sentences.items())),
             files=tuple(self._files),
             found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
             text=text_digest(self._digests),
         )
         contents = {
-            RECORD: _json(record.model_dump(mode="json")),
-            WORDS: _json(self._words.content),
+            RECORD: (record.model_dump_json() + "\n").encode(),
             LINES: np.concatenate(self._lines).tobytes(),
             **({KEYS: b"".join(self._keys)} if self._with_keys else {}),
         }
@@ -258,7 +246,3 @@ class ShardWriter:
     def abandon(self) -> None:
         """Remove what was written."""
         self._ids.abandon()
-
-
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

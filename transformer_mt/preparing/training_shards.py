@@ -1,12 +1,12 @@
 """Writes the training set: corpus by corpus, each in shards, and then the list of what belongs to it.
 
 How it works. A corpus is read once, in blocks of some thousand pairs. Worker processes filter and encode the blocks
-(`block_encoding`), and this process writes the results in the order of the text (`shards`). So the files are the same
-whatever the number of processes, and only a few blocks for each process are in memory.
+(`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are the
+same whatever the number of processes, and only a few blocks for each process are in memory.
 
 A shard holds the blocks until half a million pairs were read. It gets its name when it is whole, and its record has a
 key: a hash of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters,
-but not other corpora. A rerun keeps the shards whose keys fit. So a run that was killed goes on with the first shard
+but not other corpora. A rerun keeps the shards whose keys fit. So a rerun after a kill resumes with the first shard
 that is missing, and a further corpus leaves the shards of the others as they are.
 
 What depends on several corpora is found afterwards: pairs that were there before. If there are any, the file `kept`
@@ -41,7 +41,6 @@ from transformer_mt.preparing.shards import (
     ShardWriter,
     Task,
     block_digest,
-    line_words,
     shard_name,
     text_digest,
     whole_shards,
@@ -49,7 +48,7 @@ from transformer_mt.preparing.shards import (
 from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLines, TrainingLinesCounter
 
-_FORMAT = 3  # of a shard; with another one all shards are made anew
+_FORMAT = 4  # of a shard; with another one all shards are made anew
 DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding these
 ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
 
@@ -104,7 +103,7 @@ class ShardMaker:
             if records:
                 are = counted(len(records), "shard is", "shards are")
                 num_read = sum(record.read for record in records)
-                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: going on", flush=True)
+                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: resuming", flush=True)
             blocks = _blocks_after(corpus, records)
             num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
@@ -164,17 +163,13 @@ def _blocks_after(corpus: TrainingCorpus, whole: list[ShardRecord]) -> Iterator[
 
 
 def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Iterator[Task]:
-    """Return a task for each of the blocks; the first of them begins the shard with this number.
-
-    Which blocks have their sentences counted: all of the first shard, every second one of the second, and so on, so
-    that this takes less and less time, and the same share is known of each shard whatever comes after it.
-    """
-    num_read = number = 0
+    """Return a task for each of the blocks; the first of them begins the shard with this number."""
+    num_read = 0
     for block in blocks:
         if num_read >= ITEMS:
-            num_read, number, shard = 0, 0, shard + 1
-        yield Task(block, corpus.tag, corpus.languages, shard, counts_words=number % (shard + 1) == 0)
-        num_read, number = num_read + len(block.pairs), number + 1
+            num_read, shard = 0, shard + 1
+        yield Task(block, corpus.tag, corpus.languages, shard)
+        num_read += len(block.pairs)
 
 
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
@@ -210,7 +205,7 @@ def _listed(
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.merge(Overlaps(maker.held_out, places))
                 lines.add_lengths(sources - 1, targets - 1)
-                lines.words.merge(line_words(maker.directory / path), record.every)
+                lines.sentences.update(record.sentences)
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:
                     kept.write((rows + first).data)  # not by `tofile` of NumPy, which says nothing if the disk is full

@@ -162,7 +162,7 @@ def weights_sha256(directory: Path) -> str | None:
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
     """Return a warning if the run was trained further after `average` wrote this model; else None.
 
-    `metadata` is that of model.safetensors. There is no warning about a model that lies outside its run.
+    `metadata` is that of model.safetensors. There is no warning about a model outside its run.
     """
     run_dir = _run_of(model_dir)
     if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
@@ -174,7 +174,7 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
 
 
 def _run_of(model_dir: Path) -> Path | None:
-    """Return the run in which a model directory lies; None if it lies in no run."""
+    """Return the run that a model directory is in; None if it is in none."""
     path = Path(os.path.abspath(model_dir))
     if path.name != "model" or not saved_steps(path.parent):
         return None

@@ -1,4 +1,4 @@
-"""Reads regular files only, and replaces a file completely or not at all.
+"""Reads regular files only, and replaces a file only when the new one is complete.
 
 Until a file is complete, it is written under a name that only this program uses. There it is locked, so that what a
 killed process left can be told from what another process writes now. The lock is the system's: it is free when the

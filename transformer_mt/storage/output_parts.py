@@ -1,6 +1,6 @@
 """Keeps the finished parts of an output beside it, so that work that was killed can resume.
 
-Each part is a file that is there as a whole or not at all: a line of JSON with notes, and then the content. The file
+Each part is a file that appears when it is complete: a line of JSON with notes, and then the content. The file
 parts.json says what all parts belong to.
 """
 

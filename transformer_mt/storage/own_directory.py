@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,21 +58,21 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
     another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = open_locked(directory / LOCK, patience)
-        if descriptor is not None and os.pread(descriptor, len(owner.mark), 0) != owner.mark:
-            os.pwrite(descriptor, owner.mark, 0)
-    except OSError as error:
-        raise DirectoryError(
-            f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
-        ) from None
-    if descriptor is None:
-        raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
-    try:
+    with ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            descriptor = open_locked(directory / LOCK, patience)
+            if descriptor is not None:
+                stack.callback(os.close, descriptor)
+                if os.pread(descriptor, len(owner.mark), 0) != owner.mark:
+                    os.pwrite(descriptor, owner.mark, 0)
+        except OSError as error:
+            raise DirectoryError(
+                f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
+            ) from None
+        if descriptor is None:
+            raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -78,14 +78,6 @@ def parser() -> argparse.ArgumentParser:
 def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
     found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     found.add_argument(
-        "--test-set",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a test set that sacreBLEU knows by name, such as wmt14/full, in place of those of the configuration; may "
-        "be repeated",
-    )
-    found.add_argument(
         "--tune",
         metavar="key=value,value",
         nargs="+",
@@ -144,16 +136,12 @@ def chosen_metrics(arguments: argparse.Namespace) -> tuple[list[MetricName], Pat
 
 def check(arguments: argparse.Namespace) -> None:
     """Raises EvaluationError for arguments that do not belong together."""
-    if arguments.test is not None and arguments.test_set:
-        raise EvaluationError(
-            "--test is for test sets of the configuration, --test-set for sacreBLEU's: give one of them"
-        )
     if arguments.compare is not None:
         if len(arguments.compare) < 2:
             raise EvaluationError(
                 "--compare needs two or more runs or files; the first is what the others are compared with"
             )
-        _check_alone(arguments, "compare", "test", "test_set", "reference", "language", "metrics", "json")
+        _check_alone(arguments, "compare", "test", "reference", "language", "metrics", "json")
         if chosen_metrics(arguments)[1] is not None:
             raise EvaluationError("--compare cannot be combined with comet=: leave it out")
         return

@@ -15,7 +15,15 @@ from typing import BinaryIO, TypeVar
 
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.wording import LineProgress, counted
-from transformer_mt.corpora.text_files import InvalidText, decode_lines, is_compressed, read_lines, survey, survey_of
+from transformer_mt.corpora.text_files import (
+    InvalidText,
+    decode_lines,
+    is_compressed,
+    limited_lines,
+    read_lines,
+    survey,
+    survey_of,
+)
 from transformer_mt.terminal.cli import positive
 
 Line = TypeVar("Line")
@@ -115,7 +123,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
         return LineInput(blocks(decode_lines(_typed(sys.stdin.buffer), "standard input", errors), 1))
     # A separate file object: otherwise a thread that still waits for lines would keep Python from ending.
     file = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-    lines = decode_lines(file, "standard input", errors)
+    lines = decode_lines(limited_lines(file, "standard input"), "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return LineInput(arriving_blocks(lines, buffer_lines))
     start = file.tell()

@@ -4,8 +4,8 @@ The tokenizer is one of sentencepiece. What is recorded of the training lines he
 
 Other rooms use:
 
-    existing_tokenizer: check_fits, check_sampling, check_symbols, open_existing, remarks
-    sentences: split_at_openers, split_sentences
+    existing_tokenizer: check_fits, check_sampling, check_symbols, open_existing, tokenizer_warnings
+    sentences: split_sentences
     tokenizer: clean, holds_tokenizer, tagged, taken, Tokenizer, user_symbols
-    training_lines: count_words, LineWords, TrainingLines, TrainingLinesCounter
+    training_lines: count_sentences, TrainingLines, TrainingLinesCounter
 """

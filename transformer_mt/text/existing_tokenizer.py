@@ -48,7 +48,9 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
 
 def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequence[str]) -> None:
     """Raises TokenizerError if a tag, or one of tokenizer.user_symbols, is not a piece that is kept whole."""
-    for symbol, key in [*((tag, "a tag of the corpora") for tag in tags), *_named(settings.user_symbols)]:
+    keys = dict.fromkeys(tags, "a tag of the corpora")
+    keys |= dict.fromkeys(settings.user_symbols, "in tokenizer.user_symbols")
+    for symbol, key in keys.items():
         if all(symbol in user_symbols(processor) for processor in tokenizer.processors):
             continue
         raise TokenizerError(
@@ -56,10 +58,6 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
             "like a word. Take the tag or symbol out of the configuration; or train a tokenizer that has it: "
             f"tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
         )
-
-
-def _named(symbols: Sequence[str]) -> list[tuple[str, str]]:
-    return [(symbol, "in tokenizer.user_symbols") for symbol in symbols]
 
 
 def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
@@ -79,32 +77,17 @@ def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_samp
         )
 
 
-def remarks(tokenizer: Tokenizer, settings: TokenizerConfig) -> list[str]:
-    """Return a line about each setting that has no effect, and about each way in which this tokenizer changes text.
-
-    There are none about a tokenizer that `prepare` trained with the same settings.
-    """
-    algorithms = " and ".join(sorted(set(map(algorithm_of, tokenizer.processors))))
-    sizes = sorted({tokenizer.source_vocab_size, tokenizer.target_vocab_size})
+def tokenizer_warnings(tokenizer: Tokenizer) -> list[str]:
+    """Return a warning about each way in which this tokenizer changes text; none about one that `prepare` trained."""
     found = []
-    if sizes != [settings.vocab_size]:
-        pieces = " and ".join(f"{size:,}" for size in sizes)
-        found.append(
-            f"note: tokenizer.vocab_size={settings.vocab_size} is not used: this tokenizer has {pieces} pieces"
-        )
-    if algorithms != settings.algorithm:
-        found.append(
-            f"note: tokenizer.algorithm={settings.algorithm} is not used: this tokenizer was trained with the "
-            f"algorithm {algorithms}"
-        )
     if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in tokenizer.processors):
         found.append(
-            "warning: this tokenizer has no byte fallback, so characters that are not among its pieces become the "
+            "this tokenizer has no byte fallback, so characters that are not among its pieces become the "
             "unknown piece, and are missing from translations"
         )
     rules = {normalisation(processor) for processor in tokenizer.processors} - {""}
     found += [
-        f"warning: this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
+        f"this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
         "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and rules "
         "that end in _cf replace capital letters by small ones"
         for rule in sorted(rules)

@@ -4,7 +4,6 @@ The rule needs no model. In doubt it leaves two sentences together, rather than 
 """
 
 import re
-from collections.abc import Collection
 from itertools import pairwise
 
 # Each of these marks may end a sentence if white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
@@ -22,9 +21,6 @@ _END = re.compile(
     rf"(?<![{MARKS}])(?P<marks>[{MARKS}]++)[{re.escape(CLOSING)}]*+(?P<space>\s++)(?=\S)"
     rf"|(?<![{WIDE_MARKS}])[{WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(CLOSING)}])"
 )
-_FIRST_WORD = re.compile(r"\s*(\w+)(?=\s)")
-# A word without a mark before it, and the first character of what follows it.
-_LATER_WORD = re.compile(r"(?<=\w)(\s++)(?=(\w+)\s+(\S))")
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
 # After these abbreviations comes a name or a number, so no sentence ends: English, German, French, Spanish, Italian,
@@ -60,29 +56,6 @@ def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
     ]
     edges = [(0, 0), *cuts, (len(line.rstrip()), len(line))]
     return [(line[start:stop], line[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
-
-
-def first_word(line: str) -> str:
-    """Return the first word of a line; empty if a mark comes before it or right after it."""
-    found = _FIRST_WORD.match(line)
-    return found[1] if found else ""
-
-
-def later_words(line: str) -> list[str]:
-    """Return the other words of a line that have white space on both sides and no mark before them."""
-    return [found[2] for found in _LATER_WORD.finditer(line)]
-
-
-def split_at_openers(text: str, openers: Collection[str]) -> list[tuple[str, str]]:
-    """Split a text before each of these words, as `split_sentences` does at marks.
-
-    `openers` are words that stand only at the beginning of a sentence, so inside a text a mark is missing before them.
-    There is no cut if the next word begins with a capital, because then the word may belong to a name, as in "The
-    Hague".
-    """
-    cuts = [match.span(1) for match in _LATER_WORD.finditer(text) if match[2] in openers and not match[3].isupper()]
-    edges = [(0, 0), *cuts, (len(text), len(text))]
-    return [(text[start:stop], text[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
 
 
 def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:
