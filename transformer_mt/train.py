@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -36,7 +34,6 @@ from transformer_mt.training.run.beginning import (
     choose_layout,
     choose_rank_device,
     initialise_from,
-    largest_tokens_per_batch,
     new_learner,
 )
 from transformer_mt.training.run.checkpoint import (
@@ -131,7 +128,7 @@ def _train(
         ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
-        loader = _loader(config, corpus, tokenizer, progress)
+        loader = _loader(config, corpus, tokenizer, progress.layout)
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
@@ -142,9 +139,6 @@ def _train(
     if progress.step:
         ranks.say(f"going on from update {progress.step}")
         say_of_data(changed, ranks)
-    if not progress.tokens_per_batch:
-        budget = _budget(learner, loader, settings, ranks)
-        progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
 
     def lines_of(pairs: Pairs) -> str:
         return described(places_of_pairs(Path(config.data_dir), pairs))
@@ -161,15 +155,6 @@ def _next(config: Config) -> str:
     return f"next: {shlex.join(cli.command('average', config.run_dir))}"
 
 
-def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks) -> int:
-    """The positions of a micro-batch: as configured, or as many as fit."""
-    budget = settings.tokens_per_batch
-    if budget == "auto":
-        budget = largest_tokens_per_batch(learner.loss, loader, ranks)
-        ranks.say(f"training.tokens_per_batch: {budget:,} positions fit")
-    return budget
-
-
 def _summary(progress: Progress, metric: str) -> str:
     return (
         f"{counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
@@ -178,17 +163,17 @@ def _summary(progress: Progress, metric: str) -> str:
     )
 
 
-def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
+def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout: BatchLayout) -> Loader:
     settings, sampler = config.training, None
     algorithm = config.tokenizer.algorithm
     if settings.subword_sampling and algorithm != "character":  # which a configuration cannot have together
         sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
     return Loader(
         corpus,
-        progress.tokens_per_batch,
+        settings.tokens_per_batch,
         settings.tokens_per_update,
         settings.seed,
-        progress.layout,
+        layout,
         sampler,
         config.model.max_positions,
         weights_of(config.corpus, corpus.sizes),

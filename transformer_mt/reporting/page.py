@@ -32,8 +32,6 @@ class Report:
     tests: list[TestReport]
     sentences: list[Shown]
     corpora: list[CorpusReport]
-    positions: list[tuple[Chart, Chart]]
-    """For each different kind, the encodings, and the dot products of one with all."""
     notes: Notes
 
 

@@ -55,17 +55,12 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_batches(self) -> Self:
         of_batch, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
-        if of_batch == "auto" and not of_update:
-            raise ValueError(
-                "training.tokens_per_batch=auto depends on the memory of the machine, but the size of an update should "
-                "not: set training.tokens_per_update, for example to 25000"
-            )
-        if of_batch != "auto" and of_batch < self.corpus.max_length:
+        if of_batch < self.corpus.max_length:
             raise ValueError(
                 f"training.tokens_per_batch={of_batch} has no room for a sentence of "
                 f"corpus.max_length={self.corpus.max_length}: raise the first, or lower the second"
             )
-        if of_batch != "auto" and 0 < of_update < of_batch:
+        if 0 < of_update < of_batch:
             raise ValueError(
                 f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={of_batch}: an update "
                 "has at least one micro-batch, so raise the first, or lower the second"

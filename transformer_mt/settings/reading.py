@@ -115,9 +115,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        errors = error.errors()
-        mistakes = [_explain(e, where, str(path)) for e in errors]
-        raise ConfigError("\n".join([*mistakes, *_advice(errors)])) from None
+        raise ConfigError("\n".join(_explain(each, where, str(path)) for each in error.errors())) from None
 
 
 def _text(path: Path) -> str:
@@ -250,22 +248,12 @@ def _unknown(error: ErrorDetails) -> str:
     path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
-        owner = other_kind(path)
-        if owner is not None:
-            return f"belongs to model.kind={owner}, but this model has model.kind={kind}"
+        if owner := other_kind(path):
+            return (
+                f"belongs to model.kind={owner}, but this model has model.kind={kind}: leave it out, or replace the "
+                f"whole section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"
+            )
     return f"no such key. {suggestion(path, kind)}".rstrip()
-
-
-def _advice(errors: list[ErrorDetails]) -> list[str]:
-    """Return what to say once, after all mistakes."""
-    of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
-    if not any(other_kind((*map(str, _shown_path(error)),)) for error in of_model):
-        return []
-    kind = of_model[0]["loc"][1]
-    return [
-        f"Leave out what does not belong to model.kind={kind}, or replace the whole section by an override, as in "
-        f"'model={{kind: {kind}, d_model: 256}}': its other keys then have their defaults"
-    ]
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:

@@ -15,8 +15,6 @@ class Progress:
 
     step: int = 0
     position: Position = field(default_factory=Position)
-    tokens_per_batch: int = 0
-    """Positions of a micro-batch: as configured, or as many as were found to fit when the run began."""
     layout: BatchLayout = "padded"
     """How sentences lie in a micro-batch, chosen when the run began."""
     tokens: int = 0

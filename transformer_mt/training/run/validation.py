@@ -133,7 +133,6 @@ def load_validation(
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     _, language = corpus.languages_of(corpus.valid)
     check_tokeniser(language)  # better said now than at the first validation
-    budget = training.tokens_per_batch
     return ValidationSet(
         encoded,
         references,
@@ -141,7 +140,7 @@ def load_validation(
         language,
         decoding.max_extra_length,
         model.max_positions,
-        max(4096, corpus.max_length) if budget == "auto" else budget,
+        training.tokens_per_batch,
         min(training.valid_sentences or len(references), len(references)),
     )
 

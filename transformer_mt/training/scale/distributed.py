@@ -231,12 +231,6 @@ def is_sharded(model: nn.Module) -> bool:
     return _unit(model) is not None
 
 
-def shard_of(tensor: Tensor) -> Tensor:
-    """This rank's part of it."""
-    sharded = _sharded(tensor)
-    return tensor if sharded is None else sharded.to_local()
-
-
 def whole(tensor: Tensor) -> Tensor:
     """The tensor with all its shards; every rank has to ask for it."""
     sharded = _sharded(tensor)
