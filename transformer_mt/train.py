@@ -52,11 +52,11 @@ OWNER = Owner("train", "trains here", "choose another run_dir")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train the configuration's model, or go on where its run was stopped."""
+    """Train the configuration's model, or resume its run where it was stopped."""
     parser = cli.parser(
         "train",
         "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
-        "If it is stopped at any instant, the same command goes on from the newest checkpoint.",
+        "If it is stopped at any instant, the same command resumes from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2  # the first rank has met with the same, and says it
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
-        ranks.say(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+        ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
 
@@ -94,7 +94,11 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 validation = load_validation(
                     data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
                 )
-                path = _take(run_dir, config, held) if ranks.is_first else None
+                path = None
+                if ranks.is_first:
+                    held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                    _claim(run_dir, config)
+                    path = _checkpoint_to_resume(run_dir)
             path, data = ranks.broadcast((path, data))
             return _train(config, corpus, validation, data, path, device, ranks)
     except (RuntimeError, MemoryError) as error:
@@ -124,7 +128,7 @@ def _train(
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
-        how = "; a larger training.max_steps goes on" if more else ""
+        how = "; to train on, raise training.max_steps" if more else ""
         ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
@@ -137,7 +141,7 @@ def _train(
     num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
     ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
     if progress.step:
-        ranks.say(f"going on from update {progress.step}")
+        ranks.say(f"resuming from update {progress.step}")
         say_of_data(changed, ranks)
 
     def lines_of(pairs: Pairs) -> str:
@@ -228,13 +232,6 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
     return tokenizer
 
 
-def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:
-    """Hold the run's directory as long as `held`; the checkpoint to go on from."""
-    held.enter_context(hold(run_dir, OWNER, inside=Path(config.data_dir)))
-    _claim(run_dir, config)
-    return _checkpoint_to_go_on_from(run_dir)
-
-
 def _claim(run_dir: Path, config: Config) -> None:
     """Write the configuration into the run, unless that is another's. Raises CheckpointError."""
     path = run_dir / "config.yaml"
@@ -251,7 +248,7 @@ def _claim(run_dir: Path, config: Config) -> None:
     write_whole(path, dump_config(config))
 
 
-def _checkpoint_to_go_on_from(run_dir: Path) -> Path | None:
+def _checkpoint_to_resume(run_dir: Path) -> Path | None:
     """The newest whole one; a line on standard error for each damaged one."""
     path, complaints = newest_whole_checkpoint(run_dir)
     if path is None and complaints:

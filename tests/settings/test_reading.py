@@ -151,10 +151,10 @@ class TestValues:
 
     def test_several_corpora_have_names(self, load):
         both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv"
-        config = load("corpus.train.b.weight=2", "corpus.train.b.path=c.tsv", change=("text/train", both))
+        config = load(change=("text/train", f"{both}\n      weight: 2.0"))
         a, b = config.corpus.training_corpora
-        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="c.tsv", weight=2.0))
-        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "c.tsv")
+        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="b.tsv", weight=2.0))
+        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "b.tsv")
         one_more = load("corpus.train=[{name: b, path: b.tsv}, {name: c, path: d/c}]").corpus.training_corpora
         assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
 
@@ -342,8 +342,8 @@ class TestMistakes:
         both = both.replace("sorce: 1", "source: 1")
         with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
             load(change=("text/train", both))
-        with pytest.raises(ConfigError, match=r"corpus\.train has no corpus with the name c, but: a, b"):
-            load("corpus.train.c.path=x", change=("text/train", both))
+        with pytest.raises(ConfigError, match=r"override corpus\.train\.b\.path=x: corpus\.train\.b: no such key"):
+            load("corpus.train.b.path=x", change=("text/train", both))
         with pytest.raises(
             ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
         ):

@@ -26,8 +26,6 @@ from transformer_mt.storage.records import Summary
 from transformer_mt.text.tokenizer import Tokenizer
 
 SAMPLES = 8  # lines of each test set that are shown
-_MOST_COMPARED = 3_000_000  # characters of all texts, whose paired tests take less than a minute
-_LONGEST_COMPARED = 10_000  # characters of a line: the n-grams of a longer one take seconds
 
 
 def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
@@ -50,7 +48,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
         language = runs[0].config.corpus.target_language
         test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
-            report.comparison = _comparison(test)
+            report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
@@ -87,17 +85,6 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
             if 1 <= worst["line"] <= len(text.sources):
                 notes.setdefault(worst["line"] - 1, []).append(f"chrF2 of {name}: {worst['chrf']:.1f}")
     return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
-
-
-def _comparison(test: ComparedTest) -> dict[str, Any]:
-    """The paired tests of the runs with the first one. Raises EvaluationError if a reader would wait for minutes."""
-    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
-    if sum(map(len, lines)) > _MOST_COMPARED or max(map(len, lines)) > _LONGEST_COMPARED:
-        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
-        raise EvaluationError(
-            f"they may take minutes for so much text; run `python -m transformer_mt.evaluate {command}`"
-        )
-    return comparison(test, ("bleu", "chrf"))
 
 
 N_BEST = 3

@@ -38,7 +38,7 @@ class Report:
 def page_of(report: Report) -> str:
     """The page. The same report always gives the same text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
+    environment.filters |= {"duration": duration, "number": "{:,}".format, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
     numbers = {run.name: number for number, run in enumerate(report.runs)}
     attention = [chart for shown in report.sentences for chart in shown.attention]
@@ -89,11 +89,6 @@ def with_code(text: str) -> Markup:
     if len(parts) % 2 == 0:  # a backtick too many
         return escape(text)
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
-
-
-def number(value: object) -> str:
-    """A number with commas between thousands; whatever else a file holds in its place as it is."""
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:

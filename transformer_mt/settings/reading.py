@@ -95,7 +95,6 @@ SECTIONS = ("corpus", "filters", "tokenizer", "model", "training", "averaging", 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
     """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a whole section.
-    In a list of corpora, the name of a corpus stands for its entry, as in corpus.train.europarl.weight=2.
 
     If `section` is given, only its keys, with or without its name before them, and the keys at the top can be
     overridden. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
@@ -108,10 +107,10 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     for override in overrides:
         place = f"override {cut(override, 200)}"
         key, value = _override(override, section)
-        replaced = _assign(values, key, value, place)
+        _assign(values, key, value)
         # Values below this key were replaced together with it.
-        where = {at: place for at, place in where.items() if at[: len(replaced)] != replaced}
-        where[replaced] = place
+        where = {at: place for at, place in where.items() if at[: len(key)] != key}
+        where[key] = place
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -158,14 +157,14 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _override(override: str, section: str | None) -> tuple[list[str], Any]:
+def _override(override: str, section: str | None) -> tuple[tuple[str, ...], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
         example = {"decoding": "beam_size=5", "averaging": "choose=best"}.get(section or "", "training.max_steps=200")
         raise ConfigError(f"{cut(override, 200)}: is not a setting; write key=value, as in {example}")
-    path = key.split(".")
+    path = tuple(key.split("."))
     if section and len(path) == 1 and key not in Config.model_fields:
-        path = [section, *path]
+        path = (section, *path)
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
         raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
     value = parse_yaml(text, f"override {cut(override, 200)}")[0]
@@ -176,31 +175,13 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     return path, value
 
 
-def _assign(values: dict[str, Any], path: list[str], value: Any, place: str) -> tuple[str, ...]:
-    """Put a value where a path leads. Return the path, in which entries of lists have their index in place of a name.
-
-    Raises ConfigError, which begins with `place`, if no entry of a list has such a name.
-    """
-    inside: Any = values
-    followed: list[str] = []
-    for number, name in enumerate(path, start=1):
-        key = _index(inside, name, f"{place}: {'.'.join(path[: number - 1])}") if isinstance(inside, list) else name
-        if number == len(path):
-            inside[key] = value
-        elif isinstance(inside, dict) and not isinstance(inside.get(key), dict | list):
-            inside[key] = {}
-        inside = inside[key]
-        followed.append(str(key))
-    return tuple(followed)
-
-
-def _index(entries: list[Any], name: str, place: str) -> Any:
-    """Return the index of the entry with this name. Raises ConfigError, which begins with `place`, if there is none."""
-    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-    if name not in names:
-        known = ", ".join(str(known) for known in names if known is not None)
-        raise ConfigError(f"{place} has no corpus with the name {cut(name)}, but: {known or 'none with a name'}")
-    return names.index(name)
+def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Put a value where a path leads; what is no section there becomes one."""
+    for name in path[:-1]:
+        if not isinstance(values.get(name), dict):
+            values[name] = {}
+        values = values[name]
+    values[path[-1]] = value
 
 
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:

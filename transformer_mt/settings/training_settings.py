@@ -89,7 +89,7 @@ class TrainingConfig(Section):
     keep_best: PositiveCount = 1
     """How many of the best checkpoints, by training.metric, are kept besides the newest ones."""
     accept_changed_data: bool = False
-    """Whether a run may go on although the data in data_dir have changed since it was trained on them."""
+    """Whether a run may be resumed although the data in data_dir have changed since it was trained on them."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"
     """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0

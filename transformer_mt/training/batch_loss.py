@@ -51,7 +51,7 @@ class CommonShapes:
 def patience_on(device: Device) -> int:
     """How often a shape comes before it is compiled; 0 on a CPU.
 
-    What is compiled rounds differently, and a run that goes on on a CPU has to round as if it had not been interrupted.
+    What is compiled rounds differently, and a run that resumes on a CPU has to round as if it had not been interrupted.
     """
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 

@@ -195,6 +195,6 @@ def _validate_share(
         with device.autocast():
             found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
+            # Where the numbers are not finite there is no translation: training continues, and its scores fall.
             translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations
