@@ -12,6 +12,7 @@ from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
+from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
@@ -69,7 +70,7 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
     for kind in ("by_length", "by_rarest_piece"):
         for group in scores["analysis"][kind]:
             assert f"{group['least']:,.0f} to {group['most']:,.0f}" in page.text
-            assert f"({group['num_lines']:,} lines)" in page.text
+            assert f"({counted(group['num_lines'], 'line')}) {group['bleu']:.1f}" in page.text
     for worst in scores["analysis"]["worst"]:
         assert worst["hypothesis"], "a translation that is empty would show nothing"
         assert worst["source"] in page.text and worst["hypothesis"] in page.text

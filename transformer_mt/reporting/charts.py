@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
 
 from transformer_mt.models.attention_weights import FloatArray
@@ -71,22 +70,6 @@ def lines(
             axes.axvline(step, color=_colour(number), linewidth=1.0, linestyle=(0, (2, 4)))
         axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
-    return chart
-
-
-def bars(key: str, title: str, groups: Sequence[str], runs: Mapping[str, tuple[int, Sequence[float]]]) -> Chart:
-    """Draw the values of each run in each group, from 0: the name of a run, the number of its colour, the values."""
-    said = [(run, number, ", ".join(f"{value:.1f}" for value in values)) for run, (number, values) in runs.items()]
-    chart = Chart(key, title, said)
-    with _drawn(chart, _WIDTH, 0.6 + len(groups) * (0.25 + 0.2 * len(runs))) as figure:
-        axes = _plain_axes(figure)
-        places_G, thick = np.arange(len(groups)), 0.8 / len(runs)
-        for at, (number, values) in enumerate(runs.values()):
-            drawn = axes.barh(places_G + at * thick, values, thick, color=_colour(number), align="edge")
-            axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize="small", color=_SOFT)
-        axes.set_yticks(places_G + 0.4, groups)
-        axes.set(ylim=(len(groups) - 0.1, -0.1), xlim=(0, 1.15 * max(1.0, *(max(v) for _, v in runs.values()))))
-        axes.tick_params(axis="y", length=0)
     return chart
 
 

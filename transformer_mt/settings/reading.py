@@ -135,7 +135,7 @@ def dump_config(config: Config) -> str:
 
 def differences(old: Config, new: Config) -> dict[str, str]:
     """Return `key: old value, now new value` for each setting that differs, by its key."""
-    old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
+    old_values, new_values = flat_settings(old), flat_settings(new)
     return {
         key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
         for key in sorted(old_values.keys() | new_values.keys())
@@ -146,6 +146,11 @@ def differences(old: Config, new: Config) -> dict[str, str]:
 def json_schema() -> str:
     """Return the JSON schema of a configuration file, for editors."""
     return json.dumps(Config.model_json_schema(), indent=2) + "\n"
+
+
+def flat_settings(config: Config) -> dict[str, Any]:
+    """Return every setting by its whole key, such as training.peak_lr."""
+    return _flat(config.model_dump())
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
