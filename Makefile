@@ -83,7 +83,7 @@ evaluate: $(READY)  ## translate the test sets with the trained model, and score
 report: $(READY)  ## a page of HTML about the trained model: report.html
 	@$(FIND_RUN) && $(PY) -m transformer_mt.report "$$run" --output report.html
 
-test: $(READY)  ## the tests of every law, in two minutes
+test: $(READY)  ## the tests of every property, in minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-all: $(READY)  ## these and the thorough ones: full products, repeats, races, compilations
@@ -96,7 +96,7 @@ test-slow: $(READY)  ## the learning runs, in minutes
 test-gpu: $(READY)  ## the tests that need a GPU, in minutes
 	$(PY) -m pytest -m cuda
 
-check: lint types test  ## lint, formatting, types, and the tests of every law
+check: lint types test  ## lint, formatting, types, and the tests of every property
 
 lint: $(READY)
 	$(PY) -m ruff check

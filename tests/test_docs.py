@@ -40,7 +40,13 @@ def defined_in(path: Path) -> set[str]:
 @each_document
 def test_every_file_that_is_named_exists(path):
     names = re.findall(r"(?<![\w./-])((?:\w+/)*\w+\.(?:py|yaml|sh))\b", path.read_text(encoding="utf-8"))
-    places = [ROOT, ROOT / "configs", ROOT / "scripts", PACKAGE, *(place for place in PACKAGE.rglob("*") if place.is_dir())]
+    places = [
+        ROOT,
+        ROOT / "configs",
+        ROOT / "scripts",
+        PACKAGE,
+        *(place for place in PACKAGE.rglob("*") if place.is_dir()),
+    ]
     missing = {name for name in names if not any((place / name).is_file() for place in places)}
     assert len(names) > 20 or path.stem not in ("README", "attention")
     assert missing <= {"config.yaml", "model/config.yaml"}, "which are in a run"

@@ -9,21 +9,27 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
-from transformer_mt.base.errors import ExportError
+import numpy as np
+
+from transformer_mt.base.errors import CorpusError, ExportError, TokenizerError
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
-from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.evaluation.metrics import chrf
 from transformer_mt.exporting.trained_model import Trained, random_pairs, read_trained
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import replacing_directory
 from transformer_mt.terminal import cli
+from transformer_mt.text.tokenizer import Tokenizer
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
 MARK = "export.json"  # marks a directory as an export, which may be replaced
-COMPARED = 16  # pairs of random pieces
+COMPARED, TRANSLATED = 16, 100  # pairs of random pieces, and sentences of the validation set
 LARGEST_DIFFERENCE = 1e-3  # of a token's log-probability in fp32, in nats; of one beyond -1, this share
 
 
@@ -34,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Reads a model, and writes it in another format, with its tokenizer, to a directory.\n"
         "  ctranslate2  for `translate --engine ctranslate2` and for CTranslate2 itself: model.bin, the vocabularies,\n"
         "               the tokenizer, and config.json, which has our defaults of decoding as translate_batch.\n"
-        "               Before it is kept, the log-probabilities of random pieces are compared with the model's.\n"
+        "               Before it is kept, it translates sentences of the validation set, to be compared with the\n"
+        "               model's translations.\n"
         "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
         "               model.activation=relu or gelu.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
@@ -81,7 +88,9 @@ def export(
     with replacing_directory(output_dir) as directory:
         write(directory)
         if format == "ctranslate2":
-            compare(translator.engine, load_ctranslate2(trained, directory), trained, quantization)
+            exported = load_ctranslate2(trained, directory)
+            compare(translator.engine, exported, trained, quantization)
+            print(agreement(translator.engine, exported, trained, output_dir))
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
         write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
         files = list(directory.iterdir())
@@ -137,7 +146,7 @@ def load_ctranslate2(trained: Trained, directory: Path) -> Engine:
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
-    """Print how much the log-probabilities of two engines differ.
+    """Compare the log-probabilities that two engines give to random pieces.
 
     Raises ExportError if in fp32 they differ by more than LARGEST_DIFFERENCE, and if they are not finite.
     """
@@ -152,18 +161,50 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
             "the model computes numbers that are not finite (infinity, or not a number), so the export cannot be "
             "compared with it; nothing was written. Average other checkpoints, or leave --quantization out"
         )
-    difference = max(abs(a - b) for a, b in log_probs)
-    print(
-        f"compared on {COMPARED} pairs of random pieces: log-probabilities of a piece differ by at most "
-        f"{difference:.1e} nats"
-    )
     # Rounding grows with the logits: a log-probability of -50 is as exact as its digits.
     unexplained = max(abs(a - b) / max(1.0, abs(a)) for a, b in log_probs)
     if quantization == "float32" and unexplained > LARGEST_DIFFERENCE:
+        difference = max(abs(a - b) for a, b in log_probs)
         raise ExportError(
             f"the exported model computes something else: a log-probability differs by {difference:.1e}, which is more "
             "than rounding explains; nothing was written. Please report it"
         )
+
+
+def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) -> str:
+    """Say how near the greedy translations of the validation set by two engines are, or how else to measure it."""
+    config = trained.config
+    sentences = [Sentence(source) for source in validation_sources(trained, TRANSLATED)]
+    if not sentences:
+        return (
+            f"{config.data_dir} holds no validation set for this tokenizer: measure the quality of the export with "
+            f"`python -m transformer_mt.evaluate {output_dir} --engine ctranslate2`"
+        )
+    greedy = DecodingConfig(beam_size=1, max_extra_length=config.decoding.max_extra_length)
+    decode = trained.tokenizer.decode_target
+    expected, found = (  # without a text where the numbers are not finite
+        ["".join(decode(best.tokens) for best in bests) for bests in engine.translate(sentences, greedy)]
+        for engine in (ours, theirs)
+    )
+    same = sum(a == b for a, b in zip(expected, found, strict=True))
+    likeness = 100.0 if found == expected else chrf(found, expected)  # chrF of texts without a character is 0
+    return (
+        f"{same} of {len(sentences)} greedy translations of the validation set are the same as the model's; "
+        f"chrF between both is {likeness:.1f} (100 = equal)"
+    )
+
+
+def validation_sources(trained: Trained, count: int) -> list[list[int]]:
+    """The first sentences of the validation set in data_dir, without blank ones; none if it has another tokenizer."""
+    data_dir = Path(trained.config.data_dir)
+    try:
+        if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:
+            return []
+        source = EncodedCorpus.load(data_dir / "valid").source
+    except (TokenizerError, CorpusError):
+        return []
+    sentences = [source.gather(np.array([number]))[0].tolist() for number in range(min(count, len(source)))]
+    return [sentence for sentence in sentences if 1 < len(sentence) <= trained.config.model.max_positions]
 
 
 if __name__ == "__main__":

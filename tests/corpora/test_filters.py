@@ -42,7 +42,7 @@ def test_a_corpus_the_other_way_round_is_compared_with_its_own_scripts():
 
 
 def plain_reason(settings, held, own_source, own_target, source, target):
-    """The law in plain words, character by character. `own_…` says whether a letter is of the script."""
+    """The property in plain words, character by character. `own_…` says whether a letter is of the script."""
     sides = (source, own_source), (target, own_target)
     texts = source, target
     control = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\ufeff", "\ufffd"}

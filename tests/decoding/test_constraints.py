@@ -65,7 +65,7 @@ def test_what_may_come_is_what_plain_rules_allow(no_repeat_ngram, min_length, wi
 
 
 def test_the_plain_rules_forbid_each_in_its_way():
-    """So that the law above says something."""
+    """So that the test above says something."""
     free = Constraints([9], [[]])
     assert plainly_allowed(free, 0, []) == {*WORDS, EOS}
     assert plainly_allowed(Constraints([2], [[4, 5, 6]], 1, 9), 0, [4]) == {EOS}

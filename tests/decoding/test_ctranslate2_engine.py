@@ -200,6 +200,13 @@ def test_drawing_from_the_best_word_alone_is_greedy(settings, engine, sentences)
     assert tokens_of(drawn) == tokens_of(engine.translate(sentences, DecodingConfig(beam_size=1)))
 
 
+def test_samples_from_the_best_word_alone_are_equal_and_as_many_as_those_of_our_engine(engine, translator, sentences):
+    decoding = DecodingConfig(sampling=True, top_k=1, n_best=2)
+    found = tokens_of(engine.translate(sentences, decoding))
+    assert found == tokens_of(translator.engine.translate(sentences, decoding))
+    assert all(one == other for one, other in found)
+
+
 # Attention
 
 

@@ -1,4 +1,4 @@
-"""The laws of cutting a line that is too long."""
+"""Properties of cutting a line that is too long."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Laws of an engine, whatever the settings of search: against a search with lists, forced decoding, other batches."""
+"""Properties of an engine, whatever the settings: against a search with lists, forced decoding, other batches."""
 
 import math
 from dataclasses import replace
@@ -197,7 +197,7 @@ def test_hypotheses_are_sorted_distinct_and_at_most_n_best(settings, prefixes, e
 
 
 def test_each_setting_changes_what_is_found(engines, sentences):
-    """So that the laws here say something."""
+    """So that the tests here say something."""
     plain = engines[0].translate(sentences([[]] * 8), DecodingConfig(beam_size=4))
     for settings in (
         {"length_penalty_form": "average", "length_penalty": 2.0},

@@ -1,4 +1,4 @@
-"""The laws of lines that hold several sentences: none is left out, and single sentences are translated as ever."""
+"""Properties of lines that hold several sentences: none is left out, and single sentences are translated as ever."""
 
 import json
 import shutil

@@ -100,7 +100,7 @@ def test_without_scores_greedy_finds_the_same_words(norm, searches):
 
 
 def test_some_translations_end_of_themselves_and_some_have_to(searches):
-    """So that the laws here hold of both, and sentences leave the batch at different positions."""
+    """So that the tests here hold of both, and sentences leave the batch at different positions."""
     found = []
     for model, source_BS in searches("post"):
         found += [(len(h.tokens), cap) for h, cap in zip(greedy(model, source_BS, CAPS), CAPS, strict=True)]
@@ -241,7 +241,7 @@ def test_more_patience_finds_no_worse_and_takes_no_fewer_steps(norm, alpha, sear
 
 
 def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypatch):
-    """So that the law before this one says something."""
+    """So that the test before this one says something."""
     followed = []
     for model, source_BS in searches("post"):
 
@@ -273,7 +273,7 @@ def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches
 
 
 def test_beams_compete(searches):
-    """So that the laws here say something: a wider beam often finds better than greedy does."""
+    """So that the tests here say something: a wider beam often finds better than greedy does."""
     better = 0
     for model, source_BS in searches("post"):
         wide, narrow = beam_search(model, source_BS, 4, 0.0, CAPS), greedy(model, source_BS, CAPS)

@@ -34,7 +34,7 @@ def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
 def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str], together: int = 2) -> pytest.MarkDecorator:
     """Run a test with each row as the value of one parameter; what the cover leaves out is thorough.
 
-    With together=1 every value occurs, but not every pair of them: enough where a law hardly knows the parameters.
+    With together=1 every value occurs, but not every pair of them: enough where a property hardly knows the parameters.
     """
     return pytest.mark.parametrize(
         parameter, [pytest.param(row, id=name(row), marks=mark) for row, mark in marked(rows, together)]

@@ -118,7 +118,7 @@ def test_integers_are_exact_where_nothing_is_rounded(num_rows):
 
 @few_and_many_numbers
 def test_integers_are_not_exact(num_rows):
-    """So that the law before this one says something of them."""
+    """So that the test before this one says something of them."""
     x_ND, weight_FD, bias_F = drawn(num_rows, 64, 128)
     error_NF = INT8.of_weight(weight_FD, bias_F)(x_ND) - F.linear(x_ND, weight_FD, bias_F)
     assert error_NF.abs().max() > 0.05 * allowed_error(x_ND, weight_FD).max()

@@ -1,4 +1,4 @@
-"""The laws of models, search and training, for every combination of settings that a configuration admits.
+"""Properties of models, search and training, for every combination of settings that a configuration admits.
 
 What recurrent models see, and that they step as they are forced, is in test_rnn_laws.py.
 """
@@ -86,7 +86,7 @@ def name(settings):
 every_transformer = each("settings", transformers(), name)
 every_one_of_positions = each("settings", [*transformers(), *convolutional()], name)
 every_architecture = each("settings", [*transformers(), *recurrent(), *convolutional()], name)
-# Search and training know a model by its steps and its features alone, which the laws of models hold for every pair;
+# Search and training know a model by its steps and its features alone, which the tests of models hold for every pair;
 # a precision is that of each product.
 every_choice = each("settings", [*transformers(), *recurrent(), *convolutional()], name, together=1)
 

@@ -17,7 +17,9 @@ UNASSIGNED = "\u0378"  # by Unicode: no font has it
 
 def draw(path):
     def make():
-        figure = matplotlib.figure.Figure(figsize=(2, 2))
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(2, 2))
         axes = figure.subplots()
         axes.plot([0.0, 1.0], [0.0, 0.3])
         axes.set(title="a title", xlabel="a label")

@@ -1,4 +1,4 @@
-"""Laws of the demo corpus, and its German checked by hand."""
+"""Properties of the demo corpus, and its German checked by hand."""
 
 import hashlib
 import re

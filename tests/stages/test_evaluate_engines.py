@@ -98,7 +98,7 @@ def test_the_engine_does_as_it_is_told(both, models, plain, arguments, said):
     said = {key: [other] if key == "ensemble" else value for key, value in said.items()}
     assert {key: record[key] for key in others} == others | said
     assert record["made_of"] == MADE_OF
-    assert translations != plain, "the law would hold of an engine that is not told anything, too"
+    assert translations != plain, "the test would hold of an engine that is not told anything, too"
 
 
 def test_an_export_is_evaluated_in_its_own_place(both, models, capsys):

@@ -1,4 +1,4 @@
-"""The laws of where sentences end."""
+"""Properties of where sentences end."""
 
 import random
 

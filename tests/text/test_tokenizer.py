@@ -21,7 +21,7 @@ def joint(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def visible(line: str) -> str:
-    """What a reader sees of a line: the law of decode_target in its docstring, said once more."""
+    """What a reader sees of a line: the test of decode_target in its docstring, said once more."""
     line = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else " " if c == "\u2581" else c for c in line)
     return " ".join(unicodedata.normalize("NFC", line).split())
 

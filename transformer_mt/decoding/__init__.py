@@ -7,7 +7,7 @@ Other rooms use:
 
     constraints: Constraints, max_lengths, Utf8
     ctranslate2_engine: CTranslate2Engine, import_ctranslate2, search_options
-    engine: Engine, power_of_length
+    engine: Engine, power_of_length, Sentence
     line_parts: Tags
     loading: check_files, EngineOptions
     sampling: greedy

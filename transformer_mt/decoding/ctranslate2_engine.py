@@ -1,8 +1,6 @@
 """The engine that searches and scores with CTranslate2, for models that `export` wrote. Imports no PyTorch.
 
 S source positions  T target positions
-
-S source positions  T target positions
 """
 
 import math
@@ -33,6 +31,7 @@ from transformer_mt.storage.files import read_json
 # Beam search ends when this many times beam_size hypotheses are finished; CTranslate2 has no other rule. With this
 # value it translated all of 300 captions as our search does without patience.
 LONG_PATIENCE = 1.5
+SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two checks whether a batch is done
 
 
@@ -97,10 +96,9 @@ class Search:
         self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None
     ) -> dict[int, list[Found]]:
         """The hypotheses of each sentence of these batches, no longer than the longest source of the batch allows."""
-        found = {}
+        found: dict[int, list[Found]] = {}
         for batch, results in completed(self._begin, batches, self.workers):
-            for number, result in zip(batches[batch], results, strict=True):
-                found[number] = self._found(result)
+            found |= zip(batches[batch], map(self._found, results), strict=True)
             if progress is not None:
                 progress(len(results))
         return found
@@ -178,7 +176,7 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
     if decoding.sampling:
         return options | {
             "beam_size": 1,
-            "num_hypotheses": decoding.n_best,
+            "num_hypotheses": 1 if decoding.top_k == 1 else decoding.n_best,
             "sampling_topk": decoding.top_k,
             "sampling_topp": decoding.top_p,
             "sampling_temperature": decoding.temperature,
@@ -210,6 +208,8 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
     """Rank the hypotheses: the n_best best of them, each once, best first; none if a score is not finite."""
     alpha, form = decoding.length_penalty, decoding.length_penalty_form
     hypotheses: list[Hypothesis] = []
+    if decoding.sampling:  # with top_k=1 all samples are equal, and CTranslate2 draws only one
+        found = [*found] * (decoding.n_best // len(found))
     for hypothesis in found:
         score = hypothesis.log_prob / length_penalty(len(hypothesis.tokens), alpha, form)
         if decoding.coverage_penalty:
@@ -229,9 +229,6 @@ def _coverage_penalty(attention_TS: Sequence[Sequence[float]], beta: float) -> f
     received_S = [sum(column_T) for column_T in zip(*attention_TS, strict=True)]
     received_S.append(sum(1.0 - sum(row_S) for row_S in attention_TS))
     return beta * sum(math.log(min(max(received, LEAST_COVERAGE), 1.0)) for received in received_S)
-
-
-SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 
 
 class CTranslate2Engine(Engine):
@@ -297,8 +294,7 @@ class CTranslate2Engine(Engine):
         width = 1 if decoding.sampling else decoding.beam_size
         budget = min(positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers))
         if with_attention and width > 1:
-            # In a batch, beam search returns another sentence's attention for the first token (CTranslate2 4.8.5).
-            budget = 1
+            budget = 1  # in a batch, the first token has the attention of another sentence (CTranslate2 4.8.5)
         found = search.run(list(batches(lengths, budget)), progress)
         if width > 1:
             found |= search.run([[n] for n in found if any(len(h.tokens) > search.limit(n) for h in found[n])])

@@ -1,4 +1,4 @@
-"""The laws of the recurrent encoder-decoder, for every combination that a configuration admits."""
+"""Properties of the recurrent encoder-decoder, for every combination that a configuration admits."""
 
 import itertools
 
