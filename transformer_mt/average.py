@@ -84,22 +84,26 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / SUMS).read_text() for path in paths]
+    sums = [(path / SUMS).read_text() for path in (run_dir, *paths)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
-    if _is_whole(model_dir, made_from, config, tokenizer):
-        print(f"{model_dir}: already averaged, {read_metadata(model_dir / 'model.safetensors')['made_of']}")
+    former = read_metadata(model_dir / MODEL)
+    if former.get("made_from") == made_from and not fault(model_dir, MODEL_FILES):
+        print(f"{model_dir}: already averaged, {former['made_of']}")
         return
-    _say_if_fewer(run_dir, candidates[0], config)
+    asked, found = config.averaging.checkpoints, len(candidates[0].steps)
+    if config.averaging.choose != "moving_average" and found < asked:
+        print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
     scores = _validate(candidates, config, tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     chosen = candidates[best_of(scores, config.training.metric) if is_free else 0]
+    validated = [{"made_of": str(each), **found.values} for each, found in zip(candidates, scores, strict=False)]
     metadata = {
         "made_from": made_from,
         "made_of": str(chosen),
         "updates": ", ".join(map(str, chosen.steps)),
         "newest": newest,
         "tokenizer": tokenizer.digest,
-        "validation": json.dumps(_record(candidates, scores)),
+        "validation": json.dumps(validated),
     }
     _write(model_dir, chosen, metadata, config, tokenizer)
     print(f"{model_dir}: {chosen}, {_reason(scores, config)}")
@@ -150,17 +154,6 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
         check_c_compiler()
         use_own_cache()
     return device
-
-
-def _record(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> list[dict[str, str | float]]:
-    """Return the candidates and their scores in the form in which the metadata has them."""
-    return [{"made_of": str(candidate), **found.values} for candidate, found in zip(candidates, scores, strict=False)]
-
-
-def _say_if_fewer(run_dir: Path, candidate: Candidate, config: Config) -> None:
-    asked, found = config.averaging.checkpoints, len(candidate.steps)
-    if config.averaging.choose != "moving_average" and found < asked:
-        print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
 
 
 def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
@@ -235,20 +228,6 @@ def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
             f"{model_dir} holds {names[0]}, and `average` did not write what is there; nothing was changed. Move it "
             "away, and average again"
         )
-
-
-def _is_whole(model_dir: Path, made_from: str, config: Config, tokenizer: Tokenizer) -> bool:
-    """Whether the model that these inputs make exists, and all its files fit their checksums."""
-    if fault(model_dir, MODEL_FILES):
-        return False
-    try:
-        text = (model_dir / CONFIG).read_text(encoding="utf-8")
-        digest = Tokenizer.load(model_dir).digest
-        same_lines = TrainingLines.load(model_dir) == TrainingLines.load(model_dir.parent)
-    except (OSError, ValueError):
-        return False
-    found = read_metadata(model_dir / MODEL).get("made_from")
-    return same_lines and (found, text, digest) == (made_from, dump_config(config), tokenizer.digest)
 
 
 if __name__ == "__main__":

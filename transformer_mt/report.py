@@ -7,7 +7,7 @@ from pathlib import Path
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import counted
 from transformer_mt.reporting.gathered import SECTIONS, Notes, open_runs
-from transformer_mt.reporting.gathered_texts import choose, gather_corpora, gather_positions, gather_tests, translate
+from transformer_mt.reporting.gathered_texts import choose, gather_corpora, gather_tests, translate
 from transformer_mt.reporting.page import MARK, Report, page_of
 from transformer_mt.reporting.picture_file import check
 from transformer_mt.storage.files import write_whole
@@ -16,7 +16,7 @@ from transformer_mt.terminal import cli
 _DESCRIPTION = """\
 Reads one run or more, and writes a page of HTML that any browser shows, without a network: the settings and how they
 differ, learning curves, scores of the test sets with paired tests, translations, attention of layers and heads to
-choose, encodings of positions, and the corpus.
+choose, and the corpus.
 
 Reads what `train`, `average`, `evaluate` and `prepare` have written; config.yaml of the run says where the data are.
 What is missing is left out, and the page says why. A model translates a few sentences, on the CPU. The page contains
@@ -68,7 +68,7 @@ def gather(paths: Sequence[Path], sentences: Sequence[str]) -> Report:
     runs = open_runs(paths, notes)
     tests = gather_tests(runs, notes)
     shown = translate(runs, list(dict.fromkeys(sentences)) or choose(tests, runs), notes)
-    return Report(runs, tests, shown, gather_corpora(runs, notes), gather_positions(runs, notes), notes)
+    return Report(runs, tests, shown, gather_corpora(runs, notes), notes)
 
 
 if __name__ == "__main__":

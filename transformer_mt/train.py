@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -36,7 +34,6 @@ from transformer_mt.training.run.beginning import (
     choose_layout,
     choose_rank_device,
     initialise_from,
-    largest_tokens_per_batch,
     new_learner,
 )
 from transformer_mt.training.run.checkpoint import (
@@ -55,11 +52,11 @@ OWNER = Owner("train", "trains here", "choose another run_dir")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train the configuration's model, or go on where its run was stopped."""
+    """Train the configuration's model, or resume its run where it was stopped."""
     parser = cli.parser(
         "train",
         "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
-        "If it is stopped at any instant, the same command goes on from the newest checkpoint.",
+        "If it is stopped at any instant, the same command resumes from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
@@ -80,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2  # the first rank has met with the same, and says it
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
-        ranks.say(f"To go on: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+        ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
 
@@ -97,7 +94,11 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 validation = load_validation(
                     data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
                 )
-                path = _take(run_dir, config, held) if ranks.is_first else None
+                path = None
+                if ranks.is_first:
+                    held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                    _claim(run_dir, config)
+                    path = _checkpoint_to_resume(run_dir)
             path, data = ranks.broadcast((path, data))
             return _train(config, corpus, validation, data, path, device, ranks)
     except (RuntimeError, MemoryError) as error:
@@ -127,11 +128,11 @@ def _train(
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
-        how = "; a larger training.max_steps goes on" if more else ""
+        how = "; to train on, raise training.max_steps" if more else ""
         ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
-        loader = _loader(config, corpus, tokenizer, progress)
+        loader = _loader(config, corpus, tokenizer, progress.layout)
     learner = _build(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
@@ -140,11 +141,8 @@ def _train(
     num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
     ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
     if progress.step:
-        ranks.say(f"going on from update {progress.step}")
+        ranks.say(f"resuming from update {progress.step}")
         say_of_data(changed, ranks)
-    if not progress.tokens_per_batch:
-        budget = _budget(learner, loader, settings, ranks)
-        progress, loader = replace(progress, tokens_per_batch=budget), replace(loader, tokens_per_batch=budget)
 
     def lines_of(pairs: Pairs) -> str:
         return described(places_of_pairs(Path(config.data_dir), pairs))
@@ -161,15 +159,6 @@ def _next(config: Config) -> str:
     return f"next: {shlex.join(cli.command('average', config.run_dir))}"
 
 
-def _budget(learner: Learner, loader: Loader, settings: TrainingConfig, ranks: Ranks) -> int:
-    """The positions of a micro-batch: as configured, or as many as fit."""
-    budget = settings.tokens_per_batch
-    if budget == "auto":
-        budget = largest_tokens_per_batch(learner.loss, loader, ranks)
-        ranks.say(f"training.tokens_per_batch: {budget:,} positions fit")
-    return budget
-
-
 def _summary(progress: Progress, metric: str) -> str:
     return (
         f"{counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
@@ -178,17 +167,17 @@ def _summary(progress: Progress, metric: str) -> str:
     )
 
 
-def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, progress: Progress) -> Loader:
+def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout: BatchLayout) -> Loader:
     settings, sampler = config.training, None
     algorithm = config.tokenizer.algorithm
     if settings.subword_sampling and algorithm != "character":  # which a configuration cannot have together
         sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
     return Loader(
         corpus,
-        progress.tokens_per_batch,
+        settings.tokens_per_batch,
         settings.tokens_per_update,
         settings.seed,
-        progress.layout,
+        layout,
         sampler,
         config.model.max_positions,
         weights_of(config.corpus, corpus.sizes),
@@ -243,13 +232,6 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
     return tokenizer
 
 
-def _take(run_dir: Path, config: Config, held: ExitStack) -> Path | None:
-    """Hold the run's directory as long as `held`; the checkpoint to go on from."""
-    held.enter_context(hold(run_dir, OWNER, inside=Path(config.data_dir)))
-    _claim(run_dir, config)
-    return _checkpoint_to_go_on_from(run_dir)
-
-
 def _claim(run_dir: Path, config: Config) -> None:
     """Write the configuration into the run, unless that is another's. Raises CheckpointError."""
     path = run_dir / "config.yaml"
@@ -266,7 +248,7 @@ def _claim(run_dir: Path, config: Config) -> None:
     write_whole(path, dump_config(config))
 
 
-def _checkpoint_to_go_on_from(run_dir: Path) -> Path | None:
+def _checkpoint_to_resume(run_dir: Path) -> Path | None:
     """The newest whole one; a line on standard error for each damaged one."""
     path, complaints = newest_whole_checkpoint(run_dir)
     if path is None and complaints:

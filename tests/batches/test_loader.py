@@ -190,9 +190,10 @@ class TestPacked:
     ) -> None:
         """Also where there is hardly room for the longest pair."""
         plain = self.loader(make_corpus, 400)
+        longest = max(plain.corpus.source.longest, plain.corpus.target.longest)
         loader = replace(
             plain,
-            tokens_per_batch=tokens_per_batch or plain.smallest_budget,
+            tokens_per_batch=tokens_per_batch or longest + 2,  # dummies stand beside the longest
             sampler=sampler_for(tmp_path, alpha),
         )
         order = loader.order(0)

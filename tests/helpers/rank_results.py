@@ -14,7 +14,6 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.beginning import choose_layout
 from transformer_mt.training.run.checkpoint import Tensors
 from transformer_mt.training.run.validation import load_validation, validate
@@ -43,14 +42,13 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     settings, data_dir = config.training, Path(config.data_dir)
     device = choose_device("cpu", "fp32", 1)
     layout = choose_layout(settings, config.model, device)
-    progress = Progress(layout=layout, tokens_per_batch=settings.tokens_per_batch)
     tokenizer = Tokenizer.load(data_dir)
-    learner = train._build(config, tokenizer, None, progress.layout, device, ranks)
+    learner = train._build(config, tokenizer, None, layout, device, ranks)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
         return dict(validate(learner, replace(validation, tokens_per_batch=60), ranks).values)
     learner.loss.train()
-    loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, progress)
+    loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
         if job.validates_between and step == 2:

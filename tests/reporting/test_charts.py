@@ -1,7 +1,6 @@
 """Pictures of the page are where their numbers are, and their colours are those of the page."""
 
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -48,20 +47,6 @@ def test_any_values_are_drawn(values):
     """A warning of matplotlib would be an error here."""
     chart = charts.lines("key", "title", {"run": (0, (list(range(len(values))), values))}, marks=[(2**53, 0)])
     assert chart.svg.startswith("<svg ") and ("no finite value" in chart.svg) == (values == [None, None])
-
-
-def test_bars_are_as_long_as_their_values():
-    chart = charts.bars("key", "title", ["a", "b"], {"x": (0, [40.0, 0.0]), "y": (9, [10.0, 20.0])})
-    (long, none), (short, other) = ([np.ptp(bar[:, 0]) for bar in paths(chart, f"run-{run}")] for run in (0, 1))
-    assert (long, none) == (pytest.approx(4 * short), 0) and other == pytest.approx(2 * short)
-    tops = [paths(chart, run)[at][:, 1].min() for at in (0, 1) for run in ("run-0", "run-1")]
-    assert all(upper < lower for upper, lower in pairwise(tops))
-
-
-def test_the_cells_of_a_table_are_as_strong_as_their_numbers():
-    table_TD = np.random.default_rng(1).normal(size=(7, 9)).astype(np.float32)
-    [alpha_TD] = alphas(WebPage(charts.table("key", "title", table_TD).svg)).values()
-    np.testing.assert_allclose(alpha_TD, np.abs(table_TD) / np.abs(table_TD).max(), atol=0.02)
 
 
 def test_all_layers_and_heads_are_in_one_picture_by_name():

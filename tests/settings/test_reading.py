@@ -151,10 +151,10 @@ class TestValues:
 
     def test_several_corpora_have_names(self, load):
         both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv"
-        config = load("corpus.train.b.weight=2", "corpus.train.b.path=c.tsv", change=("text/train", both))
+        config = load(change=("text/train", f"{both}\n      weight: 2.0"))
         a, b = config.corpus.training_corpora
-        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="c.tsv", weight=2.0))
-        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "c.tsv")
+        assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="b.tsv", weight=2.0))
+        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "b.tsv")
         one_more = load("corpus.train=[{name: b, path: b.tsv}, {name: c, path: d/c}]").corpus.training_corpora
         assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
 
@@ -342,8 +342,8 @@ class TestMistakes:
         both = both.replace("sorce: 1", "source: 1")
         with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
             load(change=("text/train", both))
-        with pytest.raises(ConfigError, match=r"corpus\.train has no corpus with the name c, but: a, b"):
-            load("corpus.train.c.path=x", change=("text/train", both))
+        with pytest.raises(ConfigError, match=r"corpus\.train\.b: no such key"):
+            load("corpus.train.b.path=x", change=("text/train", both))
         with pytest.raises(
             ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
         ):
@@ -353,13 +353,13 @@ class TestMistakes:
         change = ("d_model: 64", "d_model: 64\n  ffn_dim: 8\n  num_heads: 2")
         with pytest.raises(ConfigError) as error:
             load("model.kind=rnn", change=change)
-        *keys, advice = str(error.value).splitlines()
+        keys = str(error.value).splitlines()
         belongs = "belongs to model.kind=transformer, but this model has model.kind=rnn"
-        assert [key.partition("x.yaml:")[2] for key in keys] == [
+        assert [key.partition("x.yaml:")[2].partition(": leave")[0] for key in keys] == [
             f"12: model.ffn_dim: {belongs}",
             f"13: model.num_heads: {belongs}",
         ]
-        [override] = re.findall("'(model={.*})'", advice)
+        [override] = set(re.findall("'(model={.*})'", str(error.value)))
         assert load(override, change=change).model == RnnConfig(kind="rnn", d_model=256)
 
     def test_norwegian_is_explained(self, load):

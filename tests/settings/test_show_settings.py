@@ -75,7 +75,7 @@ def test_every_meaning_is_in_plain_words():
     ("key", "default", "allowed"),
     [
         ("training.peak_lr", "= 0.0007", "number > 0, <= 100"),
-        ("training.tokens_per_batch", "= 25000", "integer > 0, <= 1000000000, or auto"),
+        ("training.tokens_per_batch", "= 25000", "integer > 0, <= 1000000000"),
         ("decoding.tokens_per_batch", "= auto", "integer > 0, <= 1000000000, or auto"),
         ("training.compile", "= auto", "true or false, or auto"),
         ("training.initialise_from", "= null", "text, or null"),

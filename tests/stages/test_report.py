@@ -12,10 +12,10 @@ from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
+from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
-from transformer_mt.reporting.gathered_texts import lengths_of
 from transformer_mt.reporting.page import MARK
 from transformer_mt.storage.records import CURVES
 
@@ -70,7 +70,7 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
     for kind in ("by_length", "by_rarest_piece"):
         for group in scores["analysis"][kind]:
             assert f"{group['least']:,.0f} to {group['most']:,.0f}" in page.text
-            assert f"({group['num_lines']:,} lines)" in page.text
+            assert f"({counted(group['num_lines'], 'line')}) {group['bleu']:.1f}" in page.text
     for worst in scores["analysis"]["worst"]:
         assert worst["hypothesis"], "a translation that is empty would show nothing"
         assert worst["source"] in page.text and worst["hypothesis"] in page.text
@@ -98,15 +98,6 @@ def test_what_was_trained_is_said(page, evaluated):
     prepared = json.loads((evaluated.parent / run.config.data_dir / "prepare.json").read_text())
     assert f"source {prepared['vocabulary']['source']:,}" in page.text
     assert f"{prepared['counts']['train']['kept']:,}" in page.text
-
-
-def test_the_lengths_are_those_of_all_training_pairs(evaluated):
-    [run] = open_runs([evaluated], notes())
-    data = evaluated.parent / run.config.data_dir
-    counts = json.loads((data / "prepare.json").read_text())["counts"]["train"]
-    for side, (lengths, numbers) in lengths_of(data).items():
-        assert sum(numbers) == counts["kept"]
-        assert sum(length * number for length, number in zip(lengths, numbers, strict=True)) == counts[f"{side}_tokens"]
 
 
 def test_the_number_of_parameters_is_that_of_the_model(evaluated):

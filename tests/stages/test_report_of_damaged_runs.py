@@ -122,11 +122,3 @@ def test_a_run_whose_path_is_not_utf_8_is_reported(own, reported, tmp_path):
     run = Path(os.fsdecode(os.fsencode(tmp_path / "run") + b"\xff"))
     shutil.copytree(own / "run", run, symlinks=True)
     assert f"Report of {tmp_path / 'run'}?" in reported(run)
-
-
-def test_token_ids_that_are_damaged_are_named(own, reported):
-    offsets = next((own / "data" / "train").rglob("source.offsets"))
-    zeros = offsets.read_bytes()[:64] + bytes(64) + offsets.read_bytes()[128:]
-    with Damage(offsets, "", zeros).done():
-        text = reported()
-    assert "The lengths of the sentences are not drawn" in text

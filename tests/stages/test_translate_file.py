@@ -444,7 +444,7 @@ def test_a_rank_that_is_killed_ends_the_others_with_an_error_and_one_process_goe
     kill(ranks[victim])
     [other] = [rank for rank in ranks if rank is not ranks[victim]]
     assert ended(other) == [2]
-    assert f"error: rank {1 - victim}: another rank is gone" in said(other)
+    assert f"error: rank {1 - victim}: lost the connection to another rank" in said(other)
     assert "Traceback" not in said(other)
     assert start(*SAMPLED, output="out.gz") == 0
     assert start(*SAMPLED, output="unbroken.gz") == 0

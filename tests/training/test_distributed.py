@@ -253,7 +253,7 @@ def assert_saved_and_goes_on(experiment, run, speaker, unbroken):
     assert stopped < 40, "with that many updates since the signal it was not heeded"
     assert damage(checkpoint_path(run, stopped)) == ""
     assert f": {stopped} updates, " in speaker.out.read_text()
-    assert "\nTo go on: " in speaker.out.read_text() and f" run_dir={run} " in speaker.out.read_text()
+    assert "\nTo resume: " in speaker.out.read_text() and f" run_dir={run} " in speaker.out.read_text()
     assert_same_run(train_tiny(experiment, run, *RUN), unbroken)
 
 
@@ -269,7 +269,7 @@ def test_a_rank_that_is_killed_ends_the_others_with_an_error(experiment, unbroke
     assert ended(*others, within=60) == [2, 2], said(*others)
     for number, rank in enumerate(ranks):
         if rank in others:
-            assert f"error: rank {number}: another rank is gone" in rank.err.read_text()
+            assert f"error: rank {number}: lost the connection to another rank" in rank.err.read_text()
             assert "Traceback" not in rank.err.read_text()
     assert_same_run(train_tiny(experiment, run, *RUN), unbroken)
 

@@ -26,7 +26,7 @@ class TokenizerError(UserError):
 
 
 class TrainingError(UserError):
-    """A run cannot go on."""
+    """A run cannot continue."""
 
 
 class RankError(TrainingError):
@@ -50,7 +50,7 @@ class NotFiniteError(TranslationError):
         return cls(
             f"line {line}: the model computes numbers that are not finite (infinity, not a number) for this line, so "
             "it has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, the "
-            "model is broken: average other checkpoints. To go on without this line, make it blank in the input"
+            "model is broken: average other checkpoints. To continue without this line, make it blank in the input"
         )
 
 

@@ -167,9 +167,6 @@ class _Team:
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
     """Keep Ctrl-C waiting; what is started meanwhile never gets it, and so leaves it to this process."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,9 +1,9 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -58,17 +58,14 @@ class Loader:
             cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
             raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
 
-    def updates(
-        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()
-    ) -> Iterator[tuple[list[Pairs], Position]]:
-        """The micro-batches of each update from `position` on, and the position after them.
+    def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
+        """The micro-batches of each update from `position` on, and the position after them; without end.
 
-        An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
-        `make`, which is asked to make the order of each epoch, returns None.
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one.
         """
         update: list[Pairs] = []
         num_tokens, reached = 0, position
-        for pairs, after in self._micro_batches(position, make):
+        for pairs, after in self._micro_batches(position):
             more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
@@ -90,15 +87,6 @@ class Loader:
         num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
         shape = self._shape.for_part(num_source, num_target, len(rows))
         return collate_packed(corpus, rows, shape).of_pairs(pairs)
-
-    def attention_scores(self, pairs: Pairs) -> int:
-        """The number of attention scores of one head over these pairs' padded rows, on the longer side."""
-        return len(pairs) * max(int(side.lengths(pairs).max()) ** 2 for side in self._sides)
-
-    @property
-    def smallest_budget(self) -> int:
-        """The least `tokens_per_batch` with room for the longest pair and, if packed, for the dummies beside it."""
-        return self._longest + 2 if self.layout == "packed" else self._longest
 
     @cached_property
     def _longest(self) -> int:
@@ -134,14 +122,10 @@ class Loader:
             return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
-    def _micro_batches(
-        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None]
-    ) -> Iterator[tuple[Pairs, Position]]:
+    def _micro_batches(self, position: Position) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            batches = make(partial(self.order, epoch))
-            if batches is None:
-                return
+            batches = self.order(epoch)
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)

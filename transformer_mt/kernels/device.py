@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.base.memory import free_memory, peak_memory
+from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import counted
 from transformer_mt.kernels.matmul import return_freed_memory, set_up_cpu
 
@@ -147,10 +147,3 @@ def end_of_queue(device: torch.device) -> torch.cuda.Event:
 def peak_memory_on(device: torch.device) -> int:
     """The most bytes that this process has held at once: on that GPU, or else in the host's memory."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
-
-
-def free_memory_on(device: torch.device) -> int:
-    """The bytes that this process can hold: on that GPU in all, or else of the host's memory besides what it holds."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    return free_memory()

@@ -5,7 +5,7 @@ matplotlib draws all of them. A damaged run gives a page that says so, or an err
 Other rooms use:
 
     gathered: Notes, open_runs, SECTIONS
-    gathered_texts: choose, gather_corpora, gather_positions, gather_tests, translate
+    gathered_texts: choose, gather_corpora, gather_tests, translate
     page: MARK, page_of, Report
     picture_file: check
     plot_attention

@@ -1,23 +1,16 @@
 """Draws attention weights: as heat maps, and as lines from a word to what it looks at.
 
-M maps  T rows  S columns
-
-H heads  M words that are looked at
+M maps, or words that are looked at  H heads  T rows  S columns
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting.picture_file import shown
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

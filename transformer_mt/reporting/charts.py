@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
 
 from transformer_mt.models.attention_weights import FloatArray
@@ -56,49 +55,21 @@ def lines(
     key: str,
     title: str,
     curves: Mapping[str, tuple[int, Line]],
-    across: str = "update",
     marks: Sequence[tuple[int, int]] = (),
 ) -> Chart:
-    """Draw curves, each with its name and the number of its colour.
+    """Draw curves over the updates, each with its name and the number of its colour.
 
     `marks` are pairs of a step and the number of a run that went on from there.
     """
-    chart = Chart(key, title, [(name, number, _ends(line, across)) for name, (number, line) in curves.items()])
+    chart = Chart(key, title, [(name, number, _ends(line)) for name, (number, line) in curves.items()])
     with _drawn(chart, _WIDTH, 2.5) as figure:
         axes = _plain_axes(figure)
         for number, line in curves.values():
             draw_line(axes, line, color=_colour(number), linestyle=_DASHES[number % len(_DASHES)])
         for step, number in marks:
             axes.axvline(step, color=_colour(number), linewidth=1.0, linestyle=(0, (2, 4)))
-        axes.set_xlabel(across, loc="right")
+        axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
-    return chart
-
-
-def bars(key: str, title: str, groups: Sequence[str], runs: Mapping[str, tuple[int, Sequence[float]]]) -> Chart:
-    """Draw the values of each run in each group, from 0: the name of a run, the number of its colour, the values."""
-    said = [(run, number, ", ".join(f"{value:.1f}" for value in values)) for run, (number, values) in runs.items()]
-    chart = Chart(key, title, said)
-    with _drawn(chart, _WIDTH, 0.6 + len(groups) * (0.25 + 0.2 * len(runs))) as figure:
-        axes = _plain_axes(figure)
-        places_G, thick = np.arange(len(groups)), 0.8 / len(runs)
-        for at, (number, values) in enumerate(runs.values()):
-            drawn = axes.barh(places_G + at * thick, values, thick, color=_colour(number), align="edge")
-            axes.bar_label(drawn, fmt="%.1f", padding=3, fontsize="small", color=_SOFT)
-        axes.set_yticks(places_G + 0.4, groups)
-        axes.set(ylim=(len(groups) - 0.1, -0.1), xlim=(0, 1.15 * max(1.0, *(max(v) for _, v in runs.values()))))
-        axes.tick_params(axis="y", length=0)
-    return chart
-
-
-def table(key: str, title: str, numbers_NM: FloatArray) -> Chart:
-    """Draw numbers as shades of two colours: blue above 0, orange below."""
-    chart = Chart(key, title)
-    largest = float(np.abs(numbers_NM).max()) or 1.0
-    with _drawn(chart, _WIDTH, 2.5) as figure:
-        axes = _plain_axes(figure)
-        axes.imshow(numbers_NM, cmap=_colours(), vmin=-largest, vmax=largest, aspect="auto", interpolation="none")
-        axes.set(xlabel="dimension", ylabel="position")
     return chart
 
 
@@ -140,11 +111,11 @@ def _colours() -> "Colormap":
     return LinearSegmentedColormap.from_list("page", steps)
 
 
-def _ends(line: Line, across: str) -> str:
+def _ends(line: Line) -> str:
     there = [(step, value) for step, value in zip(*line, strict=True) if value is not None]
     if not there:
         return "no finite value"
-    return ", ".join(f"{_short(value)} at {across} {step:,}" for step, value in (there[0], there[-1]))
+    return ", ".join(f"{_short(value)} at update {step:,}" for step, value in (there[0], there[-1]))
 
 
 def _short(value: float) -> str:

@@ -29,7 +29,7 @@ SECTIONS = {
     "weaknesses": "By length and by the rarest piece",
     "translations": "Translations",
     "attention": "Attention",
-    "corpus": "Positions and corpus",
+    "corpus": "Corpus",
 }
 """Of the page, with their titles."""
 Notes = dict[str, list[str]]
@@ -124,10 +124,6 @@ class CorpusReport:
 
     data_dir: str
     summary: Summary
-    lengths: Chart | None
-    """How many training sentences of each side have so many pieces."""
-    sampled: int
-    """How many pairs were counted for the lengths, if not all; else 0."""
 
 
 Form = TypeVar("Form")

@@ -1,4 +1,4 @@
-"""Gathers what a report says of test sets, of sentences that models translate, of positions, and of the corpus.
+"""Gathers what a report says of test sets, of sentences that models translate, and of the corpus.
 
 L layers  H heads  N rows  M columns
 """
@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from transformer_mt.base.errors import CheckpointError, EvaluationError, TranslationError, UserError
 from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.translation import PairAttention
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
@@ -22,16 +20,12 @@ from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.attention_figures import Side
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.figures import Line
 from transformer_mt.reporting.gathered import CorpusReport, Notes, Run, Sample, Shown, TestReport, left_out, read_record
 from transformer_mt.reporting.plot_attention import Word, joined, words_of_pieces
-from transformer_mt.reporting.plot_model import learned_positions
 from transformer_mt.storage.records import Summary
 from transformer_mt.text.tokenizer import Tokenizer
 
 SAMPLES = 8  # lines of each test set that are shown
-_MOST_COMPARED = 3_000_000  # characters of all texts, whose paired tests take less than a minute
-_LONGEST_COMPARED = 10_000  # characters of a line: the n-grams of a longer one take seconds
 
 
 def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
@@ -54,7 +48,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
         language = runs[0].config.corpus.target_language
         test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
-            report.comparison = _comparison(test)
+            report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
@@ -91,17 +85,6 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
             if 1 <= worst["line"] <= len(text.sources):
                 notes.setdefault(worst["line"] - 1, []).append(f"chrF2 of {name}: {worst['chrf']:.1f}")
     return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
-
-
-def _comparison(test: ComparedTest) -> dict[str, Any]:
-    """The paired tests of the runs with the first one. Raises EvaluationError if a reader would wait for minutes."""
-    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
-    if sum(map(len, lines)) > _MOST_COMPARED or max(map(len, lines)) > _LONGEST_COMPARED:
-        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
-        raise EvaluationError(
-            f"they may take minutes for so much text; run `python -m transformer_mt.evaluate {command}`"
-        )
-    return comparison(test, ("bleu", "chrf"))
 
 
 N_BEST = 3
@@ -180,11 +163,6 @@ def _readable(pieces: Sequence[str]) -> list[str]:
     return [piece.replace("\u2581", "\u00b7") for piece in pieces]
 
 
-_MOST_PAIRS = 200_000  # whose lengths are counted
-_MOST_PIECES = 200  # longer sentences are counted together
-POSITIONS = 64
-
-
 def gather_corpora(runs: Sequence[Run], notes: Notes) -> list[CorpusReport]:
     """What prepare.json says, once for each data_dir."""
     found = dict[str, CorpusReport]()
@@ -192,20 +170,15 @@ def gather_corpora(runs: Sequence[Run], notes: Notes) -> list[CorpusReport]:
         data_dir = run.config.data_dir
         if data_dir not in found:
             with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
-                found[data_dir] = _corpus(run, Path(data_dir), f"lengths-{len(found)}", notes)
+                found[data_dir] = _corpus(run, Path(data_dir))
     return list(found.values())
 
 
-def _corpus(run: Run, data_dir: Path, key: str, notes: Notes) -> CorpusReport:
+def _corpus(run: Run, data_dir: Path) -> CorpusReport:
     summary = read_record(data_dir / "prepare.json", TypeAdapter(Summary), "prepare")
     if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
         raise CheckpointError(f"{data_dir} was prepared again since then")
-    chart: Chart | None = None
-    with left_out(notes["corpus"]):
-        curves = {side: (number, line) for number, (side, line) in enumerate(lengths_of(data_dir).items())}
-        chart = charts.lines(key, "training sentences of each length", curves, "pieces")
-    total = summary.counts.get("train", {}).get("kept", 0)
-    return CorpusReport(str(data_dir), summary, chart, _MOST_PAIRS if total > _MOST_PAIRS else 0)
+    return CorpusReport(str(data_dir), summary)
 
 
 def _tokenizer_digest(run: Run) -> str | None:
@@ -213,55 +186,3 @@ def _tokenizer_digest(run: Run) -> str | None:
         return Tokenizer.load(model_in(run.directory)).digest
     except UserError:
         return None  # a run that has no tokenizer yet: nothing says that the data are others
-
-
-def lengths_of(data_dir: Path) -> dict[str, Line]:
-    """Count how many sentences of each side have so many pieces; of a large corpus, of pairs spread over all of it."""
-    try:
-        corpus = EncodedCorpus.load(data_dir / "train")
-        pairs = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _MOST_PAIRS)).astype(np.int64))
-        return {"source": _counted(corpus.source.lengths(pairs)), "target": _counted(corpus.target.lengths(pairs))}
-    except (OSError, IndexError, ValueError):  # offsets that are damaged may lead anywhere
-        raise CheckpointError(
-            f"The lengths of the sentences are not drawn: {data_dir / 'train'} cannot be read"
-        ) from None
-
-
-def _counted(lengths: NDArray[np.int64]) -> Line:
-    """Raises ValueError if a length is negative."""
-    counts = np.bincount(np.minimum(lengths, _MOST_PIECES))
-    there = np.flatnonzero(counts)
-    return there.tolist(), counts[there].tolist()
-
-
-def gather_positions(runs: Sequence[Run], notes: Notes) -> list[tuple[Chart, Chart]]:
-    """The encodings of positions, and the dot products of one with all; once for all runs with the same sinusoids."""
-    tables = dict[str, FloatArray]()
-    for run in runs:
-        with left_out(notes["corpus"]):
-            tables |= _positions(run)
-    found = list[tuple[Chart, Chart]]()
-    for number, (name, table_TD) in enumerate(tables.items()):
-        at = len(table_TD) // 2
-        title = f"dot product of the encoding of position {at} with that of each position"
-        products: Line = list(range(len(table_TD))), (table_TD @ table_TD[at]).tolist()
-        chart = charts.lines(f"products-{number}", title, {f"position {at}": (0, products)}, "position")
-        found.append((charts.table(f"positions-{number}", name, table_TD), chart))
-    return found
-
-
-def _positions(run: Run) -> dict[str, FloatArray]:
-    """The encodings TD of the first positions, by what they are. Raises UserError if there are none."""
-    settings = run.config.model
-    if settings.kind == "rnn":
-        raise CheckpointError(
-            f"{run.name} is a recurrent model: it reads words one after the other, and encodes no positions"
-        )
-    if settings.kind == "transformer" and settings.positions == "sinusoidal":
-        from transformer_mt.models.positions import sinusoidal  # here, because it imports PyTorch
-
-        table_TD = sinusoidal(POSITIONS, settings.d_model).numpy()
-        return {f"sines and cosines in {settings.d_model} dimensions": table_TD}
-    if run.model is None:
-        raise CheckpointError(f"{run.name} has learned positions, but no model yet: run `average` first")
-    return {f"learned by {run.name}": learned_positions(run.model)[:POSITIONS]}

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
@@ -17,6 +16,7 @@ from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import SECTIONS, CorpusReport, Notes, Run, Shown, TestReport
 from transformer_mt.reporting.gathered_texts import N_BEST
 from transformer_mt.reporting.plot_training import lines_of
+from transformer_mt.settings.reading import flat_settings
 from transformer_mt.storage.records import CURVES
 from transformer_mt.version import __version__
 
@@ -32,8 +32,6 @@ class Report:
     tests: list[TestReport]
     sentences: list[Shown]
     corpora: list[CorpusReport]
-    positions: list[tuple[Chart, Chart]]
-    """For each different kind, the encodings, and the dot products of one with all."""
     notes: Notes
 
 
@@ -53,7 +51,6 @@ def page_of(report: Report) -> str:
         numbers=numbers,
         headlines={run.name: headline(run, report.tests) for run in report.runs},
         curves=curve_charts(report.runs),
-        weaknesses={test.name: weakness_charts(test, numbers) for test in report.tests},
         settings=settings_table(report.runs),
         reasons=REASONS,
         suspicious=SUSPICIOUS,
@@ -100,20 +97,14 @@ def number(value: object) -> str:
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:
     """The settings in which runs differ, and all the others: the key, and the value of each run."""
-    flat = [_flat(run.config.model_dump()) for run in runs]
+    flat = [{key: _shown(value) for key, value in flat_settings(run.config).items()} for run in runs]
     keys = list(dict.fromkeys(key for each in flat for key in each))
     rows = [(key, [each.get(key, "–") for each in flat]) for key in keys]
     return [row for row in rows if len(set(row[1])) > 1], [row for row in rows if len(set(row[1])) == 1]
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + str(key)] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return found
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def curve_charts(runs: Sequence[Run]) -> list[Chart]:
@@ -127,23 +118,3 @@ def curve_charts(runs: Sequence[Run]) -> list[Chart]:
         if values and (field not in ("skipped", "split") or any(values)):
             found.append(charts.lines(f"curve-{field.replace('_', '-')}", title, curves, marks=marks))
     return found
-
-
-def weakness_charts(test: TestReport, numbers: dict[str, int]) -> list[Chart]:
-    """BLEU by length and by the rarest piece. Runs with the same groups of lines are drawn together."""
-    found = dict[tuple[str, tuple[str, ...]], dict[str, tuple[int, list[float]]]]()
-    for run, analysis in ((run, details["analysis"]) for run, details in test.scored.items() if "analysis" in details):
-        unit = f"{analysis['unit']}s"
-        for title, unit_of_group, groups in (
-            (f"BLEU by {unit} of the source", unit, analysis["by_length"]),
-            ("BLEU by how often the rarest piece was in training", "times", analysis["by_rarest_piece"]),
-        ):
-            bounds = [f"{group['least']:,.0f} to {group['most']:,.0f} {unit_of_group}" for group in groups]
-            names = [f"{name}\n({group['num_lines']:,} lines)" for name, group in zip(bounds, groups, strict=True)]
-            if names:
-                values = [group["bleu"] for group in groups]
-                found.setdefault((title, tuple(names)), {})[run] = numbers[run], values
-    return [
-        charts.bars(f"weakness-{test.name}-{at}", title, names, runs)
-        for at, ((title, names), runs) in enumerate(found.items())
-    ]

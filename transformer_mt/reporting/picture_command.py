@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformer_mt.decoding.translation import PairAttention
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.reporting import picture_file
 from transformer_mt.reporting.picture_file import fonts_for
+from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-from transformer_mt.decoding.translation import PairAttention
-from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.reading import load_config
-from transformer_mt.settings.search_settings import DecodingConfig
 
 
 @dataclass(frozen=True)

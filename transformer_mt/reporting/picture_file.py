@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,21 +100,14 @@ def own_style(text: str = "", salt: str = "the same names in the same picture") 
         yield
 
 
-def check_matplotlib() -> None:
-    """Raises PictureError, which says how to install it, if matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError:
-        raise PictureError("matplotlib is not installed: `python -m pip install matplotlib`") from None
-
-
 def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
     """The format that the ending of `path` names.
 
     Raises PictureError if it is none of these, if matplotlib is not installed, and if the file exists and is something
     else, which must not be replaced: it must be empty, or have all marks of its format near its beginning.
     """
-    check_matplotlib()
+    if find_spec("matplotlib") is None:
+        raise PictureError("matplotlib is not installed: `python -m pip install matplotlib`")
     found = path.suffix.removeprefix(".").lower()
     if found not in formats:
         raise PictureError(f"{path}: the name must end in .{', .'.join(formats)}")

@@ -112,7 +112,7 @@ SCHEDULE = Command(
 )
 CURVES_OF_RUNS = Command(
     "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
-    "training and on the validation set, BLEU there, and the learning rate. A run may still be going on.",
+    "training and on the validation set, BLEU there, and the learning rate. A run may still be training.",
     "curves runs/demo_en_de runs/other --output curves.png",
     _add_runs,
     _curves,

@@ -43,8 +43,8 @@ def form_of_name(path: str) -> Form:
 
 class PairedText(Section):
     """Sentence pairs: in the files of path, in a data set of the hub, or, without these two keys, in two files of
-    parallel text, source and target. Files are unpacked if their names end in .gz, .zst or .xz. A name with *, ? or [ ]
-    stands for all files that it matches, in alphabetical order."""
+    parallel text, source and target. Files are decompressed if their names end in .gz, .zst or .xz. A name with *, ? or
+    [ ] stands for all files that it matches, in alphabetical order."""
 
     path: Text | None = None
     """A file whose name ends in its form, such as my/train.tsv or my/train.tsv.gz; or else the beginning of the names
@@ -116,7 +116,7 @@ class PairedText(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.path and self.hub:
-            raise ValueError("path and hub are given, but pairs lie in one place: keep one of these keys")
+            raise ValueError("path and hub are given, but pairs can come from one place only: keep one of these keys")
         if not self.path and not self.hub and (self.source is None or self.target is None):
             raise ValueError("give path, or hub, or both files: source and target")
         if self.form and (self.path if self.form == "hub" else not self.path):
@@ -176,7 +176,7 @@ class CorpusConfig(Section):
     """The code of the target language. It is used as source_language is, and it chooses the tokenisation of BLEU."""
     train: TrainingSplit
     """The training set: a path, such as my/train.tsv, or the beginning my/train of the names my/train.<source_language>
-    and my/train.<target_language>, packed (.gz, .zst or .xz) or not; or keys that say where the pairs lie, such as
+    and my/train.<target_language>, compressed (.gz, .zst or .xz) or not; or keys that say where the pairs are, such as
     {source: FILE, target: FILE} or {hub: NAME, split: train}; or a list of several corpora, each with such keys and a
     name. `python -m transformer_mt settings corpus.train` lists the keys."""
     valid: Split

@@ -40,10 +40,6 @@ class Config(Section):
             )
         if self.training.layout == "packed" and (reason := self.model.why_not_packed()):
             raise ValueError(f"training.layout=packed {reason}; set training.layout=padded, or change the model")
-        return self
-
-    @model_validator(mode="after")
-    def _check_sampling(self) -> Self:
         if self.training.subword_sampling and self.tokenizer.algorithm == "character":
             raise ValueError(
                 f"training.subword_sampling={self.training.subword_sampling} has no effect with "
@@ -53,27 +49,18 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_batches(self) -> Self:
+    def _check_training_and_use(self) -> Self:
         of_batch, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
-        if of_batch == "auto" and not of_update:
-            raise ValueError(
-                "training.tokens_per_batch=auto depends on the memory of the machine, but the size of an update should "
-                "not: set training.tokens_per_update, for example to 25000"
-            )
-        if of_batch != "auto" and of_batch < self.corpus.max_length:
+        if of_batch < self.corpus.max_length:
             raise ValueError(
                 f"training.tokens_per_batch={of_batch} has no room for a sentence of "
                 f"corpus.max_length={self.corpus.max_length}: raise the first, or lower the second"
             )
-        if of_batch != "auto" and 0 < of_update < of_batch:
+        if 0 < of_update < of_batch:
             raise ValueError(
                 f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={of_batch}: an update "
                 "has at least one micro-batch, so raise the first, or lower the second"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_averaging(self) -> Self:
         if self.averaging.choose in ("auto", "last") and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
                 f"averaging.checkpoints={self.averaging.checkpoints} is more than "
@@ -84,10 +71,6 @@ class Config(Section):
             raise ValueError(
                 "averaging.choose=moving_average needs training.average_decay, for example training.average_decay=0.999"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_decoding(self) -> Self:
         # An existing tokenizer, or the characters of the text, decide the size of the vocabulary themselves.
         is_known = not self.tokenizer.from_ and self.tokenizer.algorithm != "character"
         vocab_size = self.tokenizer.vocab_size if is_known else None

@@ -95,7 +95,6 @@ SECTIONS = ("corpus", "filters", "tokenizer", "model", "training", "averaging", 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
     """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a whole section.
-    In a list of corpora, the name of a corpus stands for its entry, as in corpus.train.europarl.weight=2.
 
     If `section` is given, only its keys, with or without its name before them, and the keys at the top can be
     overridden. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
@@ -108,16 +107,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     for override in overrides:
         place = f"override {cut(override, 200)}"
         key, value = _override(override, section)
-        replaced = _assign(values, key, value, place)
+        _assign(values, key, value)
         # Values below this key were replaced together with it.
-        where = {at: place for at, place in where.items() if at[: len(replaced)] != replaced}
-        where[replaced] = place
+        where = {at: place for at, place in where.items() if at[: len(key)] != key}
+        where[key] = place
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        errors = error.errors()
-        mistakes = [_explain(e, where, str(path)) for e in errors]
-        raise ConfigError("\n".join([*mistakes, *_advice(errors)])) from None
+        raise ConfigError("\n".join(_explain(each, where, str(path)) for each in error.errors())) from None
 
 
 def _text(path: Path) -> str:
@@ -138,7 +135,7 @@ def dump_config(config: Config) -> str:
 
 def differences(old: Config, new: Config) -> dict[str, str]:
     """Return `key: old value, now new value` for each setting that differs, by its key."""
-    old_values, new_values = _flat(old.model_dump()), _flat(new.model_dump())
+    old_values, new_values = flat_settings(old), flat_settings(new)
     return {
         key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
         for key in sorted(old_values.keys() | new_values.keys())
@@ -151,6 +148,11 @@ def json_schema() -> str:
     return json.dumps(Config.model_json_schema(), indent=2) + "\n"
 
 
+def flat_settings(config: Config) -> dict[str, Any]:
+    """Return every setting by its whole key, such as training.peak_lr."""
+    return _flat(config.model_dump())
+
+
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
@@ -160,14 +162,14 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _override(override: str, section: str | None) -> tuple[list[str], Any]:
+def _override(override: str, section: str | None) -> tuple[tuple[str, ...], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
         example = {"decoding": "beam_size=5", "averaging": "choose=best"}.get(section or "", "training.max_steps=200")
         raise ConfigError(f"{cut(override, 200)}: is not a setting; write key=value, as in {example}")
-    path = key.split(".")
+    path = tuple(key.split("."))
     if section and len(path) == 1 and key not in Config.model_fields:
-        path = [section, *path]
+        path = (section, *path)
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
         raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
     value = parse_yaml(text, f"override {cut(override, 200)}")[0]
@@ -178,31 +180,13 @@ def _override(override: str, section: str | None) -> tuple[list[str], Any]:
     return path, value
 
 
-def _assign(values: dict[str, Any], path: list[str], value: Any, place: str) -> tuple[str, ...]:
-    """Put a value where a path leads. Return the path, in which entries of lists have their index in place of a name.
-
-    Raises ConfigError, which begins with `place`, if no entry of a list has such a name.
-    """
-    inside: Any = values
-    followed: list[str] = []
-    for number, name in enumerate(path, start=1):
-        key = _index(inside, name, f"{place}: {'.'.join(path[: number - 1])}") if isinstance(inside, list) else name
-        if number == len(path):
-            inside[key] = value
-        elif isinstance(inside, dict) and not isinstance(inside.get(key), dict | list):
-            inside[key] = {}
-        inside = inside[key]
-        followed.append(str(key))
-    return tuple(followed)
-
-
-def _index(entries: list[Any], name: str, place: str) -> Any:
-    """Return the index of the entry with this name. Raises ConfigError, which begins with `place`, if there is none."""
-    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-    if name not in names:
-        known = ", ".join(str(known) for known in names if known is not None)
-        raise ConfigError(f"{place} has no corpus with the name {cut(name)}, but: {known or 'none with a name'}")
-    return names.index(name)
+def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Put a value where a path leads; what is no section there becomes one."""
+    for name in path[:-1]:
+        if not isinstance(values.get(name), dict):
+            values[name] = {}
+        values = values[name]
+    values[path[-1]] = value
 
 
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
@@ -250,22 +234,12 @@ def _unknown(error: ErrorDetails) -> str:
     path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
-        owner = other_kind(path)
-        if owner is not None:
-            return f"belongs to model.kind={owner}, but this model has model.kind={kind}"
+        if owner := other_kind(path):
+            return (
+                f"belongs to model.kind={owner}, but this model has model.kind={kind}: leave it out, or replace the "
+                f"whole section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"
+            )
     return f"no such key. {suggestion(path, kind)}".rstrip()
-
-
-def _advice(errors: list[ErrorDetails]) -> list[str]:
-    """Return what to say once, after all mistakes."""
-    of_model = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][0] == "model"]
-    if not any(other_kind((*map(str, _shown_path(error)),)) for error in of_model):
-        return []
-    kind = of_model[0]["loc"][1]
-    return [
-        f"Leave out what does not belong to model.kind={kind}, or replace the whole section by an override, as in "
-        f"'model={{kind: {kind}, d_model: 256}}': its other keys then have their defaults"
-    ]
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Kernels = Literal["fast", "plain"]
-"""Which code computes: that of the room models, as it is read; or faster forms of its parts."""
+"""Which code computes: that of `models/`, as it is read; or faster forms of its parts."""
 
 
 class Section(BaseModel):

@@ -24,10 +24,9 @@ class TrainingConfig(Section):
     """The number of CPU threads. 0: one per core."""
     max_steps: PositiveCount = 100_000
     """The number of updates after which training ends."""
-    tokens_per_batch: Tokens | Literal["auto"] = 25_000
+    tokens_per_batch: Tokens = 25_000
     """The most token positions in a micro-batch, padding and ends of sentences included, on its source or its target
-    side, whichever has more. Larger micro-batches need more memory. auto: as many as fit into memory, up to
-    tokens_per_update."""
+    side, whichever has more. Larger micro-batches need more memory."""
     tokens_per_update: Count = 0
     """The most target tokens in an update, ends of sentences included but not padding, on all devices together. The
     gradients of as many micro-batches as fit into that number are summed before the weights change. 0: one micro-batch
@@ -90,7 +89,7 @@ class TrainingConfig(Section):
     keep_best: PositiveCount = 1
     """How many of the best checkpoints, by training.metric, are kept besides the newest ones."""
     accept_changed_data: bool = False
-    """Whether a run may go on although the data in data_dir have changed since it was trained on them."""
+    """Whether a run may be resumed although the data in data_dir have changed since it was trained on them."""
     metric: Literal["bleu", "chrf", "nll"] = "bleu"
     """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0

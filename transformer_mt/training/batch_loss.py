@@ -1,12 +1,6 @@
-"""The loss of a micro-batch, in the faster forms that training takes where it can, and R-Drop.
+"""The loss of a micro-batch, in the faster forms that training takes where it can, and R-Drop (arXiv 2106.14448).
 
-N packed tokens  D model width
-
-arXiv 2106.14448.
-
-N target tokens  D model width  V vocabulary
-
-B sentences  T target positions  N real target tokens  D model width
+B sentences  T target positions  N real target tokens  D model width  V vocabulary
 """
 
 from collections import Counter
@@ -54,15 +48,10 @@ class CommonShapes:
         return (self._compiled if is_common else self._features)(source, target)
 
 
-def compiled_for_common_shapes(features: Features, device: Device) -> Features:
-    """Equals `features`, compiled where it pays."""
-    return CommonShapes(features, torch.compile(features, dynamic=False), patience_on(device))
-
-
 def patience_on(device: Device) -> int:
     """How often a shape comes before it is compiled; 0 on a CPU.
 
-    What is compiled rounds differently, and a run that goes on on a CPU has to round as if it had not been interrupted.
+    What is compiled rounds differently, and a run that resumes on a CPU has to round as if it had not been interrupted.
     """
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 
@@ -125,11 +114,14 @@ class BatchLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.device, self.smoothing, self.r_drop = model, device, smoothing, r_drop
-        self.compiled: Features | None = compiled_for_common_shapes(model.features, device) if compiled else None
+        self.compiled: Features | None = None
+        if compiled:
+            quick = torch.compile(model.features, dynamic=False)
+            self.compiled = CommonShapes(model.features, quick, patience_on(device))
 
-    def forward(self, batch: Batch | PackedBatch, compiled: bool = True) -> LossSums:
+    def forward(self, batch: Batch | PackedBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
-        features = self.compiled if self.compiled and compiled else self.model.features
+        features = self.compiled or self.model.features
         features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
         if not self.r_drop:
             return _label_smoothed(self.model, features_ND, labels_N, self.smoothing)

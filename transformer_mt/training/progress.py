@@ -15,8 +15,6 @@ class Progress:
 
     step: int = 0
     position: Position = field(default_factory=Position)
-    tokens_per_batch: int = 0
-    """Positions of a micro-batch: as configured, or as many as were found to fit when the run began."""
     layout: BatchLayout = "padded"
     """How sentences lie in a micro-batch, chosen when the run began."""
     tokens: int = 0
@@ -88,7 +86,7 @@ FREE_SECTIONS = ("decoding.", "averaging.")
 
 
 def may_change(key: str, settings: TrainingConfig) -> bool:
-    """Whether a run may go on with another value of this key, such as training.max_steps."""
+    """Whether a run may resume with another value of this key, such as training.max_steps."""
     if key == "training.max_steps" and depends_on_end(settings):
         return False
     return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)

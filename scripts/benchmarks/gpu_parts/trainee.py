@@ -53,5 +53,4 @@ def new_trainee(
     model = build_model(config, vocab_size, vocab_size)
     layout = choose_layout(training, config, device)
     learner = new_learner(model.train(), training, layout, device, ALONE)
-    assert training.tokens_per_batch != "auto"
     return Trainee(learner, Loader(corpus, training.tokens_per_batch, 0, 1, layout), training)

@@ -4,8 +4,7 @@ A run that is killed at any instant resumes from its newest checkpoint.
 
 Other rooms use:
 
-    beginning: check_layout, choose_layout, choose_rank_device, initialise_from, largest_tokens_per_batch,
-        new_learner
+    beginning: check_layout, choose_layout, choose_rank_device, initialise_from, new_learner
     candidates: best_of, Candidate, find_candidates, validate_candidates
     checkpoint: check_tokenizer, load_checkpoint, load_progress, newest_whole_checkpoint, point_best_at
     run_record: copy_from_data, on_data, record_start, say_of_data

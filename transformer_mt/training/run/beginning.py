@@ -1,21 +1,13 @@
 """What a run begins with: its device, how sentences are laid out in a batch, the learner, and its weights."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from transformer_mt.base.errors import CheckpointError, ConfigError, RankError, TrainingError
-from transformer_mt.batches.loader import BatchLayout, Loader
-from transformer_mt.kernels.device import (
-    Device,
-    check_c_compiler,
-    choose_device,
-    free_memory_on,
-    peak_memory_on,
-    why_gpu_unused,
-)
+from transformer_mt.base.errors import CheckpointError, ConfigError
+from transformer_mt.batches.loader import BatchLayout
+from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
@@ -27,8 +19,7 @@ from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run.checkpoint import STATE, check_tokenizer, damage, tokenizer_of
-from transformer_mt.training.scale.distributed import Ranks, is_sharded, shard, shard_of
-from transformer_mt.training.scale.out_of_memory import OUT_OF_MEMORY_SHARDED, is_out_of_memory
+from transformer_mt.training.scale.distributed import Ranks, shard
 
 
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
@@ -47,7 +38,7 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
 
 
 def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
-    """How sentences lie in micro-batches. Raises ConfigError if the device cannot have them so."""
+    """The layout of the sentences in micro-batches. Raises ConfigError if the device does not support it."""
     fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
     if settings.layout == "packed" and fault:
         raise ConfigError(f"training.layout=packed {fault}")
@@ -149,61 +140,3 @@ def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
             + "\n  ".join(other)
             + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
         )
-
-
-SAMPLE = 1000  # micro-batches, shuffled, among which the largest is looked for
-SHARE = 0.8  # of the memory that there is: the rest is for the fragments between tensors, and for what others do
-
-
-def largest_tokens_per_batch(loss: BatchLoss, loader: Loader, ranks: Ranks) -> int:
-    """The largest budget of a micro-batch that fits on every rank, at most an update's.
-
-    Doubles the budget as long as the next doubling will fit, and goes on in a straight line from there. Raises
-    TrainingError if the longest pair does not fit by itself.
-    """
-    # Adam keeps two numbers a weight, from the first update on.
-    states = 2 * sum(shard_of(weight).numel() * weight.element_size() for weight in loss.parameters())
-    # Ranks agree after each try, for each of them has to make as many.
-    room = -ranks.max(-int(SHARE * _room(loss.device.torch_device, ranks) - states))
-    smallest = budget = loader.smallest_budget
-    before = peak = ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
-    if peak > room:
-        raise TrainingError(
-            f"the longest pair, of {smallest} pieces, does not fit into memory: lower corpus.max_length (and prepare "
-            "anew), model.d_model, model.ffn_dim or the number of layers"
-        )
-    while budget < loader.tokens_per_update and peak + 2 * (peak - before) <= room:
-        budget *= 2
-        before, peak = peak, ranks.max(_peak(loss, replace(loader, tokens_per_batch=budget)))
-    if peak > room:
-        budget //= 2
-    elif peak > before:
-        budget += (room - peak) * (budget // 2) // (peak - before)
-    return max(smallest, min(budget, loader.tokens_per_update))
-
-
-def _peak(loss: BatchLoss, loader: Loader) -> int:
-    """The most bytes held by the micro-batch with the most attention scores, and by the one with the most pairs."""
-    device = loss.device.torch_device
-    batches = loader.order(0)[:SAMPLE]
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    try:
-        for pairs in (max(batches, key=loader.attention_scores), max(batches, key=len)):
-            sums = loss(loader.batch(pairs, 0, 0), compiled=False)  # each try has a shape of its own
-            sums.smoothed.backward()
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        if is_sharded(loss):
-            raise RankError(OUT_OF_MEMORY_SHARDED) from None
-        return 2**62
-    finally:
-        loss.zero_grad(set_to_none=True)
-    # On the CPU it is the most of all tries so far: a larger batch than all before raises it.
-    return peak_memory_on(device)
-
-
-def _room(device: torch.device, ranks: Ranks) -> int:
-    """The bytes that this rank can get: of its GPU, or its share of the host's memory."""
-    return free_memory_on(device) if device.type == "cuda" else free_memory_on(device) // ranks.local_size

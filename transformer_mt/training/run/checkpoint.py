@@ -1,8 +1,7 @@
-"""Checkpoints: saved completely or not at all, on a GPU beside training, verified, loaded without pickle, averaged."""
+"""Checkpoints: saved completely or not at all, on a GPU while training continues, verified, loaded without pickle."""
 
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
 from transformer_mt.storage.files import cure
+from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_weights,
     load_weights,
@@ -34,7 +34,6 @@ from transformer_mt.storage.weights import (
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.scale.distributed import Ranks, sharded_like, whole
-from transformer_mt.version import __version__
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)
@@ -53,7 +52,7 @@ class Tensors:
     def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
         """Gather the tensors on the first rank; every rank has to call this. The other ranks get none.
 
-        If `copied`, they are copies on the host, so that training may go on. A GPU makes them after the work that
+        If `copied`, they are copies on the host, so that training can continue. A GPU makes them after the work that
         is queued, and the host does not wait for that.
         """
         training = {
@@ -67,18 +66,14 @@ class Tensors:
         device = learner.device.torch_device
         return cls(model, training, end_of_queue(device) if copied and device.type == "cuda" else None)
 
-    def wait(self) -> None:
-        """Return when the tensors can be read."""
-        if self.copied is not None:
-            self.copied.synchronize()
-
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
     """Save a checkpoint, let `best` name the best one, delete those that need not stay.
 
     Raises CheckpointError or OSError if that fails, as on a full disk.
     """
-    tensors.wait()
+    if tensors.copied is not None:
+        tensors.copied.synchronize()
     save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
     if progress.best_steps[:1] == [progress.step]:
         point_best_at(run_dir, progress.step)
@@ -86,13 +81,13 @@ def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: 
 
 
 def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
-    """Write beside and rename: at every instant the checkpoint is whole or not there.
+    """Write a directory with another name and rename it, so that a checkpoint is complete at every instant.
 
     Raises CheckpointError if it cannot be written (a full disk); earlier checkpoints stay.
     """
     path = checkpoint_path(run_dir, progress.step)
     partial = path.with_name(path.name + ".partial")
-    state = {"progress": asdict(progress), "tokenizer": tokenizer_digest, "versions": _versions()}
+    state = {"progress": asdict(progress), "tokenizer": tokenizer_digest, "versions": versions(["torch"])}
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -123,7 +118,7 @@ def load_progress(path: Path) -> Progress:
         raise CheckpointError(f"{path}: cannot be read here ({error.strerror}); every rank reads the run_dir") from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(
-            f"{path} was written by another version of this program; go on with that one, or choose another run_dir"
+            f"{path} was written by another version of this program; resume it with that one, or choose another run_dir"
         ) from None
 
 
@@ -250,10 +245,6 @@ def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
     return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 
 
-def _versions() -> dict[str, str]:
-    return {"transformer_mt": __version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
 def _flush_to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -263,7 +254,7 @@ def _flush_to_disk(path: Path) -> None:
 
 
 class Saver:
-    """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training goes on.
+    """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
     Every rank has to call its methods, and gets their errors. At its end, also by an error, it waits for the checkpoint
     that is being written.
@@ -308,7 +299,7 @@ class Saver:
         if not beside:
             self._check(write)
         else:
-            self._written = self._thread.submit(write if self._ranks.is_first else _do_nothing)
+            self._written = self._thread.submit(write if self._ranks.is_first else lambda: None)
 
     def settle(self, wait: bool) -> None:
         """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
@@ -329,10 +320,6 @@ class Saver:
 def writes_beside(device: Device) -> bool:
     """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
     return device.torch_device.type == "cuda"
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _failure(write: Callable[[], None]) -> str:

@@ -30,22 +30,22 @@ _NAMES = {"train": "training data", "valid": "validation data"}
 def on_data(
     progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool
 ) -> tuple[Progress, list[str]]:
-    """The progress of a run that goes on with these data, and which of `train` and `valid` have changed.
+    """The progress of a run that resumes with these data, and which of `train` and `valid` have changed.
 
-    `data` are the digests of what lies in data_dir. Raises CheckpointError if they differ and that is not accepted.
+    `data` are the digests of the files in data_dir. Raises CheckpointError if they differ and that is not accepted.
     """
     changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
     if changed and not is_accepted:
         raise CheckpointError(
             f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
-            "text was changed, or prepared in another way. Put the former data back, choose another run_dir, or go on "
-            "with the new data: training.accept_changed_data=true"
+            "text was changed, or prepared in another way. Put the former data back, choose another run_dir, or "
+            "resume with the new data: training.accept_changed_data=true"
         )
     return replace(progress, data=dict(data)), changed
 
 
 def say_of_data(changed: list[str], ranks: Ranks) -> None:
-    """Warn that a run goes on with other data."""
+    """Warn that a run resumes with other data."""
     if changed:
         ranks.say(
             f"the {_described(changed)} are other ones from now on, as training.accept_changed_data=true allows: what "
@@ -72,10 +72,10 @@ PACKAGE = Path(__file__).parents[2]
 def record_start(
     run_dir: Path, progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks
 ) -> None:
-    """Append to run.json that training goes on from this progress, or begins, and with what.
+    """Append to run.json that training begins, or resumes from this progress, and with what.
 
     Only the first rank does so. Where the file cannot be read or written there is a warning on standard error,
-    and what it holds stays: training does not depend on it.
+    and it stays as it is: training does not depend on it.
     """
     if not ranks.is_first:
         return
@@ -88,7 +88,7 @@ def record_start(
         write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
-        tqdm.write(f"warning: {reason}. This start is not recorded there; training goes on", file=sys.stderr)
+        tqdm.write(f"warning: {reason}. This start is not recorded there; training continues", file=sys.stderr)
 
 
 def _start(progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:

@@ -133,7 +133,6 @@ def load_validation(
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     _, language = corpus.languages_of(corpus.valid)
     check_tokeniser(language)  # better said now than at the first validation
-    budget = training.tokens_per_batch
     return ValidationSet(
         encoded,
         references,
@@ -141,7 +140,7 @@ def load_validation(
         language,
         decoding.max_extra_length,
         model.max_positions,
-        max(4096, corpus.max_length) if budget == "auto" else budget,
+        training.tokens_per_batch,
         min(training.valid_sentences or len(references), len(references)),
     )
 
@@ -196,6 +195,6 @@ def _validate_share(
         with device.autocast():
             found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            # Where the numbers are not finite there is no translation: training goes on, and its scores fall.
+            # Where the numbers are not finite there is no translation: training continues, and its scores fall.
             translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations

@@ -4,6 +4,6 @@ One process is the case of one rank.
 
 Other rooms use:
 
-    distributed: all_ranks, is_sharded, Ranks, shard, shard_of, sharded_like, whole, whole_parameters
-    out_of_memory: is_out_of_memory, OUT_OF_MEMORY_SHARDED, Room
+    distributed: all_ranks, Ranks, shard, sharded_like, whole, whole_parameters
+    out_of_memory: is_out_of_memory, Room
 """

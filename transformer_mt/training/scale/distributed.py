@@ -121,7 +121,7 @@ class Ranks:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Work that each rank does by itself; if it fails on any, no rank goes on.
+        """Work that each rank does by itself; if it fails on any, no rank continues.
 
         Raises TrainingError on every rank, with what each of them has met with, said once.
         """
@@ -162,8 +162,8 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             raise
         reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
-            f"rank {place.rank}: another rank is gone, or the connection to it ({reason}). Its own message says "
-            "why, if it was not killed; the same command goes on from what was saved"
+            f"rank {place.rank}: lost the connection to another rank ({reason}). Look for that rank's own error "
+            "message; if there is none, it was killed. The same command resumes from the newest checkpoint"
         ) from None
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for what ranks that are gone have to send
@@ -229,12 +229,6 @@ def whole_parameters(model: nn.Module) -> Iterator[None]:
 def is_sharded(model: nn.Module) -> bool:
     """Whether `shard` was called on it."""
     return _unit(model) is not None
-
-
-def shard_of(tensor: Tensor) -> Tensor:
-    """This rank's part of it."""
-    sharded = _sharded(tensor)
-    return tensor if sharded is None else sharded.to_local()
 
 
 def whole(tensor: Tensor) -> Tensor:

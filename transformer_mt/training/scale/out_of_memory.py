@@ -47,20 +47,6 @@ class Size(NamedTuple):
         return cls(batch.source_BS.numel() + batch.labels_BT.numel(), pairs * longest**2)
 
 
-class _Watched:
-    """Micro-batches that tell which of them is at work; None when all are done."""
-
-    def __init__(self, batches: Sequence[MicroBatch]) -> None:
-        self._batches = batches
-        self.current: MicroBatch | None = None
-
-    def __iter__(self) -> Iterator[MicroBatch]:
-        for batch in self._batches:
-            self.current = batch
-            yield batch
-        self.current = None
-
-
 class Room:
     """Which sizes did not fit into this rank's memory since the run was started: what is as large is split untried."""
 
@@ -89,11 +75,11 @@ class Room:
         """
         has_failed = False
         while True:
-            watched = _Watched(self.parts(batches))
+            at_work: list[MicroBatch] = []  # the one that is being computed; none when all are done
             try:
-                made = work(watched)
+                made = work(_told(self.parts(batches), at_work))
             except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is a RuntimeError
-                if watched.current is None or not is_out_of_memory(error):
+                if not at_work or not is_out_of_memory(error):
                     raise
                 if ONEDNN_REFUSES in str(error):
                     do_without_onednn()
@@ -102,7 +88,7 @@ class Room:
                     device.give_back()
                 return made
             # Here the error is gone, and with it all tensors that it held.
-            self._learn_from(watched.current, loss)
+            self._learn_from(at_work[0], loss)
             loss.zero_grad(set_to_none=True)
             device.give_back()
             has_failed = True
@@ -120,6 +106,14 @@ class Room:
             size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
             for failed in self._too_large
         )
+
+
+def _told(batches: Sequence[MicroBatch], at_work: list[MicroBatch]) -> Iterator[MicroBatch]:
+    """The micro-batches; `at_work` holds the one that was taken last, until another is asked for."""
+    for batch in batches:
+        at_work[:] = [batch]
+        yield batch
+    at_work.clear()
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
