@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 
 import pytest
 
@@ -87,3 +88,33 @@ def test_a_new_context_knows_nothing_of_signals_before_it():
         send(signal.SIGTERM)
     with StopSignal(Ranks()) as stop:
         assert stop.number() == 0
+
+
+def test_work_that_no_signal_ends_has_its_result_or_its_error():
+    with StopSignal(Ranks()) as stop:
+        assert stop.unless_it_comes(lambda: sum(range(10))) == 45
+        with pytest.raises(ZeroDivisionError):
+            stop.unless_it_comes(lambda: 1 // 0)
+
+
+def test_without_memory_for_a_thread_the_work_is_done_all_the_same(monkeypatch):
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with StopSignal(Ranks()) as stop:
+        assert stop.unless_it_comes(lambda: sum(range(10))) == 45
+        with pytest.raises(ZeroDivisionError):
+            stop.unless_it_comes(lambda: 1 // 0)
+        assert stop.unless_it_comes(lambda: send(signal.SIGTERM)) is None
+        assert stop.number() == signal.SIGTERM
+
+
+def test_work_that_has_no_end_is_no_longer_waited_for_when_the_signal_comes():
+    ended = threading.Event()
+    with StopSignal(Ranks()) as stop:
+        threading.Timer(0.3, send, [signal.SIGTERM]).start()
+        assert stop.unless_it_comes(ended.wait) is None
+        assert stop.unless_it_comes(ended.wait) is None
+        assert stop.number() == signal.SIGTERM
+    ended.set()

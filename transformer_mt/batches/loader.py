@@ -1,9 +1,9 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -58,14 +58,17 @@ class Loader:
             cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
             raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
 
-    def updates(self, position: Position) -> Iterator[tuple[list[Pairs], Position]]:
-        """The micro-batches of each update from `position` on, and the position after them; without end.
+    def updates(
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()
+    ) -> Iterator[tuple[list[Pairs], Position]]:
+        """The micro-batches of each update from `position` on, and the position after them.
 
-        An update takes as many as `tokens_per_update` target tokens allow, and at least one.
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
+        `make`, which is asked to make the order of each epoch, returns None.
         """
         update: list[Pairs] = []
         num_tokens, reached = 0, position
-        for pairs, after in self._micro_batches(position):
+        for pairs, after in self._micro_batches(position, make):
             more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
                 yield update, reached
@@ -122,10 +125,14 @@ class Loader:
             return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
-    def _micro_batches(self, position: Position) -> Iterator[tuple[Pairs, Position]]:
+    def _micro_batches(
+        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None]
+    ) -> Iterator[tuple[Pairs, Position]]:
         first = position.batch
         for epoch in count(position.epoch):
-            batches = self.order(epoch)
+            batches = make(partial(self.order, epoch))
+            if batches is None:
+                return
             for index in range(first, len(batches)):
                 last = index + 1 == len(batches)
                 yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)

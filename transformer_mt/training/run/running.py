@@ -4,11 +4,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -28,8 +30,11 @@ from transformer_mt.training.scale.distributed import Ranks
 if TYPE_CHECKING:
     from transformer_mt.training.run.validation import ValidationScores
 
+T = TypeVar("T")
+
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 PASSED_ON = 5.0  # seconds in which torchrun sends its processes what the terminal has sent them too
+PATIENCE = 0.1  # seconds between two looks whether a signal has come
 
 
 class StopSignal:
@@ -56,6 +61,28 @@ class StopSignal:
     def number(self) -> int:
         """The number of the signal, or 0: the same on every rank, whichever got it, and every rank has to ask."""
         return self._ranks.max(self._received)
+
+    def unless_it_comes(self, work: Callable[[], T]) -> T | None:
+        """The result of long work that every rank does, or None as soon as the signal comes.
+
+        A thread does it, because Python handles no signal while a function of NumPy runs. If memory is too short for
+        another thread, this one does the work, and the signal has to wait.
+        """
+        made: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(work())
+            except BaseException as error:
+                made.set_exception(error)
+
+        try:
+            Thread(target=make, daemon=True).start()
+        except RuntimeError:
+            make()
+        while not self._received and not made.done():
+            wait([made], timeout=PATIENCE)
+        return None if self.number() else made.result()
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         is_passed_on = self._ranks.size > 1 and time.monotonic() < self._time + PASSED_ON
@@ -142,12 +169,16 @@ class Run:
         self._entered.close()
 
     def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[Batch | PackedBatch], Position]]:
-        """This rank's micro-batches of each update, and the position after it; without end."""
-        updates = loader.updates(progress.position)
+        """This rank's micro-batches of each update, and the position after it; without end.
+
+        If a signal comes while the order of an epoch is made, that is the end, and `signal` is its number.
+        """
+        updates = loader.updates(progress.position, self._stop.unless_it_comes)
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
             numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
             yield [loader.batch(part, step, number) for number, part in numbered], position
+        self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
         """Count what was done, and log it; `progress` has the step and the position after the update."""
