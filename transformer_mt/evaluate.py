@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.wording import LineProgress
-from transformer_mt.decoding.loading import EngineOptions, check_files
+from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.analysis import rarest_pieces
@@ -60,7 +60,6 @@ from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_output import TranslationSummary
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
-DEFAULT_ENGINE = EngineOptions()
 PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
 
 

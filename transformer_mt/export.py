@@ -46,19 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "               model.activation=relu or gelu.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
-    parser.add_argument(
-        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
-    )
+    cli.add_model(parser)
     parser.add_argument(
         "output", metavar="OUTPUT_DIR", type=Path, help="a directory that is new, empty or an earlier export"
     )
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        default=[],
-        help="settings of decoding, which become the defaults of the export",
-    )
+    cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
     parser.add_argument(
         "--quantization",

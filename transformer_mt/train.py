@@ -37,6 +37,7 @@ from transformer_mt.training.run.beginning import (
     new_learner,
 )
 from transformer_mt.training.run.checkpoint import (
+    Saver,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
@@ -60,9 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
-    parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="a setting, as training.max_steps=200"
-    )
+    cli.add_settings(parser, "a setting, as training.max_steps=200")
     arguments = parser.parse_intermixed_args(argv)
     with all_ranks() as ranks:
         try:
@@ -147,7 +146,7 @@ def _train(
     def lines_of(pairs: Pairs) -> str:
         return described(places_of_pairs(Path(config.data_dir), pairs))
 
-    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lines_of)
+    run = Run(Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks), lines_of)
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings.metric)}"

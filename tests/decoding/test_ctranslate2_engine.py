@@ -18,7 +18,7 @@ from transformer_mt import export
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
-from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.decoding.hypothesis import length_penalty
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.attention_weights import attention_weights
@@ -132,10 +132,10 @@ def test_neither_batch_nor_neighbours_nor_workers_matter(settings, exported, eng
 
 def test_progress_is_told_of_each_sentence_once(engine, sentences):
     told = []
-    engine.translate(sentences, DecodingConfig(tokens_per_batch=100), progress=told.append)
+    engine.translate(sentences, DecodingConfig(tokens_per_batch=100), Wanted(progress=told.append))
     assert len(told) > 1
     assert sum(told) == len(sentences)
-    assert engine.translate([], DecodingConfig(), progress=told.append) == []
+    assert engine.translate([], DecodingConfig(), Wanted(progress=told.append)) == []
 
 
 # Constraints
@@ -219,7 +219,7 @@ def attention_of(translator, sentence, tokens):
 
 @torch.no_grad()
 def test_alignments_are_where_our_attention_is_largest(engine, translator, sentences):
-    found = engine.translate(sentences, DecodingConfig(beam_size=2, n_best=2), alignment=True)
+    found = engine.translate(sentences, DecodingConfig(beam_size=2, n_best=2), Wanted(alignment=True))
     for sentence, hypotheses in zip(sentences, found, strict=True):
         for hypothesis in hypotheses:
             attention_TS = attention_of(translator, sentence, hypothesis.tokens)[:-1, :-1]
@@ -242,7 +242,7 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
     decoding = DecodingConfig(alignment_layer=1)
     engine.translate(sentences, decoding)
     for asked in (
-        lambda: engine.translate(sentences, decoding, alignment=True),
+        lambda: engine.translate(sentences, decoding, Wanted(alignment=True)),
         lambda: engine.translate(sentences, decoding.model_copy(update={"coverage_penalty": 0.1})),
     ):
         with pytest.raises(TranslationError, match=r"alignment_layer=1: .* was exported with alignment_layer=0"):

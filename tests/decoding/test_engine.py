@@ -8,7 +8,7 @@ import torch
 from helpers.thorough import pairwise, thorough, thorough_rows
 
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
-from transformer_mt.decoding.engine import Sentence, positions_per_batch
+from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.kernels.device import choose_device
@@ -245,7 +245,7 @@ def test_each_piece_is_aligned_to_the_source_piece_it_looked_at_most(settings, l
     decoding = DecodingConfig(**settings, alignment_layer=layer)
     batch = [sentence for sentence in sentences([[]] * 8) if len(sentence.source) > 1]
     for engine in engines:
-        for sentence, hypotheses in zip(batch, engine.translate(batch, decoding, alignment=True), strict=True):
+        for sentence, hypotheses in zip(batch, engine.translate(batch, decoding, Wanted(alignment=True)), strict=True):
             for hypothesis in hypotheses:
                 rows = attention_alone(engine, sentence, hypothesis.tokens, layer)
                 expected = [max(range(len(row) - 1), key=row.__getitem__) for row in rows[:-1]]
@@ -260,7 +260,7 @@ def test_without_being_asked_for_there_is_no_alignment(engines, sentences):
 
 def test_a_source_without_words_is_translated_and_not_aligned(engines):
     for decoding in (DecodingConfig(), DecodingConfig(beam_size=1), DecodingConfig(coverage_penalty=0.2)):
-        [[hypothesis]] = engines[0].translate([Sentence([EOS])], decoding, alignment=True)
+        [[hypothesis]] = engines[0].translate([Sentence([EOS])], decoding, Wanted(alignment=True))
         assert hypothesis.tokens[-1] == EOS
         assert hypothesis.alignment is None
 
@@ -315,6 +315,6 @@ def test_without_scores_the_words_are_the_same(engines, sentences):
         decoding = DecodingConfig(**settings)
         for engine in engines:
             expected = engine.translate(sentences(PREFIXES), decoding)
-            found = engine.translate(sentences(PREFIXES), decoding, scores=False)
+            found = engine.translate(sentences(PREFIXES), decoding, Wanted(scores=False))
             for ours, theirs in zip(found, expected, strict=True):
                 assert [hypothesis.tokens for hypothesis in ours] == [hypothesis.tokens for hypothesis in theirs]

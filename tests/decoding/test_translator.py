@@ -10,7 +10,7 @@ from helpers.untrained import LONG_LINES
 
 from transformer_mt.base.errors import ConfigError, TranslationError
 from transformer_mt.base.languages import EOS
-from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.engine import WITH_SCORES, Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
@@ -146,7 +146,7 @@ class Says(Engine):
         super().__init__()
         self.max_positions, self.tokens, self.looked_at = 100, tokens, looked_at
 
-    def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
+    def translate_unordered(self, sentences, decoding, wanted=WITH_SCORES):
         for number in range(len(sentences)):
             yield [number], [[Hypothesis([*self.tokens, EOS], -1.0, -1.0, self.looked_at)]]
 

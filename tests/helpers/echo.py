@@ -1,7 +1,7 @@
 """An engine that says what it is given."""
 
 from transformer_mt.base.languages import EOS
-from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.engine import WITH_SCORES, Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
 
 
@@ -13,7 +13,7 @@ class Echo(Engine):
         self.max_positions = max_positions
         self.sentences = []
 
-    def translate_unordered(self, sentences, decoding, *, alignment=False, scores=True, progress=None):
+    def translate_unordered(self, sentences, decoding, wanted=WITH_SCORES):
         self.sentences += sentences
         found = [
             [
@@ -22,15 +22,15 @@ class Echo(Engine):
                     -float(len(sentence.source) + rank),
                     -1.0 - rank,
                     [0] * len(sentence.prefix) + self.order(range(len(sentence.source) - 1), rank)
-                    if alignment
+                    if wanted.alignment
                     else None,
                 )
                 for rank in range(decoding.n_best)
             ]
             for sentence in sentences
         ]
-        if progress is not None:
-            progress(len(sentences))
+        if wanted.progress is not None:
+            wanted.progress(len(sentences))
         for number in reversed(range(len(sentences))):
             yield [number], [found[number]]
 

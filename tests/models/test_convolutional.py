@@ -90,7 +90,8 @@ def test_a_stack_of_convolutions_sees_as_far_as_their_kernels_together(tiny_conv
     source_1S = torch.randint(4, 10, (1, 9), generator=torch.Generator().manual_seed(3))
     other_1S = source_1S.clone()
     other_1S[0, 4] += 1
-    changes_S = (model._encode(source_1S).key_B1SD - model._encode(other_1S).key_B1SD).abs().amax(dim=-1)[0, 0]
+    encoded, changed = model._encode(source_1S).prepared_B1SA, model._encode(other_1S).prepared_B1SA
+    changes_S = (encoded - changed).abs().amax(dim=-1)[0, 0]
     assert (changes_S > 1e-9).tolist() == [2 <= s <= 6 for s in range(9)]
 
 

@@ -12,7 +12,7 @@ from helpers.untrained import write_untrained
 
 from transformer_mt import plot
 from transformer_mt.base.languages import BOS, EOS
-from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.reporting import attention_figures, picture_file, plot_attention
 from transformer_mt.settings.corpus_settings import TokenizerConfig
@@ -90,7 +90,7 @@ def test_the_darkest_cells_are_the_alignment_of_the_model_s_own_translation(draw
         assert "".join(found.columns.pieces) == f"▁{SOURCE.replace(' ', '▁')}</s>"
         assert found.said.endswith(f"picture.png: {translation.text}\n")
         [source] = translator.tokenizer.encode_source([SOURCE])
-        [[hypothesis, *_]] = translator.engine.translate([Sentence(source)], decoding, alignment=True)
+        [[hypothesis, *_]] = translator.engine.translate([Sentence(source)], decoding, Wanted(alignment=True))
         assert found.maps_MTS[0, :-1, :-1].argmax(axis=-1).tolist() == hypothesis.alignment
 
 

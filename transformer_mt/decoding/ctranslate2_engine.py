@@ -16,8 +16,10 @@ from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.engine import (
+    WITH_SCORES,
     Engine,
     Sentence,
+    Wanted,
     batches,
     coverage_penalty,
     positions_per_batch,
@@ -267,15 +269,9 @@ class CTranslate2Engine(Engine):
         self.translator = self._load(self.workers)
 
     def translate_unordered(
-        self,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        *,
-        alignment: bool = False,
-        scores: bool = True,
-        progress: Callable[[int], None] | None = None,
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        with_attention = alignment or decoding.coverage_penalty > 0
+        with_attention = wanted.alignment or decoding.coverage_penalty > 0
         if with_attention and decoding.alignment_layer != self.alignment_layer:
             raise TranslationError(
                 f"alignment_layer={decoding.alignment_layer}: {self.directory} was exported with "
@@ -292,13 +288,13 @@ class CTranslate2Engine(Engine):
         budget = min(positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers))
         if with_attention and width > 1:
             budget = 1  # in a batch, the first token has the attention of another sentence (CTranslate2 4.8.5)
-        found = search.run(list(batches(lengths, budget)), progress)
+        found = search.run(list(batches(lengths, budget)), wanted.progress)
         if width > 1:
             found |= search.run([[n] for n in found if any(len(h.tokens) > search.limit(n) for h in found[n])])
         found = {n: [ended(h, search.limit(n)) for h in found[n]] for n in range(len(sentences))}
         hypotheses = list(search.in_utf8(found).values())
         self._score_again(sentences, hypotheses, decoding)
-        yield list(range(len(sentences))), [ranked(of_one, decoding, alignment) for of_one in hypotheses]
+        yield list(range(len(sentences))), [ranked(of_one, decoding, wanted.alignment) for of_one in hypotheses]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))

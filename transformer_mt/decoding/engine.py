@@ -45,6 +45,20 @@ class Sentence:
         return min(max(len(self.source), len(self.prefix) + 1) + max_extra_length, max_positions)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller wants besides translations."""
+
+    alignment: bool = False
+    scores: bool = True
+    """Without them, scores may be NaN, which can be faster."""
+    progress: Callable[[int], None] | None = None
+    """Called with the number of further sentences that are done."""
+
+
+WITH_SCORES = Wanted()
+
+
 class Engine(ABC):
     """Runs a model, or an ensemble, on a device."""
 
@@ -88,35 +102,20 @@ class Engine(ABC):
 
     @abstractmethod
     def translate_unordered(
-        self,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        *,
-        alignment: bool = False,
-        scores: bool = True,
-        progress: Callable[[int], None] | None = None,
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translate; yields (numbers of some sentences, the hypotheses of each) as they are found, each sentence once.
 
         Hypotheses come best first, at least one and at most n_best. A sentence has none if the model computes numbers
-        for it that are not finite. Without `scores`, scores may be NaN, which can be faster. `progress` is called with
-        the number of further sentences that are done.
+        for it that are not finite.
         """
 
     def translate(
-        self,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        *,
-        alignment: bool = False,
-        scores: bool = True,
-        progress: Callable[[int], None] | None = None,
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> list[list[Hypothesis]]:
         """The hypotheses that `translate_unordered` yields, in the order of the sentences."""
         found: list[list[Hypothesis]] = [[] for _ in sentences]
-        for numbers, hypotheses_of in self.translate_unordered(
-            sentences, decoding, alignment=alignment, scores=scores, progress=progress
-        ):
+        for numbers, hypotheses_of in self.translate_unordered(sentences, decoding, wanted):
             for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                 found[number] = hypotheses
         return found

@@ -6,7 +6,7 @@ B sentences  S source positions  T target positions  V vocabulary
 import math
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -18,7 +18,15 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import Workers, num_cores
 from transformer_mt.decoding.constraints import Constraints, Utf8
-from transformer_mt.decoding.engine import Engine, Sentence, batches, coverage_penalty, positions_per_batch
+from transformer_mt.decoding.engine import (
+    WITH_SCORES,
+    Engine,
+    Sentence,
+    Wanted,
+    batches,
+    coverage_penalty,
+    positions_per_batch,
+)
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import beam_search
@@ -95,15 +103,9 @@ class TorchEngine(Engine):
         return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def translate_unordered(
-        self,
-        sentences: Sequence[Sentence],
-        decoding: DecodingConfig,
-        *,
-        alignment: bool = False,
-        scores: bool = True,
-        progress: Callable[[int], None] | None = None,
+        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-        if (alignment or decoding.coverage_penalty) and not attends_to_source(self.model):
+        if (wanted.alignment or decoding.coverage_penalty) and not attends_to_source(self.model):
             raise TranslationError(
                 "an alignment or a coverage_penalty needs attention to the source, which this model, or a model of the "
                 "ensemble, does not have (model.attention=none): leave it out, or use a model with attention"
@@ -114,13 +116,16 @@ class TorchEngine(Engine):
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         budget = positions_per_batch(decoding, width, on_gpu=on_gpu)
         together = _shared(lengths, budget, self.translators.number)
-        tasks = [([sentences[number] for number in numbers], decoding, alignment, scores) for numbers in together]
+        tasks = [
+            ([sentences[number] for number in numbers], decoding, wanted.alignment, wanted.scores)
+            for numbers in together
+        ]
         if tasks:
             # The first use makes the form for search: before there are workers, so that they share it.
             make_room(self.searched, [(len(numbers), lengths[numbers[0]]) for numbers in together], width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
-            if progress is not None:
-                progress(len(hypotheses_of))
+            if wanted.progress is not None:
+                wanted.progress(len(hypotheses_of))
             yield together[batch], hypotheses_of
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:

@@ -10,7 +10,7 @@ from typing import Self
 
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.decoding.engine import Engine
+from transformer_mt.decoding.engine import Engine, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
@@ -124,7 +124,9 @@ class Translator(ModelOfText):
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         if parts:
             self._check(decoding)
-        found = self._search(parts, decoding, alignment, scores, progress)
+        share = len({part.line for part in parts}) / max(1, len(parts))  # of a line, that a part is
+        told = None if progress is None else lambda count: progress(count * share)
+        found = self._search(parts, decoding, Wanted(alignment, scores or decoding.mbr_candidates > 0, told))
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
         return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
@@ -145,26 +147,16 @@ class Translator(ModelOfText):
         with self.engine.turn():
             return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)
 
-    def _search(
-        self,
-        parts: Sequence[Part],
-        decoding: DecodingConfig,
-        alignment: bool,
-        scores: bool,
-        progress: Callable[[float], None] | None,
-    ) -> list[list[Translation]]:
+    def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""
         found: list[list[Translation]] = [[] for _ in parts]
         sentences = [part.sentence for part in parts]
         search = decoding.of_candidates
         if decoding.mbr_candidates:
             from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
-        share = len({part.line for part in parts}) / max(1, len(parts))  # of a line, that a part is
-        told = None if progress is None else lambda count: progress(count * share)
         with self.engine.turn():
-            for numbers, hypotheses_of in self.engine.translate_unordered(
-                sentences, search, alignment=alignment, scores=scores or search is not decoding, progress=told
-            ):  # the text of some is made while others are still searched for
+            # The text of some is made while others are still searched for.
+            for numbers, hypotheses_of in self.engine.translate_unordered(sentences, search, wanted):
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
                     found[number] = least_risk(translations, decoding) if decoding.mbr_candidates else translations

@@ -13,6 +13,7 @@ N packed queries  M packed keys  H heads  K width of a head
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import triton
@@ -59,7 +60,7 @@ def _forward(
     window: int,
 ) -> tuple[Tensor, Tensor]:
     """The output NHK; and log2 sum_j exp z_j of each query, fp32 HN, where z are the scores that it sees."""
-    return _mixed(query_NHK, key_MHK, value_MHK, query_offsets, key_offsets, max_queries, causal, window)
+    return _mixed((query_NHK, key_MHK, value_MHK), query_offsets, key_offsets, max_queries, causal, window)
 
 
 @triton_op("transformer_mt::short_self_attention", mutates_args=())
@@ -67,21 +68,14 @@ def _self_forward(
     rows_N3HK: Tensor, offsets: Tensor, max_length: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
     """As of `_forward`."""
-    query_NHK, key_NHK, value_NHK = rows_N3HK.unbind(1)
-    return _mixed(query_NHK, key_NHK, value_NHK, offsets, offsets, max_length, causal, window)
+    return _mixed(rows_N3HK.unbind(1), offsets, offsets, max_length, causal, window)
 
 
 def _mixed(
-    query_NHK: Tensor,
-    key_MHK: Tensor,
-    value_MHK: Tensor,
-    query_offsets: Tensor,
-    key_offsets: Tensor,
-    max_queries: int,
-    causal: bool,
-    window: int,
+    sides: Sequence[Tensor], query_offsets: Tensor, key_offsets: Tensor, max_queries: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
-    query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, (query_NHK, key_MHK, value_MHK))
+    """The same; `sides` are queries NHK, keys and values MHK."""
+    query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, sides)
     num_queries, num_heads, width = query_NHK.shape
     mixed_NHK = query_NHK.new_empty(query_NHK.shape)
     log_sum_HN = query_NHK.new_empty(num_heads, num_queries, dtype=float32)

@@ -56,10 +56,7 @@ def _keys_seen(query_start, num_keys, CAUSAL: tl.constexpr, WINDOW: tl.constexpr
 @triton.jit
 def _queries_seeing(key_start, num_queries, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr):
     """The first tile of queries that see a tile of keys, and the end of the last one."""
-    first, end = 0, num_queries
-    if WINDOW > 0:
-        first = tl.maximum(0, key_start - WINDOW) // TILE * TILE
-        end = tl.minimum(num_queries, key_start + TILE + WINDOW)
+    first, end = _keys_seen(key_start, num_queries, False, WINDOW, TILE)  # a window reaches as far to both sides
     if CAUSAL:
         first = key_start
     return first, end

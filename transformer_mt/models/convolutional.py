@@ -18,7 +18,7 @@ from transformer_mt.base.errors import TooLongError
 from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.scores import Dot, attention_by
+from transformer_mt.models.scores import Annotations, Dot, attention_by
 from transformer_mt.settings.model_settings import ConvolutionalConfig
 
 EMBEDDED = 0.1
@@ -76,7 +76,7 @@ class DecoderLayer(nn.Module):
         self.score = Dot()
 
     def forward(
-        self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: "Memory", record: list[Tensor] | None
+        self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: Annotations, record: list[Tensor] | None
     ) -> tuple[Tensor, Tensor]:
         """The output BWTD, and the past of the next words. The weights BWTS are appended to `record`, if there is one.
 
@@ -89,7 +89,7 @@ class DecoderLayer(nn.Module):
         query_BWTD = (self.query(state_BWTD) + embedded_BWTD) * HALF_POWER
         query_B1QD = query_BWTD.flatten(1, 2)[:, None]
         read_B1QD, weights_B1QS = attention_by(
-            self.score, query_B1QD, memory.key_B1SD, memory.value_B1SD, memory.mask_B11S
+            self.score, query_B1QD, memory.prepared_B1SA, memory.value_B1SD, memory.mask_B11S
         )
         if record is not None:
             record.append(weights_B1QS.view(len(x_BWTD), W, T, -1))
@@ -100,27 +100,12 @@ class DecoderLayer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The source as every decoder layer reads it; one head."""
-
-    key_B1SD: Tensor
-    """The encoder's output."""
-    value_B1SD: Tensor
-    """The same and the embeddings, which say which word it is, besides its surroundings (sec. 3.3)."""
-    mask_B11S: Tensor
-
-    def keep(self, sentences: Tensor) -> "Memory":
-        """That of some of the sentences."""
-        return Memory(*(part.index_select(0, sentences) for part in (self.key_B1SD, self.value_B1SD, self.mask_B11S)))
-
-
-@dataclass(frozen=True)
 class ConvolutionalState(DecoderState):
     """What each hypothesis goes on from; the hypotheses of a sentence share its memory."""
 
     past_LBWPD: Tensor
     """The last inputs of each layer; 0 before the first word."""
-    memory: Memory
+    memory: Annotations
     position: int
 
     def follow(self, parent_BW: Tensor) -> "ConvolutionalState":
@@ -161,14 +146,14 @@ class Convolutional(Seq2Seq):
     def start(self, source_BS: Tensor, width: int) -> ConvolutionalState:
         memory = self._encode(source_BS)
         size = (len(self.decoder), len(source_BS), width, self.kernel_width - 1, self.d_model)
-        return ConvolutionalState(memory.key_B1SD.new_zeros(size), memory, position=0)
+        return ConvolutionalState(memory.prepared_B1SA.new_zeros(size), memory, position=0)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, ConvolutionalState]:
         assert isinstance(state, ConvolutionalState)
         said_BW1D, state = self._go_on(token_BW[..., None], state)
         return self.project(said_BW1D[:, :, 0]), state
 
-    def _encode(self, source_BS: Tensor) -> Memory:
+    def _encode(self, source_BS: Tensor) -> Annotations:
         mask_B11S = padding_mask(source_BS)
         real_BS1 = mask_B11S[:, 0, 0, :, None]
         embedded_BSD = self._embed(self.source_embedding, source_BS, self.source_positions, 0)
@@ -179,7 +164,8 @@ class Convolutional(Seq2Seq):
             inside_BSD = F.pad(x_BSD.masked_fill(~real_BS1, 0.0), (0, 0, side, side))
             x_BSD = (convolution(inside_BSD) + x_BSD) * HALF_POWER
         x_BSD = self.encoder_output(x_BSD)
-        return Memory(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
+        # What is read has the embeddings too: they say which word it is, besides its surroundings (sec. 3.3).
+        return Annotations(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
 
     def _go_on(
         self, token_BWT: Tensor, state: ConvolutionalState, record: list[Tensor] | None = None

@@ -14,7 +14,6 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.rnn_decoder import (
-    Annotations,
     BahdanauDecoder,
     BidirectionalEncoder,
     LuongDecoder,
@@ -22,6 +21,7 @@ from transformer_mt.models.rnn_decoder import (
     RecurrentDecoder,
     SourceAttention,
 )
+from transformer_mt.models.scores import Annotations
 from transformer_mt.settings.model_settings import RnnConfig
 
 

@@ -1,7 +1,7 @@
 """Recurrences, of which the plain one is Elman's (1990), and the recurrent decoders of Luong and of Bahdanau.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  R rows  Q W times T  D model width
-I width of inputs  A width of prepared keys
+I width of inputs
 C what is carried from word to word: a state for each layer; of LSTM the hidden states, then the cells
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_mt.models.attention import padding_mask
-from transformer_mt.models.scores import FixedConcat, Location, Scaled, Score, attention_by, build_score
+from transformer_mt.models.scores import Annotations, FixedConcat, Location, Scaled, Score, attention_by, build_score
 from transformer_mt.settings.model_settings import RnnConfig, ScoreChoice
 
 Cell = Literal["gru", "lstm", "rnn"]
@@ -149,21 +149,6 @@ class SourceWindow(nn.Module):
     @staticmethod
     def _distance(centre_B1Q: Tensor, length: int) -> Tensor:
         return torch.arange(1, length + 1, device=centre_B1Q.device) - centre_B1Q[..., None]
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """What the decoder sees of the source, which Bahdanau et al. call annotations. The axis of heads has one."""
-
-    prepared_B1SA: Tensor
-    """What the score has made of the keys."""
-    value_B1SD: Tensor
-    mask_B11S: Tensor
-
-    def keep(self, sentences: Tensor) -> "Annotations":
-        """Those of some of the sentences."""
-        parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
-        return Annotations(*(part.index_select(0, sentences) for part in parts))
 
 
 class SourceAttention(nn.Module):

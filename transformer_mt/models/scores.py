@@ -1,11 +1,12 @@
 """Score functions: how well a query and a key go together (Luong et al. 2015, Bahdanau et al. 2015).
 
-B sentences  T query positions  S key positions  H heads  K width of a head  A inner width
+B sentences  T query positions  S key positions  H heads  K width of a head  A inner width, or that of prepared keys
 Q width of queries, where it differs from that of keys
 """
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import assert_never
 
 import torch
@@ -62,7 +63,7 @@ class Scaled(Score):
         return scores_BHTS / self.root
 
 
-class General(Score):
+class General(Dot):
     """Q W K^T (Luong et al. 2015, sec. 3.1). Queries and keys may be of different widths."""
 
     def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
@@ -71,9 +72,6 @@ class General(Score):
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
         return _by_head(key_BHSK, self.weight_HQK.transpose(-1, -2))
-
-    def forward(self, query_BHTK: Tensor, prepared: Tensor) -> Tensor:
-        return query_BHTK @ prepared.transpose(-1, -2)
 
 
 class Additive(Score):
@@ -190,6 +188,21 @@ class FixedLengthAttention(nn.Module):
         return self.out_projection(joined_B1I), weights_B11S[:, 0, 0]
 
 
+@dataclass(frozen=True)
+class Annotations:
+    """What the decoder sees of the source, which Bahdanau et al. call annotations. The axis of heads has one."""
+
+    prepared_B1SA: Tensor
+    """What the score has made of the keys."""
+    value_B1SD: Tensor
+    mask_B11S: Tensor
+
+    def keep(self, sentences: Tensor) -> "Annotations":
+        """Those of some of the sentences."""
+        parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
+        return Annotations(*(part.index_select(0, sentences) for part in parts))
+
+
 def attention_by(
     score: Score, query_BHTK: Tensor, prepared: Tensor, value_BHSK: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -200,24 +213,21 @@ def attention_by(
 
 def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:
     """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
-    score = _unscaled(choice, num_heads, query_width, key_width)
-    return Scaled(score, key_width) if choice.scaled else score
-
-
-def _unscaled(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:
+    score: Score
     match choice.name:
         case "dot":
-            return Dot()
+            score = Dot()
         case "scaled_dot":
-            return ScaledDot()
+            score = ScaledDot()
         case "general":
-            return General(num_heads, query_width, key_width)
+            score = General(num_heads, query_width, key_width)
         case "additive":
-            return Additive(num_heads, query_width, key_width, inner_width=key_width, biased=choice.biased)
+            score = Additive(num_heads, query_width, key_width, inner_width=key_width, biased=choice.biased)
         case "concat":
-            return Concat(num_heads, query_width, key_width)
+            score = Concat(num_heads, query_width, key_width)
         case _:
             assert_never(choice.name)
+    return Scaled(score, key_width) if choice.scaled else score
 
 
 def _check_length(length: int, num_positions: int, attention: str) -> None:

@@ -32,6 +32,18 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
     )
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add MODEL_DIR."""
+    parser.add_argument(
+        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add the settings key=value, of which there may be any number."""
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says how settings are given, to those who know programs that have an option for each."""
 

@@ -66,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         help="a run or a model; an export needs --engine ctranslate2",
     )
-    found.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="settings of decoding, such as beam_size=5"
-    )
+    cli.add_settings(found, "settings of decoding, such as beam_size=5")
     _add_arguments_of_tests(found)
     model_arguments.add_engine_arguments(found)
     _add_arguments_of_scores(found)

@@ -5,13 +5,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from transformer_mt.decoding.loading import EngineOptions
+from transformer_mt.terminal import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add MODEL_DIR and the arguments of the engine."""
-    parser.add_argument(
-        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
-    )
+    cli.add_model(parser)
     add_engine_arguments(parser)
 
 

@@ -20,7 +20,7 @@ from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
-from transformer_mt.storage.files import cure
+from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_weights,
@@ -96,10 +96,10 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         write_sums(partial, sums_of(partial, FILES))
         for file in partial.iterdir():
-            _flush_to_disk(file)
+            flush_to_disk(file)
         shutil.rmtree(path, ignore_errors=True)
         os.replace(partial, path)
-        _flush_to_disk(path.parent)
+        flush_to_disk(path.parent)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
@@ -245,14 +245,6 @@ def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
     return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 
 
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class Saver:
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
@@ -272,8 +264,8 @@ class Saver:
         progress: Progress,
         ranks: Ranks,
     ) -> None:
-        self._run_dir, self._digest, self._settings, self._ranks = run_dir, tokenizer_digest, settings, ranks
-        self._learner, self.saved = learner, progress
+        self.run_dir, self.settings, self.ranks, self.device = run_dir, settings, ranks, learner.device
+        self._learner, self._digest, self.saved = learner, tokenizer_digest, progress
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
         self._saving = progress
@@ -292,14 +284,14 @@ class Saver:
 
         Raises CheckpointError if it cannot be written then.
         """
-        beside = writes_beside(self._learner.device) and not at_once
-        tensors = Tensors.of(self._learner, self._ranks, copied=beside)
-        write = partial(save, self._run_dir, tensors, progress, self._digest, self._settings)
+        beside = writes_beside(self.device) and not at_once
+        tensors = Tensors.of(self._learner, self.ranks, copied=beside)
+        write = partial(save, self.run_dir, tensors, progress, self._digest, self.settings)
         self._saving = progress
         if not beside:
             self._check(write)
         else:
-            self._written = self._thread.submit(write if self._ranks.is_first else lambda: None)
+            self._written = self._thread.submit(write if self.ranks.is_first else lambda: None)
 
     def settle(self, wait: bool) -> None:
         """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
@@ -307,12 +299,12 @@ class Saver:
         Raises CheckpointError if it could not be written.
         """
         written = self._written
-        if written is not None and (wait or self._ranks.max(int(self._ranks.is_first and written.done()))):
+        if written is not None and (wait or self.ranks.max(int(self.ranks.is_first and written.done()))):
             self._written = None
             self._check(written.result)
 
     def _check(self, write: Callable[[], None]) -> None:
-        if failure := self._ranks.broadcast(_failure(write) if self._ranks.is_first else ""):
+        if failure := self.ranks.broadcast(_failure(write) if self.ranks.is_first else ""):
             raise CheckpointError(failure)
         self.saved = self._saving
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -20,8 +19,7 @@ from transformer_mt.batches.batching import Batch, Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.learning import Learner, Update
+from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
 from transformer_mt.training.run.checkpoint import Saver
 from transformer_mt.training.run.run_log import RunLog
@@ -134,26 +132,17 @@ class SkippedUpdates:
 
 
 class Run:
-    """The course of a run from `progress` on, as a context: at its end, nothing is left to be written.
+    """The course of a run from what `saver` has saved on, as a context: at its end, nothing is left to be written.
 
-    `lines_of` says where pairs stand in the text, and `tokenizer_digest` which tokenizer has made their ids.
+    `lines_of` says where pairs stand in the text.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        learner: Learner,
-        tokenizer_digest: str,
-        settings: TrainingConfig,
-        progress: Progress,
-        ranks: Ranks,
-        lines_of: Callable[[Pairs], str],
-    ) -> None:
-        self._settings, self._ranks, device = settings, ranks, learner.device
+    def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
+        self._saver, self._settings, self._device = saver, saver.settings, saver.device
+        self._ranks = ranks = saver.ranks
         self._stop = StopSignal(ranks)
-        self._saver = Saver(run_dir, learner, tokenizer_digest, settings, progress, ranks)
-        self._log = RunLog(run_dir, settings, progress, ranks, device.torch_device)
-        self._device, self._unread = device, list[tuple[Progress, Update]]()
+        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, saver.device.torch_device)
+        self._unread = list[tuple[Progress, Update]]()
         self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
         self._began = 0.0  # when the time of this update began
         self.signal = 0
