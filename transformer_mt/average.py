@@ -49,13 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the directory of a run, such as runs/<name>")
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        default=[],
-        help="change a setting of averaging, for example checkpoints=3",
-    )
+    cli.add_overrides(parser, "change a setting of averaging, for example checkpoints=3")
     parser.add_argument(
         "--device", help="the device to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
     )

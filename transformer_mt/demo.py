@@ -29,9 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "The demo takes some minutes on a CPU. If it is stopped, the same command continues where it stopped.",
         "python -m transformer_mt.demo training.max_steps=300",
     )
-    parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", help="change a setting, for example training.max_steps=300"
-    )
+    cli.add_overrides(parser, "change a setting, for example training.max_steps=300")
     overrides = parser.parse_args(argv).overrides
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir

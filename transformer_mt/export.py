@@ -52,13 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "output", metavar="OUTPUT_DIR", type=Path, help="a directory that is new, empty or an earlier export"
     )
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        default=[],
-        help="settings of decoding, which become the defaults of the export",
-    )
+    cli.add_overrides(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
     parser.add_argument(
         "--quantization",

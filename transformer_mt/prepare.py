@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
-    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings in place of the file's")
+    cli.add_overrides(parser, "settings in place of the file's")
     parser.add_argument(
         "--workers",
         metavar="N",

@@ -60,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
-    parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="a setting, as training.max_steps=200"
-    )
+    cli.add_overrides(parser, "a setting, as training.max_steps=200")
     arguments = parser.parse_intermixed_args(argv)
     with all_ranks() as ranks:
         try:

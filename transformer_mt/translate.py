@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
     model_arguments.add_arguments(parser)
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="a setting, such as beam_size=5")
+    cli.add_overrides(parser, "a setting, such as beam_size=5")
     parser.add_argument(
         "--input", metavar="FILE", type=Path, help="read this file instead of standard input; may be a .gz, .zst or .xz"
     )

@@ -71,13 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
     )
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        default=[],
-        help="change a setting of decoding, for example beam_size=5",
-    )
+    cli.add_overrides(parser, "change a setting of decoding, for example beam_size=5")
     parser.add_argument("--source", metavar="TEXT", required=True, help="the sentence")
     parser.add_argument("--target", metavar="TEXT", help="a translation of it; without it, the model translates")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")

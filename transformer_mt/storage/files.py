@@ -104,7 +104,7 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
                     os.fsync(file.fileno())
                 os.replace(partial, target)
                 if durable:
-                    _flush_directory(target.parent)
+                    flush(target.parent)
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
@@ -207,9 +207,9 @@ def _still_names(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _flush_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Bring the content of a file to the disk, or the names in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -75,6 +75,11 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         return 2
 
 
+def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add the arguments key=value, `overrides`. What they change is said by their help, `meaning`."""
+    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
+
+
 def positive(text: str) -> int:
     """Return the number that an argument is. Raises ArgumentTypeError unless it is a whole number of at least 1."""
     if not text.isdecimal() or int(text) == 0:

@@ -66,16 +66,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         help="a run or a model; an export needs --engine ctranslate2",
     )
-    found.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="settings of decoding, such as beam_size=5"
-    )
-    _add_arguments_of_tests(found)
-    model_arguments.add_engine_arguments(found)
-    _add_arguments_of_scores(found)
-    return found
-
-
-def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
+    cli.add_overrides(found, "settings of decoding, such as beam_size=5")
     found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     found.add_argument(
         "--tune",
@@ -84,6 +75,9 @@ def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
         default=[],
         help="try these settings on the validation set, and translate the test sets with the best: beam_size=4,8",
     )
+    model_arguments.add_engine_arguments(found)
+    _add_arguments_of_scores(found)
+    return found
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
-from transformer_mt.storage.files import cure
+from transformer_mt.storage.files import cure, flush
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_weights,
@@ -96,10 +96,10 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         write_sums(partial, sums_of(partial, FILES))
         for file in partial.iterdir():
-            _flush_to_disk(file)
+            flush(file)
         shutil.rmtree(path, ignore_errors=True)
         os.replace(partial, path)
-        _flush_to_disk(path.parent)
+        flush(path.parent)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
@@ -243,14 +243,6 @@ def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A tensor of the optimizer's state, sharded as its parameter is; a single number, such as a step, stays whole."""
     # A copy: the file's tensor is mapped, and the file may go.
     return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
-
-
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Saver:
