@@ -100,9 +100,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
     for warning in [*tag_warnings(config.corpus), *headers, *_text_warnings(sets)]:
         print(f"warning: {warning}", file=sys.stderr)
-    existing = None
-    if config.tokenizer.from_ is not None:
-        existing = _existing_tokenizer(config.tokenizer.from_, config)
+    existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(sets)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
     with hold_data_dir(directory, splits.values()):
@@ -179,21 +177,16 @@ def _tokenizer(
 ) -> Tokenizer:
     """The tokenizer that is in the directory, if it was made for the same; else a new one."""
     training = {name: digest for name, digest in digests.items() if is_training(name)}
-    if tokenizer := kept_tokenizer(directory, _tokenizer_settings(config), training):
+    settings = _tokenizer_settings(config)
+    if tokenizer := kept_tokenizer(directory, settings, training):
         print(f"the tokenizer in {directory} stays as it is", flush=True)
         return tokenizer
-    print(
-        f"training the tokenizer on {', '.join(splits_of(config.corpus)[name].place for name in training)}", flush=True
-    )
+    places = [splits_of(config.corpus)[name].place for name in training]
+    print(f"training the tokenizer on {', '.join(places)}", flush=True)
     tokenizer = _train_tokenizer([pairs[name] for name in training], config, texts)
     tokenizer.save(directory)
-    origin = TokenizerOrigin(
-        settings=_tokenizer_settings(config),
-        trained_on=tuple(training),
-        used_for=training,
-        digest=tokenizer.digest,
-    )
-    origin.save(directory)
+    digest = tokenizer.digest
+    TokenizerOrigin(settings=settings, trained_on=tuple(training), used_for=training, digest=digest).save(directory)
     return tokenizer
 
 

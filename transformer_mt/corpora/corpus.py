@@ -13,7 +13,7 @@ from transformer_mt.base.errors import CorpusError
 
 BLOCK = 2000  # pairs; few enough to hold several blocks for each process, and enough to make handing them over cheap
 LONGEST = 1_000_000  # bytes of a line. No sentence is so long; a file without line ends must not fill the memory
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE, _LINE_ENDS = re.compile("[\ud800-\udfff]"), re.compile(r"[\r\n]+")
 BAD_LINE = "bad_line"
 OTHER_LANGUAGES = "other_languages"
 
@@ -81,11 +81,6 @@ def blocks_of_file(
         first += len(block)
 
 
-def one_line(text: str) -> str:
-    """Make one line of a text: line ends become spaces."""
-    return re.sub(r"[\r\n]+", " ", text) if "\n" in text or "\r" in text else text
-
-
 def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
     """Return a pair of texts that come from anywhere, each as one line; or the fault of one of them."""
     for side, text in (("source", source), ("target", target)):
@@ -95,7 +90,7 @@ def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
             return BadPair(f"{side} holds half a character (a surrogate); write it as the program did that made it")
         if len(text) > LONGEST:
             return BadPair(f"{side} has {len(text):,} characters; each side should be a sentence")
-    return one_line(source), one_line(target)
+    return _LINE_ENDS.sub(" ", source), _LINE_ENDS.sub(" ", target)
 
 
 def needed(module: str, what: str, otherwise: str) -> ModuleType:

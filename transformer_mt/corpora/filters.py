@@ -141,10 +141,7 @@ class TextFilters:
         own = corpus.source_language, corpus.target_language
         all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
         sides = {
-            (source, target): (
-                SideFilters.of(settings, source, "source"),
-                SideFilters.of(settings, target, "target"),
-            )
+            (source, target): (SideFilters.of(settings, source, "source"), SideFilters.of(settings, target, "target"))
             for source, target in all_languages
         }
         held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
@@ -197,12 +194,20 @@ class SideFilters:
 
     @classmethod
     def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters | None":
-        """Make the filters of a side; None if all of them are off."""
+        """Make the filters of a side; None if all of them are off. Raises ConfigError for an unknown script."""
         shares = settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share
         if shares == (0.0, 1.0, 1.0):
             return None
-        found = _script(language, side) if settings.min_script_share else None
-        return cls(found, *shares)
+        script = None
+        if settings.min_script_share:
+            key, name = f"corpus.{side}_language={language}", script_of(language)
+            if name is None:
+                raise ConfigError(
+                    f"filters.min_script_share: the script of {key} is not known; name it after the code, as in "
+                    f"{language}-Latn"
+                )
+            script = Script.named(name, key)
+        return cls(script, *shares)
 
     def reason(self, text: str) -> str | None:
         """Return why a pair with this text on this side is left out; None if it stays. The text is not blank."""
@@ -244,16 +249,6 @@ class PieceFilters:
         if longer > _ANY_RATIO and longer > self.max_ratio * shorter:
             return "bad_ratio"
         return None
-
-
-def _script(language: str, side: str) -> Script:
-    """Return the script of a side. Raises ConfigError if it is not known."""
-    key, name = f"corpus.{side}_language={language}", script_of(language)
-    if name is None:
-        raise ConfigError(
-            f"filters.min_script_share: the script of {key} is not known; name it after the code, as in {language}-Latn"
-        )
-    return Script.named(name, key)
 
 
 def _has_control_characters(text: str) -> bool:

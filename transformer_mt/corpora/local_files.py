@@ -9,7 +9,7 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.text_files import COMPRESSED, Survey, survey
-from transformer_mt.settings.corpus_settings import SINGLE_FILES, PairedText
+from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -52,7 +52,9 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
     sides = [_matches(pattern, language) for language in (source, target)]
     for language, found in zip((source, target), sides, strict=True):
         if not found:
-            cure = f"; or {_other_form(prefix)}" if not is_pattern else ""
+            cure = "" if is_pattern else "; or name both files: {source: FILE, target: FILE}"
+            if not is_pattern and Path(prefix).is_file():  # the name of a single file itself
+                cure = f"; or say in which form this file holds both sides, such as {{path: {prefix}, form: tsv}}"
             raise CorpusError(
                 f"{prefix}.{language}: no file has this name, nor one with {', '.join(COMPRESSED)} after it; correct "
                 f"the prefix '{prefix}' or the language '{language}' in corpus{cure}"
@@ -75,13 +77,6 @@ def _matches(pattern: str, language: str) -> dict[str, Path]:
         for name in glob(f"{pattern}.{escape(language)}{ending}", recursive=True):
             found.setdefault(name.removesuffix(ending).removesuffix(f".{language}"), Path(name))
     return found
-
-
-def _other_form(prefix: str) -> str:
-    """Say how the pairs could be named that a prefix does not find: it may be the name of a single file itself."""
-    if Path(prefix).is_file():
-        return f"say in which form this file holds both sides, such as {{path: {prefix}, form: {SINGLE_FILES[0]}}}"
-    return "name both files: {source: FILE, target: FILE}"
 
 
 def open_files(

@@ -131,9 +131,8 @@ def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Itera
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            if "unexpected end" in str(error) or "field larger" in str(
-                error
-            ):  # nobody knows how many rows went with it
+            # Nobody knows how many rows went with it.
+            if any(kind in str(error) for kind in ("unexpected end", "field larger")):
                 raise CorpusError(
                     f"{path}:{begin}: a quotation mark that opens in this row is not closed by line {rows.line_num}; "
                     "close it"

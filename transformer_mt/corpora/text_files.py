@@ -48,7 +48,9 @@ def decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
         case ".xz":
             return io.BufferedReader(_Xz(raw))
         case ".zst":
-            return io.BufferedReader(_Zstandard(raw, path))
+            # Python has a module for them only from 3.14 on.
+            pyarrow = needed("pyarrow", f"{path} is compressed as .zst", f"decompress it: zstd -d {path.name}")
+            return io.BufferedReader(pyarrow.CompressedInputStream(raw, "zstd"))
     if raw.seekable():
         begin = raw.peek(8)
         for magic, suffix in _MAGIC.items():
@@ -87,22 +89,6 @@ class _Xz(io.RawIOBase):
             elif self._stream.needs_input and not (more := self._file.read1()):
                 raise EOFError("it ends inside a stream, or something else follows its last one")
             content = self._stream.decompress(more, len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-
-class _Zstandard(io.RawIOBase):
-    """The decompressed bytes of a .zst. Python has a module for them only from 3.14 on."""
-
-    def __init__(self, raw: io.BufferedReader, path: Path) -> None:
-        pyarrow = needed("pyarrow", f"{path} is compressed as .zst", f"decompress it: zstd -d {path.name}")
-        self._file = pyarrow.CompressedInputStream(raw, "zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._file.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 

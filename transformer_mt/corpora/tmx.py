@@ -47,7 +47,9 @@ def _pairs(text: PairedText, path: Path, digest: str, languages: Counter[str]) -
             )
             for _, unit in units:
                 yield _pair(unit, str(text.source), str(text.target), languages)
-                _free(unit)
+                unit.clear()  # and what stands before it is forgotten, so that a memory of any size can be read
+                while unit.getprevious() is not None:
+                    del unit.getparent()[0]
         except etree.XMLSyntaxError as error:
             line, reason = error.lineno, error.msg
             if not line and (found := units.error_log.filter_from_errors()):  # as of an entity that is not declared
@@ -65,13 +67,6 @@ def _name(element: Any) -> str:
 
 def _is(element: Any, name: str) -> bool:
     return element.tag == name or _name(element) == name
-
-
-def _free(unit: Any) -> None:
-    """Forget a unit and what stands before it, so that a memory of any size can be read."""
-    unit.clear()
-    while unit.getprevious() is not None:
-        del unit.getparent()[0]
 
 
 def _pair(unit: Any, source: str, target: str, languages: Counter[str]) -> tuple[str, str] | BadPair:

@@ -35,7 +35,11 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
     except OSError as error:
         raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); choose another") from None
     with hold(directory, OWNER):
-        _check_no_links(directory)
+        for path in sorted(directory.rglob("*")):
+            if path.is_symlink():  # `prepare` would write to where it leads
+                raise CorpusError(
+                    f"{path}: is a link, and `prepare` did not make it; move it away, or choose another data_dir"
+                )
         yield
 
 
@@ -58,15 +62,6 @@ def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
             raise CorpusError(
                 f"{path}: this text of the corpus is in data_dir={directory}, which `prepare` fills with files of "
                 "its own; choose another data_dir"
-            )
-
-
-def _check_no_links(directory: Path) -> None:
-    """Raises CorpusError if there is a link, because `prepare` makes none and would write to where it leads."""
-    for path in sorted(directory.rglob("*")):
-        if path.is_symlink():
-            raise CorpusError(
-                f"{path}: is a link, and `prepare` did not make it; move it away, or choose another data_dir"
             )
 
 

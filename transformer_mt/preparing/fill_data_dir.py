@@ -175,23 +175,16 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     numbers = f"{corpus.max_length} {corpus.max_ratio}"
     sets = [digest for name, digest in plan.digests.items() if not is_training(name)]
     settings = fingerprint(plan.tokenizer.digest, filters, numbers, *sets)
-    corpora = [
-        TrainingCorpus(
-            str(text.name),
-            plan.pairs[name],
-            text.tag or "",
-            corpus.languages_of(text),
-            fingerprint(plan.digests[name], text.reading),
-        )
-        for name, text in splits_of(corpus).items()
-        if is_training(name)
-    ]
+    corpora = []
+    for name, text in splits_of(corpus).items():
+        if is_training(name):
+            identity, languages = fingerprint(plan.digests[name], text.reading), corpus.languages_of(text)
+            corpora.append(TrainingCorpus(str(text.name), plan.pairs[name], text.tag or "", languages, identity))
     # Not by a fork, which would copy threads of libraries without their locks.
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
-        return write_training_set(
-            ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out), corpora
-        )
+        maker = ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out)
+        return write_training_set(maker, corpora)
     finally:
         workers.close()
 

@@ -109,8 +109,7 @@ def look(
     if settings.duplicates and is_part:
         print("note: duplicates are looked for only among these pairs, so the whole text may have more")
     print()
-    counts = {name: {reason: len(pairs) for reason, pairs in examples.items()} for name, examples in found.items()}
-    print(drop_table({name: Counter(of_corpus) for name, of_corpus in counts.items()}))
+    print(drop_table({name: Counter({key: len(one) for key, one in each.items()}) for name, each in found.items()}))
     width = shutil.get_terminal_size((100, 24)).columns
     for line in _examples(found, width):
         print(line)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.reporting.picture_file import shown
+from transformer_mt.reporting.picture_file import new_figure, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 # In inches. A cell is as large as a line of text, unless maps would become larger than about a page.
 _CELL, _LONGEST_SIDE = 0.24, 16.0
 
@@ -51,12 +50,10 @@ def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows:
 
 def room_for(rows: Side, columns: Side, cell: float, across: int = 1, down: int = 1) -> "Figure":
     """A figure for maps with cells of that size, in inches, and their labels."""
-    from matplotlib.figure import Figure
-
     # A letter is at most about 0.4 cells wide; the rest of the room is for names and gaps.
     left, below = (0.7 + 0.4 * cell * max(map(len, side.pieces)) for side in (rows, columns))
     size = across * (cell * len(columns.pieces) + left) + 1.0, down * (cell * len(rows.pieces) + below)
-    return Figure(figsize=size, layout="constrained")
+    return new_figure(*size)
 
 
 def name_cells(axes: "Axes", rows: Side, columns: Side, cell: float) -> None:
@@ -84,14 +81,12 @@ def arcs_of(
     Each row of the weights has a colour and a name; the names are shown if there are several. A weight of 1 looks the
     same in every picture.
     """
-    from matplotlib.figure import Figure
-
     left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))
     line = min(_LINE, _HIGHEST / longest)
     points = min(11.0, 0.55 * line * 72)  # an inch has 72
     letters = max(map(len, left)) + max(map(len, right))
-    figure = Figure(figsize=(_BETWEEN + _LETTER * points * letters, line * longest + 0.5), layout="constrained")
+    figure = new_figure(_BETWEEN + _LETTER * points * letters, line * longest + 0.5)
     axes = figure.subplots()
     axes.set(xlim=(0, 1), ylim=(longest - 0.5, -0.5), xticks=[])
     axes.set_title(title, fontsize="medium")

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting.attention_figures import Side, name_cells, room_for
 from transformer_mt.reporting.figures import Line, draw_line
-from transformer_mt.reporting.picture_file import UNDATED, own_style
+from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,12 +126,11 @@ def _short(value: float) -> str:
 def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
     """A figure, whose size is in inches, that becomes the chart's SVG."""
     import matplotlib
-    from matplotlib.figure import Figure
 
     with own_style(salt=chart.key), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # that no font here has: browsers have their own
         matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = new_figure(width, height)
         yield figure
         content = io.StringIO()
         figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))

@@ -12,21 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.reporting.picture_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 Line = tuple[Sequence[float], Sequence[float | None]]
 """The numbers along both axes. None is a gap."""
 
 
 def of_positions(table_TD: FloatArray, title: str) -> "Figure":
     """The encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
-    from matplotlib.figure import Figure
-
     length, width = table_TD.shape
-    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure = new_figure(13, 4)
     image, curves, products = figure.subplots(1, 3)
     largest = np.abs(table_TD).max()
     shown = image.imshow(table_TD, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
@@ -44,9 +42,7 @@ def of_positions(table_TD: FloatArray, title: str) -> "Figure":
 
 def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
     """Each mask TT: dark where the row's position may see the column's."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(2.6 * len(masks), 3), layout="constrained")
+    figure = new_figure(2.6 * len(masks), 3)
     for axes, (name, mask_TT) in zip(figure.subplots(1, len(masks), squeeze=False)[0], masks.items(), strict=True):
         axes.imshow(mask_TT.float().numpy(), cmap="Blues", vmin=0.0, vmax=1.0)
         axes.set_xticks(range(mask_TT.shape[1]))
@@ -59,9 +55,8 @@ def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
 def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
     """How many sentences of each side have which length; and how many pairs have which two, darker for more."""
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = new_figure(10, 4)
     counts, both = figure.subplots(1, 2)
     longest = max(int(side.max()) for side in lengths.values())
     edges = np.linspace(0.5, longest + 0.5, min(longest, 100) + 1)
@@ -81,11 +76,9 @@ def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
 
     The panels stand in rows, and the whole is as wide and as high as a slide.
     """
-    from matplotlib.figure import Figure
-
     columns = math.ceil(math.sqrt(len(panels)))
     width = 4.5 * max(columns, 2)
-    figure = Figure(figsize=(width, width * 9 / 16), layout="constrained")
+    figure = new_figure(width, width * 9 / 16)
     for number, (name, lines) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(math.ceil(len(panels) / columns), columns, number)
         for label, line in lines.items():

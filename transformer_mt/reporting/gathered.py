@@ -20,7 +20,7 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.files import read_json
-from transformer_mt.storage.records import CURVES, STARTS, LogLine, Start, Summary
+from transformer_mt.storage.records import CURVES, STARTS, LogLine, Start
 
 SECTIONS = {
     "training": "What was trained on what",
@@ -118,14 +118,6 @@ class Shown:
     attention: list[Chart]
 
 
-@dataclass(frozen=True)
-class CorpusReport:
-    """What prepare.json says about the data of a run."""
-
-    data_dir: str
-    summary: Summary
-
-
 Form = TypeVar("Form")
 
 
@@ -160,7 +152,10 @@ def _open(path: Path, notes: Notes) -> Run:
         with left_out(notes["training"]):
             run.starts = read_record(path / "run.json", STARTS, "train")
         with left_out(notes["curves"]):
-            _read_log(run, notes)
+            run.log, faults = read_log(path, CURVES)
+            if faults:
+                lines = counted(len(faults), "line")
+                notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
     else:
         notes["curves"].append(f"{path} is the directory of a model, which has no log: name the directory of its run.")
     with left_out(notes["scores"]):
@@ -194,13 +189,6 @@ def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
         raise CheckpointError(f"{path} is missing, which `{writer}` writes") from None
     except (OSError, ValueError):
         raise CheckpointError(f"{path} is not as `{writer}` writes it") from None
-
-
-def _read_log(run: Run, notes: Notes) -> None:
-    run.log, faults = read_log(run.directory, CURVES)
-    if faults:
-        lines = counted(len(faults), "line")
-        notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
 
 
 def _read_scores(run: Run) -> None:

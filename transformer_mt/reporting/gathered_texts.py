@@ -20,7 +20,7 @@ from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.attention_figures import Side
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.gathered import CorpusReport, Notes, Run, Sample, Shown, TestReport, left_out, read_record
+from transformer_mt.reporting.gathered import Notes, Run, Sample, Shown, TestReport, left_out, read_record
 from transformer_mt.reporting.plot_attention import Word, joined, words_of_pieces
 from transformer_mt.storage.records import Summary
 from transformer_mt.text.tokenizer import Tokenizer
@@ -163,22 +163,18 @@ def _readable(pieces: Sequence[str]) -> list[str]:
     return [piece.replace("\u2581", "\u00b7") for piece in pieces]
 
 
-def gather_corpora(runs: Sequence[Run], notes: Notes) -> list[CorpusReport]:
-    """What prepare.json says, once for each data_dir."""
-    found = dict[str, CorpusReport]()
+def gather_corpora(runs: Sequence[Run], notes: Notes) -> dict[str, Summary]:
+    """What prepare.json says, by data_dir."""
+    found = dict[str, Summary]()
     for run in runs:
-        data_dir = run.config.data_dir
-        if data_dir not in found:
-            with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
-                found[data_dir] = _corpus(run, Path(data_dir))
-    return list(found.values())
-
-
-def _corpus(run: Run, data_dir: Path) -> CorpusReport:
-    summary = read_record(data_dir / "prepare.json", TypeAdapter(Summary), "prepare")
-    if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
-        raise CheckpointError(f"{data_dir} was prepared again since then")
-    return CorpusReport(str(data_dir), summary)
+        if (data_dir := run.config.data_dir) in found:
+            continue
+        with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
+            summary = read_record(Path(data_dir) / "prepare.json", TypeAdapter(Summary), "prepare")
+            if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
+                raise CheckpointError(f"{data_dir} was prepared again since then")
+            found[data_dir] = summary
+    return found
 
 
 def _tokenizer_digest(run: Run) -> str | None:

@@ -13,11 +13,11 @@ from transformer_mt.corpora.filters import REASONS
 from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.gathered import SECTIONS, CorpusReport, Notes, Run, Shown, TestReport
+from transformer_mt.reporting.gathered import SECTIONS, Notes, Run, Shown, TestReport
 from transformer_mt.reporting.gathered_texts import N_BEST
 from transformer_mt.reporting.plot_training import lines_of
 from transformer_mt.settings.reading import flat_settings
-from transformer_mt.storage.records import CURVES
+from transformer_mt.storage.records import CURVES, Summary
 from transformer_mt.version import __version__
 
 MARK = '<meta name="generator" content="transformer_mt report">'
@@ -31,7 +31,8 @@ class Report:
     runs: list[Run]
     tests: list[TestReport]
     sentences: list[Shown]
-    corpora: list[CorpusReport]
+    corpora: dict[str, Summary]
+    """By data_dir."""
     notes: Notes
 
 

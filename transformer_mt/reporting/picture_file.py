@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure of this size, in inches, whose parts find their places themselves."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def fonts_for(text: str) -> tuple[list[str], set[str]]:
     """The names of fonts that together have the characters of a text, and the characters that none has.
 

@@ -143,7 +143,8 @@ def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False
         groups = [[0], *groups]
     if ends:
         groups = [*groups, [last]]
-    return [Word(_text([pieces[number] for number in group]), group) for group in groups]
+    texts = [[pieces[number] for number in group] for group in groups]
+    return [Word(text_of(text) or "".join(text), group) for text, group in zip(texts, groups, strict=True)]
 
 
 def joined(weights_HTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]) -> FloatArray:
@@ -171,10 +172,6 @@ def _without_signs(group: list[int], pieces: Sequence[str]) -> list[list[int]]:
 def _is_sign(pieces: str) -> bool:
     text = text_of([pieces])
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
-
-
-def _text(pieces: Sequence[str]) -> str:
-    return text_of(pieces) or "".join(pieces)
 
 
 _SELF_ATTENTION_HELP = """\
@@ -219,6 +216,8 @@ def _looks_of_word(arguments: argparse.Namespace) -> Picture:
         title += f", mean of {counted(len(heads), 'head')}"
         weights_HM, heads = weights_HM.mean(axis=0, keepdims=True), ["mean"]
     texts, seen_texts = [word.text for word in words], [word.text for word in seen]
+    mean_M = weights_HM.mean(axis=0)
+    most = [f"{seen_texts[other]} {mean_M[other]:.2f}" for other in np.argsort(-mean_M, kind="stable")[:3]]
     return Picture(
         lambda: attention_figures.arcs_of(weights_HM, heads, title, texts, number, seen_texts),
         {
@@ -229,14 +228,9 @@ def _looks_of_word(arguments: argparse.Namespace) -> Picture:
             "word": number,
             "seen": seen_texts,
         },
-        f"{texts[number]} looks at {_most(weights_HM.mean(axis=0), seen_texts)}",
+        f"{texts[number]} looks at {', '.join(most)}",
         "".join(texts + seen_texts),
     )
-
-
-def _most(weights_M: FloatArray, seen: Sequence[str]) -> str:
-    """The three words that get most, with their weights."""
-    return ", ".join(f"{seen[other]} {weights_M[other]:.2f}" for other in np.argsort(-weights_M, kind="stable")[:3])
 
 
 def number_of(wanted: str, words: Sequence[Word]) -> int:

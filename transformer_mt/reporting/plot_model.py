@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from transformer_mt.base.errors import PictureError
 from transformer_mt.base.languages import PAD, UNK
@@ -77,16 +76,10 @@ def _add_masks(parser: argparse.ArgumentParser) -> None:
 
 
 def _masks(arguments: argparse.Namespace) -> Picture:
+    """The masks TT of attention, as the Transformer makes them for a sentence."""
     if not 0 <= arguments.padding < arguments.length <= 100 or arguments.window < 1:
         raise PictureError("--length is 1 to 100, --padding is less than it, and --window is at least 1")
-    drawn = masks_of(arguments.length, arguments.padding, arguments.window)
-    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
-    numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
-    return Picture(lambda: figures.of_masks(drawn), numbers, "; ".join(drawn))
-
-
-def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
-    """The masks TT of attention, by name, as the Transformer makes them for a sentence."""
+    length, padding, window = arguments.length, arguments.padding, arguments.window
     sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
     masks = {
         "encoder and cross-attention": sentence.everywhere(),
@@ -94,7 +87,10 @@ def masks_of(length: int, padding: int, window: int) -> dict[str, Tensor]:
         f"encoder, window {window}": sentence.everywhere(window),
         f"decoder, window {window}": sentence.backwards(window),
     }
-    return {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
+    drawn = {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
+    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
+    numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
+    return Picture(lambda: figures.of_masks(drawn), numbers, "; ".join(drawn))
 
 
 POSITIONS = Command(

@@ -121,7 +121,7 @@ CURVES_OF_RUNS = Command(
 
 def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help="change a setting")
+    cli.add_settings(parser, "change a setting")
 
 
 def _lengths(arguments: argparse.Namespace) -> Picture:

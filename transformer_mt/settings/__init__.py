@@ -5,7 +5,7 @@ wrong keys and values, and says where they are.
 
 Other rooms use:
 
-    corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, SINGLE_FILES, TokenizerConfig
+    corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, TokenizerConfig
     experiment: Config
     model_settings: ConvolutionalConfig, ModelConfig, RnnConfig, ScoreChoice, TransformerConfig
     reading: differences, dump_config, flat_settings, load_config, ONLY_FOR_TRAINING, other_meaning_than

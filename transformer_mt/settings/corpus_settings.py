@@ -35,12 +35,6 @@ Part = Annotated[
 """The name of a part of a pair, such as a column, or the number of a column, from 1."""
 
 
-def form_of_name(path: str) -> Form:
-    """Return the form that the end of a name says, before .gz, .zst or .xz; prefix if it says none."""
-    name = re.sub(r"\.(gz|zst|xz)$", "", path)
-    return next((form for form in SINGLE_FILES if name.endswith(f".{form}")), "prefix")
-
-
 class PairedText(Section):
     """Sentence pairs: in the files of path, in a data set of the hub, or, without these two keys, in two files of
     parallel text, source and target. Files are decompressed if their names end in .gz, .zst or .xz. A name with *, ? or
@@ -108,8 +102,10 @@ class PairedText(Section):
     def _form_by_name(cls, values: Any) -> Any:
         """Fill in the form of what is named, if it was not given."""
         if isinstance(values, dict) and values.get("form") is None:
-            path, hub = values.get("path"), values.get("hub")
-            form = form_of_name(path) if isinstance(path, str) else "hub" if isinstance(hub, str) else None
+            form = "hub" if isinstance(values.get("hub"), str) else None
+            if isinstance(path := values.get("path"), str):
+                name = re.sub(r"\.(gz|zst|xz)$", "", path)
+                form = next((form for form in SINGLE_FILES if name.endswith(f".{form}")), "prefix")
             return {**values, "form": form}
         return values
 

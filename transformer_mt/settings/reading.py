@@ -56,11 +56,6 @@ for _dialect in (_Reader, _Writer):
     _dialect.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 
 
-def dump_yaml(values: dict[str, Any]) -> str:
-    """Return a YAML text that `parse_yaml` reads back as these values."""
-    return yaml.dump(values, Dumper=_Writer, sort_keys=False, allow_unicode=True)
-
-
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
     """Return the values of a YAML text, and the line of each key; an entry of a list has its index, from 0, as its key.
 
@@ -130,7 +125,7 @@ def _text(path: Path) -> str:
 
 def dump_config(config: Config) -> str:
     """Return a configuration as YAML, with every default written out."""
-    return dump_yaml(config.model_dump())
+    return yaml.dump(config.model_dump(), Dumper=_Writer, sort_keys=False, allow_unicode=True)
 
 
 def differences(old: Config, new: Config) -> dict[str, str]:

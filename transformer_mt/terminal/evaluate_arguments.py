@@ -67,13 +67,6 @@ def parser() -> argparse.ArgumentParser:
         help="a run or a model; an export needs --engine ctranslate2",
     )
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
-    _add_arguments_of_tests(found)
-    model_arguments.add_engine_arguments(found)
-    _add_arguments_of_scores(found)
-    return found
-
-
-def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
     found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
     found.add_argument(
         "--tune",
@@ -82,6 +75,9 @@ def _add_arguments_of_tests(found: argparse.ArgumentParser) -> None:
         default=[],
         help="try these settings on the validation set, and translate the test sets with the best: beam_size=4,8",
     )
+    model_arguments.add_engine_arguments(found)
+    _add_arguments_of_scores(found)
+    return found
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -114,7 +114,8 @@ class _FileTranslation:
         The output appears, and the parts are deleted, when `stack` is closed. Raises UserError.
         """
         job, output = None, None
-        with self._together():
+        # What fails on any rank stops all.
+        with nullcontext() if self.ranks is None else self.ranks.together():
             translator = _loaded(self.arguments, self.ranks)
             translator.tags.check(self.arguments.tag)
             overrides = self.arguments.overrides
@@ -138,10 +139,6 @@ class _FileTranslation:
         summary = self._joined(job, output)
         summary.seconds = time.perf_counter() - since
         return summary.text(num_before)
-
-    def _together(self) -> AbstractContextManager[None]:
-        """Work that each rank does; if it fails on any, all ranks stop."""
-        return nullcontext() if self.ranks is None else self.ranks.together()
 
     @contextmanager
     def _output(self) -> Iterator[BinaryIO]:
