@@ -113,7 +113,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Write the picture as PNG. Raises PictureError without matplotlib."""
+    """Write the picture as PNG. Raises UserError without matplotlib."""
     picture_file.write(path, lambda: figure_of(rows))
 
 

@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from transformer_mt.base.errors import CorpusError, ExportError, TokenizerError
+from transformer_mt.base.errors import CorpusError, TokenizerError, UserError
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_intermixed_args(argv)
     if arguments.format == "huggingface" and arguments.quantization != "float32":
-        raise ExportError("--quantization is only for --format ctranslate2: leave it out")
+        raise UserError("--quantization is only for --format ctranslate2: leave it out")
     export(arguments.model, arguments.output, arguments.format, arguments.quantization, arguments.overrides)
     return 0
 
@@ -70,7 +70,7 @@ def export(
 ) -> None:
     """Write the whole directory, or nothing.
 
-    Raises ExportError if the format cannot hold the model, if the exported model computes something else than the
+    Raises UserError if the format cannot hold the model, if the exported model computes something else than the
     original, or if the directory holds something other than an export.
     """
     check_output(output_dir)
@@ -96,7 +96,7 @@ def export(
 
 
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
-    """Return what writes the files of the export. Raises ExportError with the reason if the format cannot hold it."""
+    """Return what writes the files of the export. Raises UserError with the reason if the format cannot hold it."""
     # Imported here, because they import other packages, which may be missing.
     match format:
         case "ctranslate2":
@@ -112,21 +112,21 @@ def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str
         case _:
             assert_never(format)
     if reason:
-        raise ExportError(f"{model_dir} cannot be exported as {format}: {reason}")
+        raise UserError(f"{model_dir} cannot be exported as {format}: {reason}")
     return write
 
 
 def check_output(output_dir: Path) -> None:
-    """Raises ExportError if something stands there that `export` did not write: the whole directory is replaced."""
+    """Raises UserError if something stands there that `export` did not write: the whole directory is replaced."""
     if not output_dir.is_dir():
         if output_dir.exists():
-            raise ExportError(f"{output_dir} exists and is not a directory: name another place")
+            raise UserError(f"{output_dir} exists and is not a directory: name another place")
         return
     names, ours = sorted(path.name for path in output_dir.iterdir()), set()
     with suppress(OSError, ValueError):  # without checksums, or with damaged ones, it is no export
         ours = {SUMS, *read_sums(output_dir)}
     if foreign := [name for name in names if MARK not in ours or name not in ours]:
-        raise ExportError(
+        raise UserError(
             f"{output_dir} holds {foreign[0]}, which `export` did not write and would delete: move it away, or name "
             "another directory"
         )
@@ -135,7 +135,7 @@ def check_output(output_dir: Path) -> None:
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
     """Compare the log-probabilities that two engines give to random pieces.
 
-    Raises ExportError if in fp32 they differ by more than LARGEST_DIFFERENCE, and if they are not finite.
+    Raises UserError if in fp32 they differ by more than LARGEST_DIFFERENCE, and if they are not finite.
     """
     pairs = random_pairs(trained, COMPARED)
     log_probs = [
@@ -144,7 +144,7 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
         for both in zip(our_T, their_T, strict=True)
     ]
     if not all(math.isfinite(a) and math.isfinite(b) for a, b in log_probs):
-        raise ExportError(
+        raise UserError(
             "the model computes numbers that are not finite (infinity, or not a number), so the export cannot be "
             "compared with it; nothing was written. Average other checkpoints, or leave --quantization out"
         )
@@ -152,7 +152,7 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
     unexplained = max(abs(a - b) / max(1.0, abs(a)) for a, b in log_probs)
     if quantization == "float32" and unexplained > LARGEST_DIFFERENCE:
         difference = max(abs(a - b) for a, b in log_probs)
-        raise ExportError(
+        raise UserError(
             f"the exported model computes something else: a log-probability differs by {difference:.1e}, which is more "
             "than rounding explains; nothing was written. Please report it"
         )

@@ -137,7 +137,7 @@ def table(costs: Sequence[Cost]) -> str:
 
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
-    """Write the picture as PNG. Raises PictureError without matplotlib."""
+    """Write the picture as PNG. Raises UserError without matplotlib."""
     picture_file.write(path, lambda: figure_of(costs))
 
 

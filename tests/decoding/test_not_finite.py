@@ -11,7 +11,7 @@ from helpers.tiny import demo_pairs
 from helpers.untrained import LONG_LINES
 
 from transformer_mt import export
-from transformer_mt.base.errors import ExportError, NotFiniteError
+from transformer_mt.base.errors import NotFiniteError, UserError
 from transformer_mt.base.languages import PAD
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.decoding.scorer import Scorer
@@ -159,7 +159,7 @@ def broken_export(model_dir, tmp_path_factory):
 
 def test_a_broken_export_is_not_kept(model_dir, translator, broken_export):
     trained = read_trained(model_dir, [])
-    with pytest.raises(ExportError, match="not finite"):
+    with pytest.raises(UserError, match="not finite"):
         export.compare(translator.engine, CTranslate2Engine(broken_export, 64, 0, device="cpu"), trained, "float32")
 
 

@@ -13,7 +13,7 @@ from helpers.processes import start, wait_until
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
-from transformer_mt.base.errors import UserError, WorkerError
+from transformer_mt.base.errors import UserError
 from transformer_mt.base.worker_pool import Workers, num_cores
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
@@ -152,7 +152,7 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
         return task
 
     workers = Workers(work, number)
-    with pytest.raises(WorkerError, match=r"a worker process was killed.*--workers"):
+    with pytest.raises(UserError, match=r"a worker process was killed.*--workers"):
         list(workers.map_unordered(range(10)))
     assert len(list(workers.map_unordered(range(10, 20)))) == 10
     workers.close()

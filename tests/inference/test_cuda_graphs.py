@@ -12,7 +12,7 @@ from helpers.recording import Recording
 from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logits_along
 from helpers.thorough import thorough
 
-from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.engine import AUTO_ON_GPU, batches
@@ -130,7 +130,7 @@ def test_also_with_learned_positions_up_to_the_last(two_forms, sources):
     state, token_BW = ours.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(9):
         _, state = ours.step(token_BW, state)
-    with pytest.raises(TooLongError, match="max_positions=9"):
+    with pytest.raises(TranslationError, match="max_positions=9"):
         ours.step(token_BW, state)
 
 

@@ -6,7 +6,7 @@ from helpers.stepping import VOCAB_SIZE, WIDER_AND_NARROWER, assert_close, logit
 from helpers.thorough import thorough
 from torch.nn import functional as F
 
-from transformer_mt.base.errors import TooLongError, TranslationError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FEW_HEADS, FrozenTransformer, frozen
@@ -124,7 +124,7 @@ def test_sentences_alone_have_few_lengths(tiny_model, sources):
     for length in (1, 8, 9, 16, 17, 20):
         model.start(sources(1, length), 1)
     assert lengths == [8, 8, 16, 16, 17, 20]
-    with pytest.raises(TooLongError):
+    with pytest.raises(TranslationError):
         model.start(sources(1, 21), 1)
 
 
@@ -200,7 +200,7 @@ def test_longer_than_the_learned_positions_is_refused(tiny_model, sources):
     state, token_BW = model.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(5):
         _, state = model.step(token_BW, state)
-    with pytest.raises(TooLongError, match="max_positions=5"):
+    with pytest.raises(TranslationError, match="max_positions=5"):
         model.step(token_BW, state)
 
 

@@ -7,7 +7,7 @@ import torch
 from helpers.thorough import pairwise
 from torch import nn
 
-from transformer_mt.base.errors import TooLongError, TranslationError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
@@ -234,7 +234,7 @@ def test_attention_is_before_the_recurrence_in_bahdanau_and_after_it_in_luong(ti
 def test_attention_of_a_fixed_length_reads_the_last_word_and_refuses_more_positions(tiny_rnn, sources, decoder_inputs):
     model, decoder_input_BT = tiny_rnn(attention="fixed_concat", max_positions=8), decoder_inputs(3, 4)
     assert model(sources(3, 8), decoder_input_BT).isfinite().all()
-    with pytest.raises(TooLongError, match=r"9 positions.*model.max_positions=8"):
+    with pytest.raises(TranslationError, match=r"9 positions.*model.max_positions=8"):
         model(sources(3, 9), decoder_input_BT)
     source_BS = sources(3, 6)
     states_BSD = torch.randn(3, 6, 12, generator=torch.Generator().manual_seed(3)).double()

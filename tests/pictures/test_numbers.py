@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_mt.base.errors import PictureError, UserError
+from transformer_mt.base.errors import UserError
 from transformer_mt.reporting import picture_file
 
 pytest.importorskip("matplotlib")
@@ -46,7 +46,7 @@ def test_numbers_are_replaced_and_a_file_of_something_else_is_not(tmp_path):
         picture_file.write_numbers(path, "masks", NUMBERS)
     for mine in (b'{"mine": 1}', b"PK\x03\x04 an archive", b"text"):
         path.write_bytes(mine)
-        with pytest.raises(PictureError, match=r"x\.npz: is there already, and is no \.npz of this command"):
+        with pytest.raises(UserError, match=r"x\.npz: is there already, and is no \.npz of this command"):
             picture_file.write_numbers(path, "masks", NUMBERS)
         assert path.read_bytes() == mine
 
@@ -59,7 +59,7 @@ def test_arrays_that_need_pickle_are_never_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["x", "x.npy", "x.csv", "x.json", ".npz"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(PictureError, match=r"the name must end in \.npz$"):
+    with pytest.raises(UserError, match=r"the name must end in \.npz$"):
         picture_file.check(Path(name), picture_file.NUMBERS)
 
 

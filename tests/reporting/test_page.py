@@ -8,6 +8,9 @@ from helpers.untrained import write_untrained
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.evaluation.comparing import ComparedTest
+from transformer_mt.reporting import gathered_texts
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
 from transformer_mt.reporting.page import settings_table, with_code
 
@@ -72,3 +75,12 @@ def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, error = status_and_error(report.main, tmp_path, "--output", tmp_path / "report.html", capsys=capsys)
     assert status == 2 and "pip install matplotlib" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["b " * 10_000, "b"])
+def test_paired_tests_that_would_take_minutes_are_left_to_evaluate(line, monkeypatch):
+    if line == "b":  # or lines of usual length, but too many of them
+        monkeypatch.setattr(gathered_texts, "MOST_COMPARED", 2)
+    test = ComparedTest("t", [["a"]], [("x", [line]), ("y", ["c"])], "de")
+    with pytest.raises(EvaluationError, match="--compare x y --test t"):
+        gathered_texts.paired_tests(test)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.base.errors import PictureError, UserError
+from transformer_mt.base.errors import UserError
 from transformer_mt.reporting import picture_file
 from transformer_mt.reporting.picture_file import FORMATS
 
@@ -55,7 +55,7 @@ def test_characters_of_no_font_are_named():
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.png.gz", ".png"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(PictureError, match=r"x?.*: the name must end in .png, .svg, .pdf"):
+    with pytest.raises(UserError, match=r"x?.*: the name must end in .png, .svg, .pdf"):
         picture_file.check(Path(name))
 
 
@@ -65,7 +65,7 @@ def test_capital_letters_name_a_format_too():
 
 def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PictureError, match="pip install matplotlib"):
+    with pytest.raises(UserError, match="pip install matplotlib"):
         picture_file.check(Path("x.png"))
 
 
@@ -75,7 +75,7 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(path)
     path.write_text("mine")
-    with pytest.raises(PictureError, match=rf"{path}: is there already, and is no .{name} of this command"):
+    with pytest.raises(UserError, match=rf"{path}: is there already, and is no .{name} of this command"):
         draw(path)
     assert path.read_text() == "mine"
 

@@ -9,7 +9,7 @@ from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import plot
-from transformer_mt.base.errors import PictureError
+from transformer_mt.base.errors import UserError
 from transformer_mt.reporting import attention_figures, picture_file
 from transformer_mt.reporting.plot_attention import Word, number_of
 
@@ -135,7 +135,7 @@ def test_a_word_is_named_by_itself_or_with_its_number(wanted, number):
     ],
 )
 def test_a_word_that_is_not_there_or_not_clear_is_an_error(wanted, message):
-    with pytest.raises(PictureError, match=re.escape(message)):
+    with pytest.raises(UserError, match=re.escape(message)):
         number_of(wanted, WORDS)
 
 

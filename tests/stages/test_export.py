@@ -11,7 +11,7 @@ from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import average, export
-from transformer_mt.base.errors import ExportError
+from transformer_mt.base.errors import UserError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import chrf
@@ -187,7 +187,7 @@ def test_a_model_that_computes_something_else_is_refused(joint_tokenizer, tmp_pa
     one, other = (Translator.load(tmp_path / name, "cpu").engine for name in ("one", "other"))
     export.compare(one, one, trained, "float32")
     export.compare(one, other, trained, "int8")
-    with pytest.raises(ExportError, match=r"computes something else.*nothing was written"):
+    with pytest.raises(UserError, match=r"computes something else.*nothing was written"):
         export.compare(one, other, trained, "float32")
 
 
@@ -224,7 +224,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()
-        with pytest.raises(ExportError, match=rf"holds {name}, which `export` did not write"):
+        with pytest.raises(UserError, match=rf"holds {name}, which `export` did not write"):
             export.check_output(tmp_path / "exported")
         (tmp_path / "exported" / name).rmdir()
 
@@ -232,7 +232,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
 @pytest.mark.parametrize("content", ["mine", "{}", "[1]", '{"format": 1}'])
 def test_a_file_of_the_name_of_our_mark_makes_no_export(tmp_path, content):
     (tmp_path / export.MARK).write_text(content)
-    with pytest.raises(ExportError, match=r"holds export.json, which `export` did not write"):
+    with pytest.raises(UserError, match=r"holds export.json, which `export` did not write"):
         export.check_output(tmp_path)
 
 

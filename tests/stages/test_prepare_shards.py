@@ -23,7 +23,7 @@ from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
 from transformer_mt.base import worker_pool
-from transformer_mt.base.errors import CorpusError, UserError, WorkerError
+from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.corpora import corpus as corpora
@@ -330,7 +330,7 @@ def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypa
         return submit(self, task)
 
     monkeypatch.setattr(worker_pool._Team, "submit", killing)
-    with pytest.raises(WorkerError, match=r"was killed \(process \d+, exit status -9\), as happens.*--workers"):
+    with pytest.raises(UserError, match=r"was killed \(process \d+, exit status -9\), as happens.*--workers"):
         run(config, tmp_path / "data", workers=2)
     assert not set(children(os.getpid())) & set(asked)
     monkeypatch.undo()

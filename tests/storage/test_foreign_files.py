@@ -10,7 +10,7 @@ from helpers.directories import place, tree
 from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 
 from transformer_mt import average, export, prepare, train
-from transformer_mt.base.errors import EvaluationError, ExportError
+from transformer_mt.base.errors import EvaluationError, UserError
 from transformer_mt.evaluation.scores_json import read_scores
 from transformer_mt.preparing.data_files import OWNER
 from transformer_mt.storage.checksums import checkpoint_path
@@ -188,7 +188,7 @@ def test_a_strange_export_json_and_a_strange_scores_json_end_in_their_own_words(
             (tmp_path / name).write_text("[" * 100_000)
         else:
             os.mkfifo(tmp_path / name)
-    with pytest.raises(ExportError, match=r"holds export\.json, which `export` did not write"), ends_soon():
+    with pytest.raises(UserError, match=r"holds export\.json, which `export` did not write"), ends_soon():
         export.check_output(tmp_path)
     if kind == "deep":
         with pytest.raises(EvaluationError, match="holds something else than scores"):

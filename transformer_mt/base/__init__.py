@@ -4,9 +4,8 @@ Nothing here imports another room. What only two rooms share belongs into the lo
 
 Other rooms use:
 
-    errors: AttentionError, CheckpointError, ConfigError, CorpusError, DirectoryError, EvaluationError, ExportError,
-        NotFiniteError, PictureError, RankError, TokenizerError, TooLongError, TrainingError, TranslationError,
-        UserError
+    errors: CheckpointError, ConfigError, CorpusError, DirectoryError, EvaluationError, NotFiniteError, RankError,
+        TokenizerError, TrainingError, TranslationError, UserError
     languages: BOS, EOS, has_spaces, name_columns, PAD, short_code, split_units, UNK
     memory: free_memory, machine_memory, peak_memory
     torchrun

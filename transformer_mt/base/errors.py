@@ -17,10 +17,6 @@ class CorpusError(UserError):
     """Parallel text, or what `prepare` made of it, cannot be used."""
 
 
-class WorkerError(UserError):
-    """A process that shares the work was killed."""
-
-
 class TokenizerError(UserError):
     """A tokenizer cannot be trained or read."""
 
@@ -56,19 +52,3 @@ class NotFiniteError(TranslationError):
 
 class EvaluationError(UserError):
     """Hypotheses and references cannot be scored."""
-
-
-class ExportError(UserError):
-    """A model cannot be written in this format, or not to this place."""
-
-
-class AttentionError(UserError):
-    """A model does not have the attention weights that were asked for."""
-
-
-class PictureError(UserError):
-    """A picture cannot be drawn."""
-
-
-class TooLongError(UserError):
-    """A sentence has more positions than the model allows."""

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Generic, Literal, TypeVar
 
-from transformer_mt.base.errors import TranslationError, UserError, WorkerError
+from transformer_mt.base.errors import TranslationError, UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ class Workers(Generic[Task, Result]):
     then; only Linux can do so, and elsewhere this process works alone. With `start="spawn"` each gets a copy of `work`.
     Tasks and results are pickled. Other effects of `work` stay in the process.
 
-    An error of `work` is raised here, and WorkerError if a process is killed. Then all of them end, and new ones start
+    An error of `work` is raised here, and UserError if a process is killed. Then all of them end, and new ones start
     with the next tasks. In a process that was forked from the one that started them, TranslationError is raised.
     """
 
@@ -143,7 +143,7 @@ class _Team:
             answer = connection.recv()
         except (EOFError, OSError):
             process.join()
-            raise WorkerError(
+            raise UserError(
                 f"a worker process was killed (process {process.pid}, exit status {process.exitcode}), as happens when "
                 "memory runs out: give the same command again with fewer --workers"
             ) from None

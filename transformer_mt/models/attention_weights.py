@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.base.errors import AttentionError, TranslationError
+from transformer_mt.base.errors import TranslationError, UserError
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
@@ -44,7 +44,7 @@ class AttentionWeights:
         return cls(cross_LBHTS.new_zeros(0, B, 1, S, S), cross_LBHTS.new_zeros(0, B, 1, T, T), cross_LBHTS)
 
     def heads(self, attention: Attention, layer: int) -> Tensor:
-        """BHTS, BHSS or BHTT of one layer, which is numbered as in `index_of`. Raises AttentionError as that does."""
+        """BHTS, BHSS or BHTT of one layer, which is numbered as in `index_of`. Raises UserError as that does."""
         layers = {"cross": self.cross_LBHTS, "encoder": self.encoder_LBHSS, "decoder": self.decoder_LBHTT}[attention]
         return layers[index_of(attention, layer, len(layers))]
 
@@ -52,14 +52,14 @@ class AttentionWeights:
 def index_of(attention: Attention, layer: int, num_layers: int) -> int:
     """The index, from 0, of a layer of that attention: 1 is the lowest, 0 the last but one, or the only one.
 
-    Raises AttentionError if there is no such layer, or none at all.
+    Raises UserError if there is no such layer, or none at all.
     """
     if not num_layers:
-        raise AttentionError(
+        raise UserError(
             f"the {attention} has no self-attention in this model: its attention to the source is all that can be shown"
         )
     if not 0 <= layer <= num_layers:
-        raise AttentionError(
+        raise UserError(
             f"layer {layer}: the {attention} attention has layers 1 to {num_layers}; name one of them, or 0 for the "
             "last but one"
         )
@@ -83,7 +83,7 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
     """Teacher forcing: how much each target position looked at each source position, BTS; the mean over heads.
 
     Rows sum to one; those of predictive local attention to less. In a decoder layer: 1 is the lowest, 0 the last but
-    one (Garg et al. 2019), or the only one. Raises TranslationError, and AttentionError if there is no such layer.
+    one (Garg et al. 2019), or the only one. Raises TranslationError, and UserError if there is no such layer.
     """
     if isinstance(model, Ensembled):
         of_models = [attention_to_source(each, source_BS, decoder_input_BT, layer) for each in model.members()]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.models.attention import padding_mask
 from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
@@ -38,9 +38,9 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table_TD, std=d_model**-0.5)
 
     def first(self, num_positions: int) -> Tensor:
-        """Encodings of the first positions; TD. Raises TooLongError if fewer have been learned."""
+        """Encodings of the first positions; TD. Raises TranslationError if fewer have been learned."""
         if num_positions > len(self.table_TD):
-            raise TooLongError(
+            raise TranslationError(
                 f"a sentence of {num_positions} positions, and the model has learned "
                 f"model.max_positions={len(self.table_TD)}: shorten it, or train a model of more positions"
             )
@@ -182,7 +182,7 @@ class Convolutional(Seq2Seq):
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
         """Scaled embeddings, and the encodings of their positions (sec. 3.1), from that of number `first`.
 
-        Raises TooLongError if fewer have been learned.
+        Raises TranslationError if fewer have been learned.
         """
         scale = EMBEDDED * math.sqrt(self.d_model)
         embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.first(first + tokens.shape[-1])[first:])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.base.errors import TooLongError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.settings.model_settings import ScoreChoice
 
 
@@ -128,7 +128,7 @@ class Location(Score):
         nn.init.xavier_uniform_(self.weight_SQ)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """Nothing but the number of keys; BHS0. Raises TooLongError if there are more than positions."""
+        """Nothing but the number of keys; BHS0. Raises TranslationError if there are more than positions."""
         _check_length(key_BHSK.shape[2], len(self.weight_SQ), "attention by location")
         return key_BHSK[..., :0]
 
@@ -152,7 +152,7 @@ class FixedConcat(Score):
         nn.init.zeros_(self.joined.bias)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """The last key's part of each score; B1S1. Raises TooLongError if there are more keys than positions."""
+        """The last key's part of each score; B1S1. Raises TranslationError if there are more keys than positions."""
         length = key_BHSK.shape[2]
         _check_length(length, len(self.joined.weight), "attention of a fixed length (fixed_concat)")
         key_weight_SK = self.joined.weight[:length, self.query_width :]
@@ -176,7 +176,7 @@ class FixedLengthAttention(nn.Module):
     def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
         """What the last query makes of the values, B1O, and their weights, BS, which sum to one.
 
-        The last key is for all values: there may be any number of keys, U. Raises TooLongError for more values
+        The last key is for all values: there may be any number of keys, U. Raises TranslationError for more values
         than positions.
         """
         query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
@@ -232,7 +232,7 @@ def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width
 
 def _check_length(length: int, num_positions: int, attention: str) -> None:
     if length > num_positions:
-        raise TooLongError(
+        raise TranslationError(
             f"a sentence of {length} positions, and {attention} has weights for model.max_positions={num_positions}: "
             "shorten it, or train a model of more positions, or with another attention"
         )

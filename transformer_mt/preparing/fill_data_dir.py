@@ -141,7 +141,7 @@ def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
 
 
 def fill_data_dir(plan: Plan, num_workers: int) -> None:
-    """Write all files but the tokenizer, prepare.json last. Raises CorpusError and WorkerError."""
+    """Write all files but the tokenizer, prepare.json last. Raises UserError."""
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:

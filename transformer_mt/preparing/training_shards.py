@@ -92,7 +92,7 @@ class ShardMaker:
     def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
         """Make the shards of a corpus that are not there, and remove others. Returns the records of all, in order.
 
-        Raises CorpusError if the text cannot be read or there is no room, and WorkerError.
+        Raises CorpusError if the text cannot be read or there is no room, and UserError.
         """
         directory = self.directory / corpus.name
         records = whole_shards(directory, lambda number: self._key(corpus, number))
@@ -173,7 +173,7 @@ def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Itera
 
 
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
-    """Make the shards that are not there, and their list. Raises CorpusError and WorkerError as `ShardMaker` does."""
+    """Make the shards that are not there, and their list. Raises UserError as `ShardMaker` does."""
     directory = maker.directory
     with writing(directory):
         directory.mkdir(exist_ok=True)

@@ -48,7 +48,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
         language = runs[0].config.corpus.target_language
         test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
-            report.comparison = comparison(test, ("bleu", "chrf"))
+            report.comparison = paired_tests(test)
     return report
 
 
@@ -87,6 +87,16 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
     return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
 
 
+def paired_tests(test: ComparedTest) -> dict[str, Any]:
+    """The paired tests of the runs with the first one. Raises EvaluationError if a reader would wait for minutes."""
+    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
+    if sum(map(len, lines)) > MOST_COMPARED or max(map(len, lines)) > LONGEST_COMPARED:
+        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
+        raise EvaluationError(f"so much text takes minutes; run `python -m transformer_mt.evaluate {command}`")
+    return comparison(test, ("bleu", "chrf"))
+
+
+MOST_COMPARED, LONGEST_COMPARED = 3_000_000, 10_000  # characters of all texts; of a line, whose n-grams take seconds
 N_BEST = 3
 SENTENCES = 3  # of the test set, unless others are asked for
 MOST_PIECES = 100  # of a sentence or a translation whose attention is drawn: of more, nothing is seen

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.base.errors import PictureError
+from transformer_mt.base.errors import UserError
 from transformer_mt.storage.files import replacing, write_whole
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ UNDATED = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDat
 def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
     """Write the picture that is made, in which that text stands. The same picture always gives the same bytes.
 
-    Raises PictureError as `check` does, or UserError if it cannot be written.
+    Raises UserError as `check` does, or UserError if it cannot be written.
     """
     picture_format = check(path)
     with own_style(text), replacing(path) as file:
@@ -85,7 +85,7 @@ def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
 def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
     """Write the numbers as .npz, and the name of the picture as `picture`. The same numbers give the same bytes.
 
-    Raises PictureError as `check` does, or UserError if it cannot be written.
+    Raises UserError as `check` does, or UserError if it cannot be written.
     """
     check(path, NUMBERS)
     content = io.BytesIO()
@@ -110,19 +110,19 @@ def own_style(text: str = "", salt: str = "the same names in the same picture") 
 def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
     """The format that the ending of `path` names.
 
-    Raises PictureError if it is none of these, if matplotlib is not installed, and if the file exists and is something
+    Raises UserError if it is none of these, if matplotlib is not installed, and if the file exists and is something
     else, which must not be replaced: it must be empty, or have all marks of its format near its beginning.
     """
     if find_spec("matplotlib") is None:
-        raise PictureError("matplotlib is not installed: `python -m pip install matplotlib`")
+        raise UserError("matplotlib is not installed: `python -m pip install matplotlib`")
     found = path.suffix.removeprefix(".").lower()
     if found not in formats:
-        raise PictureError(f"{path}: the name must end in .{', .'.join(formats)}")
+        raise UserError(f"{path}: the name must end in .{', .'.join(formats)}")
     if path.is_file():
         with path.open("rb") as file:
             beginning = file.read(1000)
         if beginning and not all(mark in beginning for mark in formats[found]):
-            raise PictureError(
+            raise UserError(
                 f"{path}: is there already, and is no .{found} of this command, so it is left as it is. "
                 "Name another file"
             )

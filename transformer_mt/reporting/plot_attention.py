@@ -12,7 +12,7 @@ from typing import assert_never
 
 import numpy as np
 
-from transformer_mt.base.errors import PictureError
+from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translation import PairAttention
@@ -236,20 +236,20 @@ def _looks_of_word(arguments: argparse.Namespace) -> Picture:
 def number_of(wanted: str, words: Sequence[Word]) -> int:
     """The number, from 0, of the word that is named, or as WORD:2 of the second that is the same.
 
-    Raises PictureError if there is none, or if there are several and it is not said which.
+    Raises UserError if there is none, or if there are several and it is not said which.
     """
     texts = [word.text for word in words]
     text, _, which = (wanted, "", "") if wanted in texts else wanted.rpartition(":")
     places = [number for number, other in enumerate(texts) if other == text]
     if not places:
-        raise PictureError(f"--word {wanted}: is not in the sentence. Its words are {' '.join(texts)}")
+        raise UserError(f"--word {wanted}: is not in the sentence. Its words are {' '.join(texts)}")
     if not which and len(places) > 1:
-        raise PictureError(
+        raise UserError(
             f"--word {wanted}: stands {len(places)} times in the sentence: write {wanted}:1 for the first, and so on "
             f"up to {wanted}:{len(places)}"
         )
     if which and which not in map(str, range(1, len(places) + 1)):
-        raise PictureError(f"--word {wanted}: {text} stands only {len(places)} times in the sentence")
+        raise UserError(f"--word {wanted}: {text} stands only {len(places)} times in the sentence")
     return places[int(which or 1) - 1]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from transformer_mt.base.errors import PictureError
+from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import PAD, UNK
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.models.attention_weights import FloatArray
@@ -28,10 +28,10 @@ def _add_positions(parser: argparse.ArgumentParser) -> None:
 
 def _positions(arguments: argparse.Namespace) -> Picture:
     if arguments.model is not None and (arguments.width or arguments.halves):
-        raise PictureError("--width and --halves are for sinusoids, and a model has a width and an order of its own")
+        raise UserError("--width and --halves are for sinusoids, and a model has a width and an order of its own")
     width = 128 if arguments.width is None else arguments.width
     if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
-        raise PictureError(
+        raise UserError(
             f"--positions is 1 to {MOST_POSITIONS}, and --width is an even number from 2 to {MOST_POSITIONS}: more "
             "are not seen in a picture"
         )
@@ -51,7 +51,7 @@ def _positions(arguments: argparse.Namespace) -> Picture:
 def learned_positions(model_dir: Path) -> FloatArray:
     """The table TD of learned positions; of the source, if source and target have their own.
 
-    Raises PictureError if the model has none.
+    Raises UserError if the model has none.
     """
     check_files(model_dir, "torch")
     file = model_dir / "model.safetensors"
@@ -62,8 +62,8 @@ def learned_positions(model_dir: Path) -> FloatArray:
                 table_TD: FloatArray = weights.get_tensor(names[0])  # source_positions come first
                 return table_TD
     except (OSError, SafetensorError) as error:
-        raise PictureError(f"{file} cannot be read ({error})") from None
-    raise PictureError(
+        raise UserError(f"{file} cannot be read ({error})") from None
+    raise UserError(
         f"{model_dir}: the model has learned no positions; leave it out to draw sinusoids, or train one with "
         "model.positions=learned"
     )
@@ -78,7 +78,7 @@ def _add_masks(parser: argparse.ArgumentParser) -> None:
 def _masks(arguments: argparse.Namespace) -> Picture:
     """The masks TT of attention, as the Transformer makes them for a sentence."""
     if not 0 <= arguments.padding < arguments.length <= 100 or arguments.window < 1:
-        raise PictureError("--length is 1 to 100, --padding is less than it, and --window is at least 1")
+        raise UserError("--length is 1 to 100, --padding is less than it, and --window is at least 1")
     length, padding, window = arguments.length, arguments.padding, arguments.window
     sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
     masks = {

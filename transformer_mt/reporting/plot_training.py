@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from transformer_mt.base.errors import PictureError
+from transformer_mt.base.errors import UserError
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.figures import Line
@@ -33,7 +33,7 @@ def _schedule(arguments: argparse.Namespace) -> Picture:
     overrides = [word for word in arguments.configs if "=" in word]
     paths = [Path(word) for word in arguments.configs if "=" not in word]
     if not paths:
-        raise PictureError("name at least one configuration")
+        raise UserError("name at least one configuration")
     lines: dict[str, Line] = {}
     for path in paths:
         settings = load_config(path, overrides).training
@@ -51,7 +51,7 @@ def _curves(arguments: argparse.Namespace) -> Picture:
     for run in arguments.runs:
         records, faults = read_log(run, DRAWN)
         if faults:
-            raise PictureError(f"{faults[0]}; `train` did not write this")
+            raise UserError(f"{faults[0]}; `train` did not write this")
         for key, line in lines_of(records, DRAWN).items():
             panels[key][str(run)] = line
     panels = {key: lines for key, lines in panels.items() if lines}
@@ -75,13 +75,13 @@ def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str]
 def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
     """The lines of a run's log, and what is wrong with each of the others. A last one that is half written is left out.
 
-    Raises PictureError if the log cannot be read, or if no line has a number in one of these fields.
+    Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
     """
     path = run / "log.jsonl"
     try:
         whole = read_regular(path).split(b"\n")[:-1]
     except OSError as error:
-        raise PictureError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
+        raise UserError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
     records, faults = list[LogLine](), list[str]()
     for number, line in enumerate(whole, start=1):
         try:
@@ -91,7 +91,7 @@ def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]
             field = "".join(f"{key}: " for key in fault["loc"])
             faults.append(f"{path}, line {number}: {field}{fault['msg']}")
     if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
-        raise PictureError(f"{path}: has no update yet; wait until training.log_every updates are done")
+        raise UserError(f"{path}: has no update yet; wait until training.log_every updates are done")
     return records, faults
 
 
