@@ -1,5 +1,6 @@
 import pytest
 import torch
+from helpers.messages import message
 from helpers.pretended_gpus import two_gpus
 from torch.nn.attention import SDPBackend
 
@@ -40,7 +41,7 @@ def test_auto_is_cuda_where_there_is_one_and_else_the_cpu(monkeypatch):
     assert choose_device("auto").torch_device == torch.device("cpu")
     if not torch.backends.cuda.is_built():
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        with pytest.raises(ConfigError, match="device cuda cannot be used"):
+        with pytest.raises(ConfigError, match=message("device-cannot-be-used-2", "cuda")):
             choose_device("auto")
 
 
@@ -107,7 +108,7 @@ def test_a_gpu_for_which_pytorch_has_no_kernels_is_named_with_those_that_it_has(
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80"])
     with two_gpus(capability=(7, 0)):
         monkeypatch.setattr(torch, "ones", no_kernel)
-        with pytest.raises(ConfigError, match=r"^device cuda:1 .* an sm_70, .* built for sm_75, sm_80\. .* say cpu$"):
+        with pytest.raises(ConfigError, match=message("device-cannot-be-used", "cuda:1", "70", "sm_75, sm_80")):
             choose_device("cuda:1")
 
 
@@ -153,7 +154,7 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("sysconfig.get_path", lambda name, scheme: str(headers))
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(ConfigError, match=r"^this machine has no C compiler \(gcc or clang\), .* gcc python3-dev"):
+    with pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles")):
         check_c_compiler()
     programs.mkdir()
     (programs / "clang").touch(mode=0o755)
@@ -163,7 +164,7 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
     (headers / "Python.h").touch()
     check_c_compiler()
     monkeypatch.setenv("CC", "other-cc")
-    with pytest.raises(ConfigError, match=r"no C compiler \(other-cc\)"):
+    with pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles")):
         check_c_compiler()
 
 

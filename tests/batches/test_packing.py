@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import MakeCorpus, lognormal, sentence_of
+from helpers.messages import message
 from helpers.thorough import thorough
 
 from transformer_mt.base.errors import ConfigError
@@ -192,7 +193,7 @@ def test_lengths_are_mixed(make_corpus: MakeCorpus) -> None:
 @pytest.mark.parametrize(("sources", "targets"), [([3, 9], [3, 2]), ([3, 2], [3, 9])])
 def test_a_pair_without_room_is_named(make_corpus: MakeCorpus, sources: list[int], targets: list[int]) -> None:
     corpus = make_corpus(sources, targets)
-    with pytest.raises(ConfigError, match=r"training\.tokens_per_batch=9 .* pair of 8 and 8 pieces, .* of pair 1;"):
+    with pytest.raises(ConfigError, match=message("training-tokens-per-batch-2", "9", "8", "8")):
         packed_epoch_batches(corpus, packed_shape(corpus, 9), 1, 0)
     assert len(np.concatenate(packed_epoch_batches(corpus, packed_shape(corpus, 10), 1, 0))) == 2
 

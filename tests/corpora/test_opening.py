@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forms import FORMS, PACKINGS, filled, opened, write, write_form
+from helpers.messages import message
 from helpers.thorough import each
 
 from transformer_mt.base.errors import CorpusError
@@ -63,7 +64,7 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_an_error(tmp_pat
     corpus = opened(write_form(tmp_path, row["form"], pairs, row["packing"]))
     before = corpus.digest()
     write_form(tmp_path, row["form"], [*pairs[:-2], pairs[-1], pairs[-2]], row["packing"])  # of the same size
-    with pytest.raises(CorpusError, match=r"has changed while it was read; .* give the same command again"):
+    with pytest.raises(CorpusError, match=message("changed-while-read-let")):
         list(corpus.blocks())
     write_form(tmp_path, row["form"], pairs, row["packing"])
     assert list(corpus.pairs()) == pairs and corpus.digest() == before

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forms import opened, parquet, write
+from helpers.messages import message
 
 from transformer_mt.base.errors import CorpusError
 
@@ -29,11 +30,13 @@ def test_columns_of_every_kind_of_text_are_read(tmp_path: Path) -> None:
 
 def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
-    with pytest.raises(CorpusError, match=r"no column de, but: translation\.en, translation\.fr, id.*target_language"):
+    with pytest.raises(
+        CorpusError, match=message("no-column-but-set-2", "de", "translation.en, translation.fr, id", "target")
+    ):
         opened({"path": path})
-    with pytest.raises(CorpusError, match="column id holds INT64, not text; set target"):
+    with pytest.raises(CorpusError, match=message("column-holds-not-text-2", "id", "INT64", "target")):
         opened({"path": path, "source": "en", "target": "id"})
-    with pytest.raises(CorpusError, match=r"no column translation, but: translation\.en, "):
+    with pytest.raises(CorpusError, match=message("no-column-but-set-2", "translation", "translation.en")):
         opened({"path": path, "source": "en", "target": "translation"})
 
 

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from helpers.echo import Echo
+from helpers.messages import message
 from helpers.tiny import demo_pairs
 
 from transformer_mt.base.errors import TranslationError
@@ -122,7 +123,7 @@ class TestParts:
         assert [words[source] for source, _ in found.alignment] == of_target
 
     def test_a_tag_with_more_pieces_than_the_model_takes_is_named(self, echo):
-        with pytest.raises(TranslationError, match=r"the tag <2de> <2de> .* subword pieces, and the model takes 6"):
+        with pytest.raises(TranslationError, match=message("tag-subword-pieces-model", "<2de> <2de>", "6")):
             echo(max_positions=6).translate(["<2de> " * 9 + "A"])
 
 

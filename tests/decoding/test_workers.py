@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.processes import start, wait_until
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
@@ -152,7 +153,7 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
         return task
 
     workers = Workers(work, number)
-    with pytest.raises(UserError, match=r"a worker process was killed.*--workers"):
+    with pytest.raises(UserError, match=message("worker-process-killed-process")):
         list(workers.map_unordered(range(10)))
     assert len(list(workers.map_unordered(range(10, 20)))) == 10
     workers.close()

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.plain_search import CAPS, assert_same, beam_search, greedy
 from helpers.plain_search import VOCAB_SIZE as SEARCHED_VOCAB_SIZE
 from helpers.recording import Recording
@@ -130,7 +131,7 @@ def test_also_with_learned_positions_up_to_the_last(two_forms, sources):
     state, token_BW = ours.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(9):
         _, state = ours.step(token_BW, state)
-    with pytest.raises(TranslationError, match="max_positions=9"):
+    with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "9")):
         ours.step(token_BW, state)
 
 

@@ -158,9 +158,9 @@ def test_dropout_of_attention_weights_needs_padded_rows(tiny_model, pairs):
 
 def test_source_and_target_lie_in_one_way(tiny_model, pairs):
     model = tiny_model()
-    with pytest.raises(AssertionError, match="one way"):
+    with pytest.raises(AssertionError, match="one layout"):
         model.features(pairs.source, pairs.decoder_input_BT)
-    with pytest.raises(AssertionError, match="one way"):
+    with pytest.raises(AssertionError, match="one layout"):
         model.features(pairs.source_BS, pairs.decoder_input)
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import yaml
+from helpers.messages import message
 
 from transformer_mt.__main__ import show_settings
 from transformer_mt.base.errors import ConfigError
@@ -132,7 +133,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
 
 
 def test_without_any_near_name_the_sections_are_listed():
-    with pytest.raises(ConfigError, match=r"^zzzz: .* The keys there are: data_dir, run_dir, corpus, filters, "):
+    with pytest.raises(
+        ConfigError,
+        match=message("no-such-section-key-2", "zzzz", "The keys there are: data_dir, run_dir, corpus, filters"),
+    ):
         settings_text("zzzz")
 
 

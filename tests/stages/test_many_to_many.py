@@ -85,8 +85,10 @@ def test_other_weights_need_no_new_preparation_but_another_run(
     experiment: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert prepare.main([str(experiment), "corpus.train.de_en.weight=2"]) == 0
+    other = tmp_path / "other.yaml"
+    other.write_text(experiment.read_text().replace("weight: 0.5", "weight: 2"))
+    assert prepare.main([str(other)]) == 0
     assert capsys.readouterr().out.startswith("already prepared")
-    status, error = status_and_error(train.main, experiment, "corpus.train.de_en.weight=2", capsys=capsys)
+    status, error = status_and_error(train.main, other, capsys=capsys)
     assert status == 2 and "corpus.train.de_en.weight: 0.5, now 2" in error
     assert run.exists()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from helpers.directories import place, tree
+from helpers.messages import message
 from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 
 from transformer_mt import average, export, prepare, train
@@ -188,10 +189,10 @@ def test_a_strange_export_json_and_a_strange_scores_json_end_in_their_own_words(
             (tmp_path / name).write_text("[" * 100_000)
         else:
             os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match=r"holds export\.json, which `export` did not write"), ends_soon():
+    with pytest.raises(UserError, match=message("holds-which-export-did", "export.json")), ends_soon():
         export.check_output(tmp_path)
     if kind == "deep":
-        with pytest.raises(EvaluationError, match="holds something else than scores"):
+        with pytest.raises(EvaluationError, match=message("there-already-holds-something-3")):
             read_scores(tmp_path / "scores.json")
     else:
         with ends_soon():

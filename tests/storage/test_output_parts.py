@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from helpers.directories import tree
 from helpers.killed import killed_before_change
+from helpers.messages import message
 
 from transformer_mt.base.errors import DirectoryError, UserError
 from transformer_mt.storage.output_parts import RECORD, OutputParts
@@ -41,7 +42,7 @@ def test_a_part_that_cannot_be_written_is_not_there(parts, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"000001: cannot be written \(No space left on device\)"):
+    with pytest.raises(UserError, match=message("cannot-be-written-name")):
         parts.write(1, {}, b"two")
     assert parts.numbers() == [0]
 
@@ -49,7 +50,7 @@ def test_a_part_that_cannot_be_written_is_not_there(parts, monkeypatch):
 @pytest.mark.parametrize("content", [b"", b"[1]\none\n", b'{"number"', b"\xff\n"])
 def test_a_part_without_its_notes_is_named(parts, content):
     parts.path(0).write_bytes(content)
-    with pytest.raises(DirectoryError, match="000000: is not as it was written"):
+    with pytest.raises(DirectoryError, match=message("not-written-deleted-same", "000000")):
         parts.read(0)
 
 
@@ -63,7 +64,9 @@ def test_what_was_recorded_is_read_and_damage_is_named(parts):
     assert parts.record() == {"lines": 2}
     for text in ("{", "[1]", "NaN", ""):
         (parts.directory / RECORD).write_text(text)
-        with pytest.raises(DirectoryError, match=r"parts\.json: cannot be read .* delete the directory .*out\.parts"):
+        with pytest.raises(
+            DirectoryError, match=message("cannot-be-read", "parts.json", "delete the directory", "out.parts")
+        ):
             parts.record()
 
 
@@ -71,7 +74,7 @@ def test_somebody_elses_directory_is_neither_used_nor_deleted(tmp_path):
     (tmp_path / "out.parts").mkdir()
     (tmp_path / "out.parts" / "000000").write_text("mine")
     parts = OutputParts(tmp_path / "out")
-    with pytest.raises(DirectoryError, match="`translate` did not make it: it holds 000000, "), parts.held():
+    with pytest.raises(DirectoryError, match=message("not-empty-did-not-2", "000000")), parts.held():
         pass
     assert tree(tmp_path) == {"out.parts": False, "out.parts/000000": b"mine"}
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from helpers.messages import message
 from helpers.processes import PATIENCE, ended, said, start, wait_until
 from helpers.thorough import thorough_rows
 from helpers.tiny import demo_pairs
@@ -247,8 +248,8 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(load):
 def test_a_translator_that_is_closed_says_so(engine, workers, load):
     with load(Translator, engine, workers) as translator:
         assert len(translator.translate(LINES)) == len(LINES)
-    with pytest.raises(TranslationError, match="is closed: load the model again"):
+    with pytest.raises(TranslationError, match=message("translator-scorer-closed-load")):
         translator.translate(LINES)
-    with pytest.raises(TranslationError, match="is closed"):
+    with pytest.raises(TranslationError, match=message("translator-scorer-closed-load")):
         Scorer(translator.engine, translator.tokenizer).score(["a"], ["b"])
     translator.close()

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.processes import (
     ended,
     kill,
@@ -290,6 +291,9 @@ def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_oth
         for name, value in {**environment, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1}.items():
             monkeypatch.setenv(name, str(value))
         begun = time.monotonic()
-        with pytest.raises(RankError, match="rank 1: cannot connect to torchrun"), all_ranks(timedelta(seconds=30)):
+        with (
+            pytest.raises(RankError, match=message("rank-cannot-connect-torchrun", "1")),
+            all_ranks(timedelta(seconds=30)),
+        ):
             pass
         assert time.monotonic() - begun < 20

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.pretended_gpus import two_gpus
 
 from transformer_mt.base.errors import ConfigError
@@ -39,7 +40,10 @@ def capability(monkeypatch):
 def test_a_gpu_is_not_chosen_where_nothing_can_be_compiled_for_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    with two_gpus(), pytest.raises(ConfigError, match="this machine has no C compiler"):
+    with (
+        two_gpus(),
+        pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles", "this machine has no C compiler")),
+    ):
         choose_rank_device(TrainingConfig(device="cuda:1"), Ranks())
     choose_rank_device(TrainingConfig(device="cpu", num_threads=1), Ranks())
 
@@ -89,7 +93,7 @@ def learner(layout="padded", **settings):
 
 def test_padded_rows_are_not_compiled():
     assert learner().loss.compiled is None
-    with pytest.raises(ConfigError, match=r"compile=true needs training\.layout=packed"):
+    with pytest.raises(ConfigError, match=message("training-compile-true-needs")):
         learner(compile=True)
 
 
