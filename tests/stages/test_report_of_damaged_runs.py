@@ -64,7 +64,7 @@ def all_damage(own):
     "every",
     [
         pytest.param(997, id="some"),
-        pytest.param(61, id="many", marks=pytest.mark.thorough),
+        pytest.param(241, id="many", marks=pytest.mark.thorough),
         pytest.param(19, id="most", marks=pytest.mark.slow),
     ],
 )
