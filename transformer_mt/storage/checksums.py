@@ -1,7 +1,7 @@
 """SHA256SUMS, and where a run keeps its checkpoints and its model.
 
-They show damage: files that were cut short, changed or exchanged. They are no protection from somebody who changes a
-file and its checksum.
+Checksums show damage: files that were cut short, changed or exchanged. They are no protection from somebody who
+changes a file and its checksum.
 """
 
 import hashlib
