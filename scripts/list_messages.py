@@ -3,7 +3,7 @@
     python scripts/list_messages.py          shows what has changed
     python scripts/list_messages.py --write  writes the file
 
-A message that is reworded keeps its code, if it is the only one of its file that has changed. You may change a code.
+Messages that are reworded keep their codes, if a file has as many of them as before. You may change a code.
 """
 
 import ast
@@ -94,8 +94,8 @@ def renewed() -> dict[str, dict[str, str]]:
         gone = [code for code, text in before.get(file, {}).items() if text not in texts]
         new = [text for text in texts if text not in moved]
         codes = {text: moved[text] for text in texts if text in moved}
-        if len(gone) == len(new) == 1:
-            codes[new[0]] = gone[0]
+        if len(gone) == len(new):
+            codes |= dict(zip(new, gone, strict=True))
         for text in new:
             moved[text] = codes.setdefault(text, code_of(text, taken))
             taken.add(codes[text])

@@ -11,14 +11,13 @@ def test_the_list_holds_every_message_as_the_package_has_it():
     assert list_messages.renewed() == list_messages.listed(), "python scripts/list_messages.py shows the difference"
 
 
-def test_a_reworded_message_keeps_its_code(monkeypatch, tmp_path):
-    before = list_messages.listed()
-    file, codes = next((file, codes) for file, codes in before.items() if len(codes) > 1)
-    code, text = next(iter(codes.items()))
-    now = list_messages.messages()
-    now[file] = [each if each != text else f"{text} indeed" for each in now[file]]
+def test_reworded_messages_keep_their_codes(monkeypatch):
+    before, now = list_messages.listed(), list_messages.messages()
+    file, codes = next((file, codes) for file, codes in before.items() if len(codes) > 2)
+    reworded = {code: f"{text} indeed" for code, text in list(codes.items())[::2]}
+    now[file] = list((codes | reworded).values())
     monkeypatch.setattr(list_messages, "messages", lambda: now)
-    assert list_messages.renewed()[file] == codes | {code: f"{text} indeed"}
+    assert list_messages.renewed()[file] == codes | reworded
 
 
 def test_a_code_finds_its_message_with_the_facts_in_it_and_no_other():
