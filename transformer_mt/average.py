@@ -15,7 +15,7 @@ from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.storage.checksums import (
     CONFIG,
     COPIED_FROM_DATA,
@@ -35,7 +35,7 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates, validate_candidates
 from transformer_mt.training.run.checkpoint import check_tokenizer
-from transformer_mt.training.run.validation import METRICS, ValidationScores, load_validation, shown_metrics
+from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,8 +121,8 @@ def _validate(
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name, training)
     width = max(len(str(candidate)) for candidate in candidates)
-    columns = {name: max(5, len(METRICS[name].name)) for name in shown_metrics(training.metric)}
-    names = "".join(f"  {METRICS[name].name:>{size}}" for name, size in columns.items())
+    columns = {name: max(5, len(VALIDATION_METRICS[name].name)) for name in shown_metrics(training.metric)}
+    names = "".join(f"  {VALIDATION_METRICS[name].name:>{size}}" for name, size in columns.items())
     print(f"{'on the validation set':{width}}{names}", flush=True)
     scores = []
     all_of = validate_candidates(candidates, config.model, validation, device)
@@ -155,7 +155,11 @@ def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
     choose = config.averaging.choose
     if choose != "auto":
         return f"chosen by averaging.choose={choose}"
-    return f"the best of these by {METRICS[config.training.metric].name}" if scores else "not compared with any other"
+    return (
+        f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
+        if scores
+        else "not compared with any other"
+    )
 
 
 def _warning(
@@ -171,8 +175,8 @@ def _warning(
     if config.averaging.choose == "auto" or ours.rank(metric) >= others.rank(metric):
         return None
     return (
-        f"{candidates[-1]} is better on the validation set: {METRICS[metric].name} {others.shown(metric)} instead of "
-        f"{ours.shown(metric)}. Average again with choose=auto to take the best"
+        f"{candidates[-1]} is better on the validation set: {VALIDATION_METRICS[metric].name} "
+        f"{others.shown(metric)} instead of {ours.shown(metric)}. Average again with choose=auto to take the best"
     )
 
 

@@ -48,7 +48,7 @@ from transformer_mt.evaluation.scores_json import (
     score_lines,
     write_scores,
 )
-from transformer_mt.evaluation.tuning import TuneMetric, Tuning, choices_of, tune
+from transformer_mt.evaluation.tuning import Tuning, choices_of, tune
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -226,7 +226,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingCo
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
-    metric: TuneMetric = "chrf" if config.training.metric == "chrf" else "bleu"
+    metric = "bleu" if config.training.metric == "nll" else config.training.metric
     tuning = tune(choices, translate, text.references[0], metric, config.corpus.target_language)
     print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
     return tuning

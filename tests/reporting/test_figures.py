@@ -15,9 +15,9 @@ from transformer_mt import plot
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures, picture_file
+from transformer_mt.reporting.log_lines import CURVES
 from transformer_mt.reporting.plot_training import DRAWN
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.records import CURVES
 from transformer_mt.training.optimization import learning_rate
 
 pytest.importorskip("matplotlib")

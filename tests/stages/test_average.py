@@ -22,7 +22,7 @@ from transformer_mt.base.errors import CheckpointError, ConfigError
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.storage.checksums import SUMS, check_model, checkpoint_path, fault
 from transformer_mt.storage.weights import read_metadata, save_weights
 from transformer_mt.text.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import candidates
 from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates
 from transformer_mt.training.run.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
-from transformer_mt.training.run.validation import METRICS, ValidationScores
+from transformer_mt.training.run.validation import ValidationScores
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
 
@@ -139,7 +139,7 @@ def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
     ],
 )
 def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_they_are_printed(metric, scores, best):
-    found = [ValidationScores(dict(zip(METRICS, each, strict=True)), seconds=1.0) for each in scores]
+    found = [ValidationScores(dict(zip(VALIDATION_METRICS, each, strict=True)), seconds=1.0) for each in scores]
     assert best_of(found, metric) == best
 
 

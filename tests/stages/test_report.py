@@ -16,8 +16,8 @@ from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
+from transformer_mt.reporting.log_lines import CURVES
 from transformer_mt.reporting.page import MARK
-from transformer_mt.storage.records import CURVES
 
 pytest.importorskip("matplotlib")
 

@@ -21,12 +21,12 @@ from transformer_mt.evaluation.metrics import bleu, chrf
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.run.validation import METRICS, ValidationSet, load_validation, perplexity, validate
+from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, validate
 from transformer_mt.training.scale.distributed import Ranks
 
 DEVICE = choose_device("cpu", "fp32")
@@ -204,7 +204,7 @@ def test_perplexity_never_overflows():
 
 def test_every_metric_that_can_be_chosen_is_measured_and_no_other(model, validation, config):
     names = get_args(TrainingConfig.model_fields["metric"].annotation)
-    assert sorted(names) == sorted(METRICS) == sorted(scores(model, validation, config).values)
+    assert sorted(names) == sorted(VALIDATION_METRICS) == sorted(scores(model, validation, config).values)
 
 
 def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, config):

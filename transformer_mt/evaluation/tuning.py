@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.evaluation.metrics import MetricName, score
 
-TuneMetric = Literal["bleu", "chrf"]
 Choice = TypeVar("Choice")
 
 
@@ -25,7 +24,7 @@ class Trial:
 class Tuning:
     """All that was tried on a validation set of num_lines lines, and the settings that were best."""
 
-    metric: TuneMetric
+    metric: MetricName
     num_lines: int
     trials: list[Trial]
     chosen: list[str]
@@ -56,7 +55,7 @@ def tune(
     choices: Sequence[tuple[list[str], Choice]],
     translate: Callable[[Choice], list[str]],
     references: Sequence[str],
-    metric: TuneMetric,
+    metric: MetricName,
     target_language: str,
 ) -> Tuning:
     """Score the validation set, which `translate` translates by each choice, and print each score.
@@ -66,7 +65,6 @@ def tune(
     trials = []
     for settings, choice in choices:
         hypotheses = translate(choice)
-        score = bleu(hypotheses, references, target_language) if metric == "bleu" else chrf(hypotheses, references)
-        trials.append(Trial(settings, score))
-        print(f"validation set  {metric} {score:5.2f}  {' '.join(settings)}", flush=True)
+        trials.append(Trial(settings, score(metric, hypotheses, references, target_language)))
+        print(f"validation set  {metric} {trials[-1].score:5.2f}  {' '.join(settings)}", flush=True)
     return Tuning(metric, len(references), trials, max(trials, key=lambda trial: trial.score).settings)

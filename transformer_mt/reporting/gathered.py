@@ -15,12 +15,12 @@ from transformer_mt.base.wording import counted
 from transformer_mt.evaluation.evaluated_texts import model_in, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.plot_training import read_log
+from transformer_mt.reporting.log_lines import CURVES, LogLine, read_log
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.files import read_json
-from transformer_mt.storage.records import CURVES, STARTS, LogLine, Start
+from transformer_mt.storage.records import STARTS, Start
 
 SECTIONS = {
     "training": "What was trained on what",

@@ -15,9 +15,9 @@ from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import SECTIONS, Notes, Run, Shown, TestReport
 from transformer_mt.reporting.gathered_texts import N_BEST
-from transformer_mt.reporting.plot_training import lines_of
+from transformer_mt.reporting.log_lines import CURVES, lines_of
 from transformer_mt.settings.reading import flat_settings
-from transformer_mt.storage.records import CURVES, Summary
+from transformer_mt.storage.records import Summary
 from transformer_mt.version import __version__
 
 MARK = '<meta name="generator" content="transformer_mt report">'

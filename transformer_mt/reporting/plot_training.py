@@ -2,21 +2,19 @@
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.figures import Line
+from transformer_mt.reporting.log_lines import CURVES, lines_of, read_log
 from transformer_mt.reporting.picture_command import Command, Picture
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.files import read_regular
-from transformer_mt.storage.records import CURVES, LogLine
 from transformer_mt.terminal import cli
 from transformer_mt.training.optimization import learning_rate
 
@@ -70,38 +68,6 @@ def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str]
             numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
     drawn = {CURVES[field]: lines for field, lines in panels.items()}
     return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
-
-
-def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
-    """The lines of a run's log, and what is wrong with each of the others. A last one that is half written is left out.
-
-    Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
-    """
-    path = run / "log.jsonl"
-    try:
-        whole = read_regular(path).split(b"\n")[:-1]
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
-    records, faults = list[LogLine](), list[str]()
-    for number, line in enumerate(whole, start=1):
-        try:
-            records.append(LogLine.model_validate_json(line))
-        except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            field = "".join(f"{key}: " for key in fault["loc"])
-            faults.append(f"{path}, line {number}: {field}{fault['msg']}")
-    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
-        raise UserError(f"{path}: has no update yet; wait until training.log_every updates are done")
-    return records, faults
-
-
-def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
-    """The line over the updates of each of these fields that the log has."""
-    found: dict[str, Line] = {}
-    for field in fields:
-        if there := [record for record in records if field in record.model_fields_set]:
-            found[field] = [record.step for record in there], [getattr(record, field) for record in there]
-    return found
 
 
 SCHEDULE = Command(

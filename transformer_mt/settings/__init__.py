@@ -12,5 +12,5 @@ Other rooms use:
     search_settings: changed, check_for_model, DecodingConfig, SplitSentences
     section: fingerprint, Kernels
     suggestions: settings_text
-    training_settings: AveragingConfig, TrainingConfig
+    training_settings: AveragingConfig, TrainingConfig, VALIDATION_METRICS, ValidationMetric
 """

@@ -1,10 +1,33 @@
 """The settings of training: batches, learning rate, checkpoints, and which of these become the model."""
 
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from transformer_mt.settings.section import Count, Kernels, PositiveCount, Section, Seed, Text, Tokens
+
+ValidationMetric = Literal["bleu", "chrf", "nll"]
+
+
+class ShownMetric(NamedTuple):
+    """How a metric of the validation is shown, and how models are compared by it."""
+
+    name: str
+    """In the lines that `train` and `average` print."""
+    title: str
+    """In pictures."""
+    digits: int
+    """The printed digits after the point. A smaller difference is chance, and does not make a model better."""
+    sign: int = 1
+    """-1 if lower is better."""
+
+
+VALIDATION_METRICS: dict[ValidationMetric, ShownMetric] = {
+    "nll": ShownMetric("perplexity", "negative log-likelihood of the validation set (nats per target token)", 2, -1),
+    "bleu": ShownMetric("BLEU", "BLEU of the validation set (percent)", 1),
+    "chrf": ShownMetric("chrF", "chrF2 of the validation set (percent)", 1),
+}
+"""What a validation measures, in this order. All but nll are metrics of evaluation/metrics.py, under the same name."""
 
 
 class TrainingConfig(Section):
@@ -90,7 +113,7 @@ class TrainingConfig(Section):
     """How many of the best checkpoints, by training.metric, are kept besides the newest ones."""
     accept_changed_data: bool = False
     """Whether a run may be resumed although the data in data_dir have changed since it was trained on them."""
-    metric: Literal["bleu", "chrf", "nll"] = "bleu"
+    metric: ValidationMetric = "bleu"
     """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0
     """Training stops early after this many validations in a row without a better metric. 0: never."""

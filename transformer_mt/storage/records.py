@@ -1,4 +1,4 @@
-"""run.json, log.jsonl and prepare.json as typed values, and what they say of the machine and of versions."""
+"""run.json and prepare.json as typed values, and what they say of the machine and of versions."""
 
 import platform
 from collections.abc import Iterable
@@ -34,20 +34,20 @@ Drawn = Annotated[float, Field(ge=-1e100, le=1e100)]
 """Far more than fp32 can hold, and little enough to compute with when it is drawn."""
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
     """An object in a file. Fields that it does not know are left out."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Git(_Record):
+class Git(Record):
     """The checkout that a run was started from."""
 
     commit: str
     changed: bool = False
 
 
-class Start(_Record):
+class Start(Record):
     """A start of a run, in run.json. The fields that are only shown are in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
@@ -62,43 +62,7 @@ class Start(_Record):
 STARTS = TypeAdapter(Annotated[list[Start], Field(min_length=1)])
 
 
-class LogLine(_Record):
-    """A line of log.jsonl, of training updates or of a validation. None stands for a number that was not finite."""
-
-    step: Count
-    loss: Drawn | None = None
-    nll: Drawn | None = None
-    learning_rate: Drawn | None = None
-    gradient_norm: Drawn | None = None
-    tokens_per_second: Drawn | None = None
-    skipped: Count | None = None
-    split: Count | None = None
-    tokens: Count | None = None
-    seconds: Drawn | None = None
-    valid_nll: Drawn | None = None
-    valid_perplexity: float | None = None
-    valid_bleu: Drawn | None = None
-    valid_chrf: Drawn | None = None
-    valid_seconds: Drawn | None = None
-    best: bool = False
-
-
-CURVES = {
-    "loss": "loss in training, with label smoothing (nats per target token)",
-    "nll": "negative log-likelihood in training (nats per target token)",
-    "valid_nll": "negative log-likelihood of the validation set (nats per target token)",
-    "valid_bleu": "BLEU of the validation set (percent)",
-    "valid_chrf": "chrF2 of the validation set (percent)",
-    "learning_rate": "learning rate",
-    "tokens_per_second": "target tokens per second",
-    "gradient_norm": "norm of the gradient, before clipping",
-    "skipped": "updates that were skipped so far",
-    "split": "micro-batches that were split so far",
-}
-"""What is drawn of the log, by the name of the field."""
-
-
-class Summary(_Record):
+class Summary(Record):
     """prepare.json."""
 
     tokenizer_digest: str

@@ -9,5 +9,5 @@ Other rooms use:
     checkpoint: check_tokenizer, load_checkpoint, load_progress, newest_whole_checkpoint, point_best_at, Saver
     run_record: copy_from_data, on_data, record_start, say_of_data
     running: Run
-    validation: load_validation, METRICS, shown_metrics, validate, ValidationScores, ValidationSet
+    validation: load_validation, shown_metrics, validate, ValidationScores, ValidationSet
 """

@@ -11,7 +11,7 @@ from transformer_mt.base.errors import CheckpointError
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import Device
 from transformer_mt.settings.model_settings import ModelConfig
-from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig
+from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.weights import model_weights
 from transformer_mt.training.run.checkpoint import (
@@ -123,6 +123,6 @@ def validate_candidates(
         yield validate_model(model, device, validation, Ranks())
 
 
-def best_of(scores: Sequence[ValidationScores], metric: str) -> int:
+def best_of(scores: Sequence[ValidationScores], metric: ValidationMetric) -> int:
     """The index of the best: by the metric, then by perplexity; of equals the first."""
     return max(range(len(scores)), key=lambda number: (scores[number].rank(metric), scores[number].rank("nll")))

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.constraints import Constraints, Utf8, max_lengths
 from transformer_mt.decoding.sampling import greedy
-from transformer_mt.evaluation.metrics import bleu, check_tokeniser, chrf
+from transformer_mt.evaluation.metrics import check_tokeniser, score
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import Matmul
@@ -24,7 +24,7 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import batch_loss
 from transformer_mt.training.learning import Learner
@@ -46,65 +46,44 @@ class ValidationSet:
     """How many are translated, the first ones."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A number that says how good a model is on the validation set."""
-
-    name: str
-    """As it is printed."""
-    of_texts: Callable[[Sequence[str], Sequence[str], str], float] | None
-    """Computes it from translations, references and the target language; None for the nll, which needs no text."""
-    digits: int
-    """After the point, when models are compared: less than that is chance."""
-    sign: int = 1
-    """-1 if lower is better."""
-    printed: Callable[[float], float] = float
-    """Makes what is printed from what is computed."""
-
-
 def perplexity(nll: float) -> float:
     """From nats per token."""
     return math.exp(min(nll, 700.0))
 
 
-METRICS = {
-    "nll": Metric("perplexity", None, 2, -1, perplexity),
-    "bleu": Metric("BLEU", bleu, 1),
-    "chrf": Metric("chrF", lambda hypotheses, references, _: chrf(hypotheses, references), 1),
-}
-"""What a validation measures, by the value of training.metric: unsmoothed nats per target token, and percentages."""
-
-
 @dataclass(frozen=True)
 class ValidationScores:
-    """The results of a validation, by the names of METRICS."""
+    """The results of a validation: nll is unsmoothed, in nats per target token; the scores of texts are percentages."""
 
-    values: Mapping[str, float]
+    values: Mapping[ValidationMetric, float]
     seconds: float
 
-    def __getitem__(self, metric: str) -> float:
+    def __getitem__(self, metric: ValidationMetric) -> float:
         return self.values[metric]
 
-    def goodness(self, metric: str) -> float:
+    def goodness(self, metric: ValidationMetric) -> float:
         """Higher for a better model."""
-        return METRICS[metric].sign * self[metric]
+        return VALIDATION_METRICS[metric].sign * self[metric]
 
-    def rank(self, metric: str) -> float:
+    def rank(self, metric: ValidationMetric) -> float:
         """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
-        of = METRICS[metric]
-        value = of.sign * round(of.printed(self[metric]), of.digits)
+        shown = VALIDATION_METRICS[metric]
+        value = shown.sign * round(self._printed(metric), shown.digits)
         return -math.inf if math.isnan(value) else value
 
-    def shown(self, metric: str) -> str:
+    def shown(self, metric: ValidationMetric) -> str:
         """The value, as it is printed where models are compared."""
-        of = METRICS[metric]
-        value = of.printed(self[metric])
-        return two_decimals(value) if of.digits == 2 else f"{value:.{of.digits}f}"
+        digits, value = VALIDATION_METRICS[metric].digits, self._printed(metric)
+        return two_decimals(value) if digits == 2 else f"{value:.{digits}f}"
 
-    def said(self, chosen: str) -> str:
+    def said(self, chosen: ValidationMetric) -> str:
         """The values that are printed, in words."""
-        shown = {METRICS[name].name: METRICS[name].printed(self[name]) for name in shown_metrics(chosen)}
+        shown = {VALIDATION_METRICS[metric].name: self._printed(metric) for metric in shown_metrics(chosen)}
         return ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
+
+    def _printed(self, metric: ValidationMetric) -> float:
+        """The value, or the perplexity for nll."""
+        return perplexity(self[metric]) if metric == "nll" else self[metric]
 
     def record(self) -> dict[str, float]:
         """The line of log.jsonl."""
@@ -113,9 +92,10 @@ class ValidationScores:
         return likelihood | of_all | {"valid_seconds": self.seconds}
 
 
-def shown_metrics(chosen: str) -> list[str]:
-    """The names of the metrics that are printed: two that everybody knows, and the one that was chosen."""
-    return list(dict.fromkeys(("nll", "bleu", chosen)))
+def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
+    """The metrics that are printed: two that everybody knows, and the one that was chosen."""
+    printed: tuple[ValidationMetric, ...] = ("nll", "bleu", chosen)
+    return list(dict.fromkeys(printed))
 
 
 def load_validation(
@@ -163,10 +143,12 @@ def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ra
     shares = ranks.gather(_validate_share(model, device, validation, ranks))
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
-    values = {"nll": sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)}
-    for name, metric in METRICS.items():
-        if metric.of_texts is not None:
-            values[name] = metric.of_texts(hypotheses, references, validation.target_language)
+    values: dict[ValidationMetric, float] = {}
+    for metric in VALIDATION_METRICS:
+        if metric == "nll":
+            values[metric] = sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)
+        else:
+            values[metric] = score(metric, hypotheses, references, validation.target_language)
     return ValidationScores(values, time.perf_counter() - began)
 
 
