@@ -66,6 +66,7 @@ assert evaluate.main([f"{directory}/run", *quick]) == 0
 """
 
 
+@pytest.mark.thorough
 def test_every_stage_from_text_to_scores_works_without_packages_that_it_does_not_need(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LACKING, str(write_experiment(tmp_path)), str(tmp_path)],

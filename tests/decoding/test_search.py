@@ -174,6 +174,7 @@ def test_the_hypotheses_of_a_sentence_do_not_depend_on_its_batch(norm, alpha, n_
             assert_same(hypotheses, alone)
 
 
+@pytest.mark.thorough
 def test_nor_does_its_patience(tiny_model, sources):
     """What is followed for the sake of another sentence alone counts for nothing."""
     cap = 24

@@ -389,7 +389,7 @@ def test_the_loss_of_a_model_is_that_of_its_logits(kind, r_drop, new_model, sour
 
 
 RESUMED = [
-    {"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"},
+    *thorough({"attention_score": "additive", "attention_window": 2, "positions": "learned", "norm": "pre"}),
     {"kind": "convolutional", "kernel_width": 3, "output_bias": "true"},
     *thorough({"attention_window": 1, "activation": "swiglu"}, {"kind": "rnn", "cell": "gru", "attention": "none"}),
     *thorough({"kind": "rnn", "cell": "lstm", "attention": "fixed_concat", "decoder": "bahdanau"}),

@@ -121,6 +121,7 @@ def test_without_heads_their_mean_is_drawn(drawn, model_dir, layer):
     assert np.array_equal(drawn(model_dir, "--layer", layer).maps_MTS, mean.maps_MTS)
 
 
+@pytest.mark.thorough
 def test_several_layers_are_side_by_side(drawn, model_dir):
     found = drawn(model_dir, "--layer", "2,1")
     assert (found.titles, found.layers, found.across) == (["layer 2, mean", "layer 1, mean"], [2, 1], 2)

@@ -89,6 +89,7 @@ def test_pieces_may_be_any_text(tmp_path):
     assert shown[9] == "U+0378"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 150, 2), *thorough((1, 2, 150), (4, 5, 60), (3, 1, 1))])
 def test_maps_of_any_size_fit(sizes, tmp_path):
     _, num_rows, num_columns = sizes

@@ -89,6 +89,7 @@ def test_a_word_of_the_translation_looks_at_those_before_it(drawn, model_dir):
     assert (weights_1M > 0).all()
 
 
+@pytest.mark.thorough
 def test_the_same_input_is_the_same_bytes(model_dir, tmp_path):
     for name in ("one", "other"):
         files = ["--output", tmp_path / f"{name}.svg", "--numbers", tmp_path / f"{name}.npz"]

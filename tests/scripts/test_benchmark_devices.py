@@ -54,6 +54,7 @@ def test_a_precision_that_a_device_does_not_decode_in_is_refused(tmp_path, devic
         decoding.line_up(tmp_path, tmp_path, {}, 1, device, ["fp32", precision])
 
 
+@pytest.mark.thorough
 def test_a_contender_that_does_not_end_is_stopped(tmp_path):
     """And its children, which would keep the GPU."""
     pid_file = tmp_path / "pid"

@@ -3,9 +3,11 @@
 import random
 from pathlib import Path
 
+import pytest
 from benchmarks.generated_text import words, write_pairs
 
 
+@pytest.mark.thorough
 def test_pairs_are_the_same_for_the_same_seed_and_have_equally_many_words(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_pairs(500, tmp_path / "folder" / name)

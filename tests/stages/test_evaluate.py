@@ -84,12 +84,14 @@ class TestFiles:
         line = capsys.readouterr().out.splitlines()[0]
         assert f"{expected.score:.1f} ± " in line and "|bs:1000|seed:12345|" in line
 
+    @pytest.mark.thorough
     def test_script_prints_and_writes_the_same(self, tmp_path, files, capsys):
         main(["--hypothesis", files[0], "--reference", files[1], "--json", str(tmp_path / "stage.json")])
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, "--json", tmp_path / "script.json")
         assert (script.returncode, script.stdout) == (0, capsys.readouterr().out)
         assert (tmp_path / "script.json").read_bytes() == (tmp_path / "stage.json").read_bytes()
 
+    @pytest.mark.thorough
     def test_script_takes_references_and_a_language(self, tmp_path, files):
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
         assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout

@@ -159,6 +159,7 @@ def agreement(one, other, lines):
     )
 
 
+@pytest.mark.thorough
 def test_translations_without_a_character_are_equal_too(run, tmp_path):
     average.main([str(run)])  # it has hardly been trained
     engine = Translator.load(run / "model", "cpu").engine

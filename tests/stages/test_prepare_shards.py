@@ -445,6 +445,7 @@ def several(config: Path, *names: str) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_several_corpora_lie_in_their_order(config: Path, tmp_path: Path) -> None:
     data = run(several(config, "first", "back", "third"), tmp_path / "data", "filters.duplicates=true", workers=2)
     corpus = EncodedCorpus.load(data / "train")

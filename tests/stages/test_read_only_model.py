@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 from helpers.processes import python_path
 from helpers.tiny import ROOT, demo_pairs
 
@@ -13,6 +14,7 @@ def state(directory):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
 
 
+@pytest.mark.thorough
 def test_translate_needs_no_home_and_leaves_a_read_only_model_as_it_is(model_dir, translator, tmp_path):
     model, source = tmp_path / "model", demo_pairs(1)[0][0]
     shutil.copytree(model_dir, model)

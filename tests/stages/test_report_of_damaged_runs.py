@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.damaged_files import Damage, damaged_files, damaged_json, damaged_lines
+from helpers.thorough import thorough
 from helpers.tiny import renew_sums, status_and_error
 from helpers.web_page import WebPage
 
@@ -63,7 +64,7 @@ def all_damage(own):
 @pytest.mark.parametrize(
     "every",
     [
-        pytest.param(997, id="some"),
+        pytest.param(1499, id="some"),
         pytest.param(241, id="many", marks=pytest.mark.thorough),
         pytest.param(19, id="most", marks=pytest.mark.slow),
     ],
@@ -99,7 +100,7 @@ def test_git_without_a_commit_is_named(own, reported):
         assert f"{own / 'run' / 'run.json'} is not as train writes it" in reported()
 
 
-@pytest.mark.parametrize("number", ["1e999", "1" + "0" * 400])
+@pytest.mark.parametrize("number", ["1e999", *thorough("1" + "0" * 400)])
 def test_numbers_that_are_too_large_are_no_numbers_of_the_log_or_the_corpus(number, own, reported):
     log = (own / "run" / "log.jsonl").read_text().splitlines()
     too_large = f'{{"step": 99, "loss": {number}}}'

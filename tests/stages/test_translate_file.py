@@ -414,6 +414,7 @@ sys.exit(cli.run(translate.main, sys.argv[2:]))
 """
 
 
+@pytest.mark.thorough
 def test_ranks_share_the_parts_and_another_number_of_them_goes_on(model_dir, files, start, monkeypatch):
     assert start(*SAMPLED, output="unbroken.gz") == 0
     stop_after(monkeypatch, 1)

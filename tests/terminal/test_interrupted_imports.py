@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from helpers.processes import python_path
-from helpers.thorough import thorough
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
@@ -69,7 +69,9 @@ def test_every_form_of_the_command_ends_alike(stopped_at, tmp_path, command, mod
     assert stopped_at(module, *command, "demo") == (130, "interrupted\n")
 
 
-@pytest.mark.parametrize(("signum", "said"), [(signal.SIGINT, "interrupted\n"), (signal.SIGTERM, "terminated\n")])
+@pytest.mark.parametrize(
+    ("signum", "said"), [(signal.SIGINT, "interrupted\n"), *thorough_rows((signal.SIGTERM, "terminated\n"))]
+)
 @pytest.mark.parametrize("module", ["numpy.exceptions", *thorough("transformer_mt.inference.fast")])
 def test_a_signal_while_a_stage_imports_something_later_leaves_at_most_what_it_resumes_from(
     stopped_at, model_dir, tmp_path, module, signum, said
@@ -99,6 +101,7 @@ def test_a_program_that_imports_the_package_keeps_its_own_control_c(stopped_at, 
     assert stopped_at("nothing", *command) == (0, "")
 
 
+@pytest.mark.thorough
 def test_control_c_that_is_ignored_stays_ignored(stopped_at):
     """As of a command that a shell has started in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -76,6 +76,7 @@ def test_whatever_happens_in_place_of_the_weights_they_are_back_afterwards():
     assert torch.equal(average.averages["weight"], before + 1)
 
 
+@pytest.mark.thorough
 def test_a_run_s_average_is_that_of_the_weights_after_each_of_its_updates(averaged):
     config, tokenizer = load_config(averaged / "config.yaml"), Tokenizer.load(averaged)
     torch.manual_seed(config.training.seed)

@@ -125,6 +125,7 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
 
 
+@pytest.mark.thorough
 def test_updates_go_on_after_a_validation_in_which_a_rank_had_nothing_to_do(experiment, tmp_path):
     jobs = {"with a validation": Job([*EQUAL, "training.sharding=full"], validates_between=True)}
     assert_equal_updates(2, experiment, jobs, {}, tmp_path)
@@ -283,6 +284,7 @@ def test_torchrun_itself(experiment, unbroken, tmp_path):
     assert_same_run(tmp_path / "run", unbroken)
 
 
+@pytest.mark.thorough
 def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_others(monkeypatch):
     monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))
     with socket.socket() as unused:  # a port at which nobody listens

@@ -56,6 +56,7 @@ def test_stopped_and_taken_up_is_unbroken_bit_for_bit(experiment, trained, tmp_p
     assert_same_weights(*optimizers)
 
 
+@pytest.mark.thorough
 def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run(experiment, trained, tmp_path):
     run = train_tiny(experiment, tmp_path / "run")
     for step in saved_steps(run)[-2:]:
@@ -96,7 +97,7 @@ def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
 
 
-@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("epoch", [*thorough(0), 1])
 def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_path, monkeypatch, capsys, epoch):
     """It ends only afterwards here. What was done before is saved, and the run goes on as if it had not been broken."""
     rarely = ("training.save_every=100", "training.validate_every=100")
@@ -242,6 +243,7 @@ def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, 
     assert json.loads((checkpoint_path(run, 6) / "state.json").read_text())["progress"]["tokens"] == tokens > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("max_steps", [8, *thorough(9)])
 def test_killed_between_the_best_checkpoint_and_its_link_the_link_is_mended(
     experiment, tmp_path, monkeypatch, max_steps

@@ -129,6 +129,7 @@ def test_of_half_precision_only_the_products_are_half(chunks):
         assert (our - their).norm() < 0.03 * their.norm()
 
 
+@pytest.mark.thorough
 def test_the_output_gradient_of_many_chunks_is_summed_in_full_precision(monkeypatch):
     """Sums in bf16 stop growing at 256 equal terms."""
     first_ND, second_ND, output_VD, labels_N = draw(torch.float32)

@@ -50,6 +50,7 @@ def test_text_that_was_changed_in_mid_run_is_refused_or_accepted_and_told(change
     assert "warning" not in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_data_that_were_moved_or_prepared_again_are_the_same(experiment, trained, tmp_path, capsys):
     run = train_tiny(experiment, tmp_path / "run", HALF)
     again = tmp_path / "again"

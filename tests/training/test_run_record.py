@@ -60,6 +60,7 @@ def test_a_start_says_what_it_was(tmp_path):
     assert start["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_interrupted_has_an_entry_for_each_start_and_the_same_end(experiment, trained, tmp_path):
     train_tiny(experiment, tmp_path, "training.max_steps=6")
     train_tiny(experiment, tmp_path)

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
@@ -18,6 +19,7 @@ def numbers(run_dir):
     return [{key: value for key, value in record.items() if key not in timed} for record in log_records(run_dir)]
 
 
+@pytest.mark.thorough
 def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monkeypatch):
     settings = ("training.log_every=3", "training.save_every=5", "training.validate_every=10")
     at_once = train_tiny(experiment, tmp_path / "at-once", *settings)

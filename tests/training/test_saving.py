@@ -104,6 +104,7 @@ train.main(sys.argv[1:])
 """
 
 
+@pytest.mark.thorough
 def test_killed_while_it_is_written_the_run_goes_on_from_the_one_before(experiment, trained, tmp_path, slow_disk):
     run = tmp_path / "run"
     assert ended(start(tmp_path, "killed", "-c", KILLED, experiment, f"run_dir={run}")) == [9]

@@ -130,6 +130,7 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     assert all(step < limit for step in saved_steps(tmp_path))
 
 
+@pytest.mark.thorough
 def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experiment, tmp_path):
     arguments = [
         f"run_dir={tmp_path}",
