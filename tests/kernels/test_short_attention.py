@@ -27,6 +27,7 @@ CASES = {
     "bf16": ([5, 33, 1], [40, 1, 7], False, 0, 64, torch.bfloat16),
     "bf16, causal": ([40, 1], None, True, 0, 128, torch.bfloat16),
     "bf16, no queries": ([3, 0, 33], [4, 6, 7], False, 0, 32, torch.bfloat16),
+    "bf16, the longest": ([1, 512], [512, 1], False, 0, 32, torch.bfloat16),
 }
 
 
