@@ -16,7 +16,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.metrics import chrf
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import Trained, random_pairs, read_trained
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
@@ -174,7 +174,9 @@ def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) 
         for engine in (ours, theirs)
     )
     same = sum(a == b for a, b in zip(expected, found, strict=True))
-    likeness = 100.0 if found == expected else chrf(found, expected)  # chrF of texts without a character is 0
+    likeness = (
+        100.0 if found == expected else corpus_score("chrf", found, expected)
+    )  # chrF of texts without a character is 0
     return (
         f"{same} of {len(sentences)} greedy translations of the validation set are the same as the model's; "
         f"chrF between both is {likeness:.1f} (100 = equal)"

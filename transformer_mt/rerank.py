@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import ConfigError, CorpusError
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.evaluation.metrics import bleu
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.evaluation.tuning import choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
@@ -132,7 +132,7 @@ def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
     def chosen(weights: Weights) -> list[str]:
         return [weights.best(*pair) for pair in zip(lists, candidates, strict=True)]
 
-    first = bleu([each[0].text for each in candidates], references, arguments.language)
+    first = corpus_score("bleu", [each[0].text for each in candidates], references, arguments.language)
     print(f"validation set  bleu {first:5.2f}  the first of each list, without reranking", flush=True)
     tuned = tune(choices, chosen, references, "bleu", arguments.language)
     print(f"best on the {counted(tuned.num_lines, 'line')} of the validation set: {' '.join(tuned.chosen)}")

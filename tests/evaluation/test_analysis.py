@@ -9,7 +9,7 @@ from transformer_mt.evaluation.analysis import (
     suspicious_lines,
     text_of_analysis,
 )
-from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.storage.checksums import sums_of, write_sums
@@ -28,8 +28,8 @@ def test_groups_have_about_the_same_size_and_their_own_scores():
         (5, 6, 2),
         (7, 8, 2),
     ]
-    assert groups[3].bleu == bleu(HYPOTHESES[6:], REFERENCES[6:])
-    assert groups[2].chrf == chrf(HYPOTHESES[4:6], REFERENCES[4:6])
+    assert groups[3].bleu == corpus_score("bleu", HYPOTHESES[6:], REFERENCES[6:])
+    assert groups[2].chrf == corpus_score("chrf", HYPOTHESES[4:6], REFERENCES[4:6])
 
 
 def test_equal_values_are_never_divided():

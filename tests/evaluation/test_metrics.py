@@ -9,9 +9,8 @@ from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.metrics import (
-    bleu,
     check_tokeniser,
-    chrf,
+    corpus_score,
     language_warning,
     score_corpus,
     tokenised_warning,
@@ -28,7 +27,7 @@ def test_scores_are_those_computed_by_hand():
     assert scores["BLEU"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4))
     assert scores["TER"] == pytest.approx(20)
     # Nothing is wrong but the length, 4 words of 5.
-    assert bleu(["a b c d"], ["a b c d e"]) == pytest.approx(100 * math.exp(1 - 5 / 4))
+    assert corpus_score("bleu", ["a b c d"], ["a b c d e"]) == pytest.approx(100 * math.exp(1 - 5 / 4))
 
 
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS], [OTHERS, REFERENCES, HYPOTHESES]])
@@ -71,14 +70,15 @@ def test_an_interval_is_nothing_where_all_lines_are_alike_and_shrinks_with_more_
 
 def test_scores_of_validation_are_those_of_evaluation():
     of_evaluation = [score.value for score in score_corpus(HYPOTHESES, [REFERENCES], "de").values()]
-    assert [bleu(HYPOTHESES, REFERENCES, "de"), chrf(HYPOTHESES, REFERENCES)] == of_evaluation[:2]
+    found = [corpus_score(metric, HYPOTHESES, REFERENCES, "de") for metric in ("bleu", "chrf", "ter")]
+    assert found == of_evaluation
 
 
 def test_what_an_unready_model_says_is_scored_all_the_same():
     """Words broken into pieces, or nothing at all."""
     for hypothesis in ("\u2581ab\u2581 @@", ""):
-        assert 0 <= bleu([hypothesis], ["The dog sleeps."], "de") < 100
-        assert 0 <= chrf([hypothesis], ["The dog sleeps."]) < 100
+        assert 0 <= corpus_score("bleu", [hypothesis], ["The dog sleeps."], "de") < 100
+        assert 0 <= corpus_score("chrf", [hypothesis], ["The dog sleeps."]) < 100
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_target_language_chooses_the_tokeniser(language, tokeniser):
     assert f"|tok:{tokeniser}|" in score.signature
     # 13a sees one word a sentence.
     assert (score.value > 20) == (tokeniser != "13a")
-    assert bleu(["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
+    assert corpus_score("bleu", ["我喜欢大的房子。"], ["我喜欢小的房子。"], language) == score.value
 
 
 @pytest.mark.parametrize("language", ["zh", "zho_Hant", "th"])
@@ -140,9 +140,9 @@ def test_unequal_numbers_of_lines_are_refused():
     with pytest.raises(EvaluationError, match=message("line-n-each-must", "out.txt", "4")):
         score_corpus(HYPOTHESES[:3], [REFERENCES], names=["out.txt", "ref.txt"])
     with pytest.raises(EvaluationError, match=message("line-n-each-must", "hypothesis", "3")):
-        bleu(HYPOTHESES, REFERENCES[:3])
+        corpus_score("bleu", HYPOTHESES, REFERENCES[:3])
     with pytest.raises(EvaluationError, match=message("line-n-each-must", "hypothesis", "3")):
-        chrf(HYPOTHESES, REFERENCES[:3])
+        corpus_score("chrf", HYPOTHESES, REFERENCES[:3])
 
 
 def test_nothing_to_score_is_refused():

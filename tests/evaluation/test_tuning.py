@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.evaluation.metrics import bleu
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.evaluation.tuning import choices_of, tune
 from transformer_mt.settings.search_settings import DecodingConfig
 
@@ -15,7 +15,7 @@ def test_all_combinations_are_tried_and_the_best_is_taken(capsys):
     texts = {1: ["a b c d", "x"], 2: REFERENCES, 3: REFERENCES}
     tuned = tune(choices, lambda decoding: texts[decoding.beam_size], REFERENCES, "bleu", "")
     assert [trial.settings for trial in tuned.trials] == [[f"beam_size={n}"] for n in (1, 2, 3)]
-    assert tuned.trials[0].score == bleu(texts[1], REFERENCES)
+    assert tuned.trials[0].score == corpus_score("bleu", texts[1], REFERENCES)
     assert (tuned.best, tuned.chosen, tuned.num_lines) == (1, ["beam_size=2"], 2)  # of equal ones the first
     told = [f"validation set  bleu {trial.score:5.2f}  {trial.settings[0]}" for trial in tuned.trials]
     assert capsys.readouterr().out.splitlines() == told

@@ -15,7 +15,7 @@ from transformer_mt import average, export
 from transformer_mt.base.errors import UserError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.metrics import chrf
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import beyond, random_pairs, read_trained
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.text.tokenizer import Tokenizer
@@ -155,7 +155,7 @@ def agreement(one, other, lines):
     ours, theirs = (translator.translate(lines, beam_size=1) for translator in (one, other))
     return (
         f"{sum(map(eq, ours, theirs))} of {len(ours)} greedy translations of the validation set are the same as the "
-        f"model's; chrF between both is {chrf(theirs, ours):.1f} (100 = equal)"
+        f"model's; chrF between both is {corpus_score('chrf', theirs, ours):.1f} (100 = equal)"
     )
 
 

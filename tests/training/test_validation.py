@@ -17,7 +17,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.metrics import bleu, chrf
+from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
@@ -117,8 +117,8 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     half_right = [*translations[: NUM_VALID // 2], *validation.references[NUM_VALID // 2 :]]
     validation = replace(validation, tokens_per_batch=tokens_per_batch)
     found = scores(model, replace(validation, references=half_right), config)
-    assert 10 < found["bleu"] == bleu(translations, half_right, "de") < 90
-    assert found["chrf"] == chrf(translations, half_right) not in (found["bleu"], 100)
+    assert 10 < found["bleu"] == corpus_score("bleu", translations, half_right, "de") < 90
+    assert found["chrf"] == corpus_score("chrf", translations, half_right) not in (found["bleu"], 100)
     perfect = scores(model, replace(validation, references=translations), config)
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
 

@@ -14,7 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import counted, visible
 from transformer_mt.batches.encoded import EncodedCorpus, piece_counts
-from transformer_mt.evaluation.metrics import bleu, check_aligned, chrf
+from transformer_mt.evaluation.metrics import check_aligned, corpus_score
 from transformer_mt.preparing.prepared import check_data, trained_on
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -152,7 +152,8 @@ def groups_of(
         lines = np.flatnonzero(number_of == number).tolist()
         own = [values[line] for line in lines]
         said, wanted = [hypotheses[line] for line in lines], [references[line] for line in lines]
-        groups.append(Group(min(own), max(own), len(own), bleu(said, wanted, target_language), chrf(said, wanted)))
+        bleu, chrf = corpus_score("bleu", said, wanted, target_language), corpus_score("chrf", said, wanted)
+        groups.append(Group(min(own), max(own), len(own), bleu, chrf))
     return groups
 
 

@@ -74,20 +74,12 @@ def score_corpus(
     return scores
 
 
-def score(metric: MetricName, hypotheses: Sequence[str], references: Sequence[str], target_language: str = "") -> float:
+def corpus_score(
+    metric: MetricName, hypotheses: Sequence[str], references: Sequence[str], target_language: str = ""
+) -> float:
     """One score, as `score_corpus` computes it. For validation: takes any output of a half-trained model."""
     check_aligned([hypotheses, references], ["hypothesis", "reference"])
     return float(ALL_METRICS[metric](target_language).corpus_score(hypotheses, [references]).score)
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str = "") -> float:
-    """BLEU in percent, of any text."""
-    return score("bleu", hypotheses, references, target_language)
-
-
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """chrF2 in percent, of any text."""
-    return score("chrf", hypotheses, references)
 
 
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:

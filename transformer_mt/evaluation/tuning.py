@@ -6,7 +6,7 @@ from itertools import product
 from typing import TypeVar
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.evaluation.metrics import MetricName, score
+from transformer_mt.evaluation.metrics import MetricName, corpus_score
 
 Choice = TypeVar("Choice")
 
@@ -65,6 +65,6 @@ def tune(
     trials = []
     for settings, choice in choices:
         hypotheses = translate(choice)
-        trials.append(Trial(settings, score(metric, hypotheses, references, target_language)))
+        trials.append(Trial(settings, corpus_score(metric, hypotheses, references, target_language)))
         print(f"validation set  {metric} {trials[-1].score:5.2f}  {' '.join(settings)}", flush=True)
     return Tuning(metric, len(references), trials, max(trials, key=lambda trial: trial.score).settings)

@@ -16,7 +16,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.constraints import Constraints, Utf8, max_lengths
 from transformer_mt.decoding.sampling import greedy
-from transformer_mt.evaluation.metrics import check_tokeniser, score
+from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import Matmul
@@ -148,7 +148,7 @@ def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ra
         if metric == "nll":
             values[metric] = sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)
         else:
-            values[metric] = score(metric, hypotheses, references, validation.target_language)
+            values[metric] = corpus_score(metric, hypotheses, references, validation.target_language)
     return ValidationScores(values, time.perf_counter() - began)
 
 
