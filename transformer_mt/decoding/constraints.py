@@ -1,7 +1,7 @@
 """Which pieces may come next in a hypothesis, whatever their probability.
 
 A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
-N hypotheses that end inside a character  F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
+N hypotheses that end inside a character  F sentences with a forced next piece  G sequences of n pieces  m = n - 1
 S states: the bytes that a character still lacks; state 0 lacks none
 """
 

@@ -250,7 +250,7 @@ class LineCutter:
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
-        """Group as many sentences as were usual in training; each group comes with the white space after it."""
+        """Group sentences, as many as were usual in training. Returns each group with the white space after it."""
         trained = self.trained
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
             return [_joined(sentences)]

@@ -93,7 +93,7 @@ def _word_by_word(
         tokens_AWT = torch.cat([tokens_AWT, token_AW[..., None]], dim=-1)
         log_probs_AWT = torch.cat([log_probs_AWT, log_prob_AW[..., None]], dim=-1)
 
-        # Collect the sentences of which all translations have ended. Tokens after an EOS are not used.
+        # Collect the sentences that have only finished translations. Tokens after an EOS are not used.
         has_ended_A, *made = on_host((tokens_AWT == EOS).any(dim=-1).all(dim=-1), tokens_AWT[..., 1:], log_probs_AWT)
         for row in has_ended_A.nonzero()[:, 0].tolist():
             if not found[sentences[row]]:

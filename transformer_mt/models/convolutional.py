@@ -180,7 +180,7 @@ class Convolutional(Seq2Seq):
         return x_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
-        """Scaled embeddings plus the encodings of their positions, of which `first` is the first (sec. 3.1).
+        """Scaled embeddings plus the encodings of their positions, starting at position `first` (sec. 3.1).
 
         Raises TranslationError if fewer positions have been learned.
         """

@@ -31,8 +31,8 @@ PATIENCE_CUDA = 1000
 class CommonShapes:
     """Equals `features` of packed sentences. Common shapes use `compiled`, which compiles once for each shape.
 
-    The largest shape so far is compiled at once, because nearly all micro-batches have it. A smaller shape, as the last
-    micro-batch of an epoch or a split one has, is compiled when it has come more often than `patience`.
+    The largest shape so far is compiled at once, because nearly all micro-batches have it. A smaller shape (of the last
+    micro-batch of an epoch, or of a split one) is compiled when it has come more often than `patience`.
     """
 
     def __init__(self, features: Features, compiled: Features, patience: int) -> None:

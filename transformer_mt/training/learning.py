@@ -76,7 +76,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Update:
-    """A finished update, and what the host knows of it at once: over all ranks, except `pairs`."""
+    """An update, with what the host knows of it without waiting for a GPU. All is over all ranks, except `pairs`."""
 
     numbers: Numbers
     step: int

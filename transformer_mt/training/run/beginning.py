@@ -121,7 +121,7 @@ def _packed_fault(model: ModelConfig, device: Device) -> str:
     assert isinstance(model, TransformerConfig), "only a Transformer takes packed sentences"
     width = model.d_model // model.num_heads
     if device.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device.torch_device) < (8, 0):
-        return "needs training.precision=bf16 and a GPU of compute capability 8.0: its attention has no fp32"
+        return "needs training.precision=bf16 and a GPU of compute capability 8.0 or higher: its attention has no fp32"
     if width % 8 or width > 256:
         return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
     return ""
