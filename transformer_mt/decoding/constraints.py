@@ -1,4 +1,4 @@
-"""Which pieces may come next in a hypothesis, whatever their probability.
+"""Says which pieces may come next in a hypothesis, regardless of their probability.
 
 A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
 N hypotheses that end inside a character  F sentences with a forced next piece  G sequences of n pieces  m = n - 1
@@ -59,7 +59,7 @@ class Utf8:
         self.not_ascii = {piece for piece, byte in byte_of_piece.items() if byte > 0x7F}
         lacks = {piece: len(_after((), byte) or ()) for piece, byte in byte_of_piece.items()}
         self.lacking = [[piece for piece in lacks if lacks[piece] >= number] for number in range(LONGEST)]
-        """For each number: the first bytes of characters, after which at least that many bytes are lacking."""
+        """For each number: the bytes that begin a character and leave at least that many of its bytes lacking."""
 
     @classmethod
     def of(cls, pieces: Sequence[str], device: torch.device) -> Self | None:
@@ -74,7 +74,7 @@ class Utf8:
         """
         if scores_AWV.is_cuda:
             return self.forbid_without_waiting_(scores_AWV, tokens_AWT)
-        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # as nearly always
+        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # nearly always
             self._forbid_first_(scores_AWV)
             return None
         state_AW = self._state(tokens_AWT)

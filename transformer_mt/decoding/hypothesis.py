@@ -29,7 +29,7 @@ class Hypothesis:
     log_prob: float
     """The sum of the log-probabilities of all its tokens, EOS included, in nats."""
     score: float
-    """The rank depends on it: log_prob divided by the length penalty, plus a coverage penalty."""
+    """Hypotheses are ranked by it: log_prob divided by the length penalty, plus a coverage penalty."""
     alignment: list[int] | None = None
     """For each token except EOS, the source position, except EOS, to which it attends most.
 

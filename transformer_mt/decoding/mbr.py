@@ -89,7 +89,7 @@ def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
 
 
 def _matches(counts_NM: NDArray[np.int32]) -> Matrix:
-    """Return how many n-grams each two texts share; an n-gram counts as often as the text with fewer of it has it; NN.
+    """Return how many n-grams each two texts share; one that they have a and b times counts min(a, b) times; NN.
 
     min(a, b) is the number of k >= 1 that are at most a and at most b: so this sums matrix products, which is fast.
     """

@@ -31,7 +31,7 @@ def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypo
 
 
 class Beam(NamedTuple):
-    """The living hypotheses of each sentence, best first. Rows with fewer of them are filled up with some at -inf."""
+    """The living hypotheses of each sentence, best first. Rows with fewer of them get extra ones at -inf."""
 
     tokens_AWT: Tensor
     log_prob_AW: Tensor
@@ -113,8 +113,8 @@ def _living(
 ) -> list[Candidate]:
     """The best W candidates that do not end and could still be among the `n_best` of their sentence.
 
-    The best score that a candidate can reach is that of its log-probability now at the greatest length. None stays
-    alive when `patience` times W hypotheses are finished.
+    The best possible score of a candidate is its log-probability, divided by the penalty of the greatest length. None
+    stays alive when `patience` times W hypotheses are finished.
     """
     enough = max(decoding.n_best, math.ceil(decoding.patience * decoding.beam_size))
     if decoding.patience and len(finished) >= enough:

@@ -21,7 +21,7 @@ class Translation:
 
     text: str
     score: float
-    """It ranks the translations of a line: log_prob divided by the length penalty (DecodingConfig).
+    """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
 
     With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
     parts' scores or, with mbr_candidates, their mean, also in percent.

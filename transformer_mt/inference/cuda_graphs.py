@@ -80,7 +80,7 @@ class Memories:
         return [memory.shown for memory in self.of_layers]
 
 
-LEAST = 64  # slots, and source positions
+LEAST = 64  # the fewest slots, and source positions, of a graph
 # The fewest sentences of a step, if the search began with as many: a step of fewer reads the same weights anyway.
 LEAST_SENTENCES = 32
 MOST_GRAPHS = 128  # if there would be more, all are discarded, so that seldom used ones do not accumulate
@@ -92,7 +92,7 @@ content."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
-    """The frozen model with captured steps. Returns a model that is not frozen unchanged.
+    """The frozen model with captured steps. If the model is not frozen, returns it unchanged.
 
     `capturing` makes a new Capture (on a GPU a `CudaCapture`) at first, and whenever the graphs were discarded.
     """

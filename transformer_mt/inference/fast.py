@@ -46,7 +46,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
     def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
         if not isinstance(see, Segments):
             return super().forward(x_BTD, see)
-        # On GPUs, the gradients of queries, keys and values then lie side by side, as the product needs them.
+        # On GPUs, the gradients of queries, keys and values are then side by side, as the product needs them.
         qkv_N3HK = self.in_projection(x_BTD).view(len(x_BTD), 3, self.num_heads, -1)
         output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, see).flatten(-2))
         return output_ND
@@ -148,7 +148,7 @@ def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
     if needed > memory:
         raise ConfigError(
             f"a model with these settings has {num_weights:,} weights and needs {needed / 1e9:,.1f} GB of memory; this "
-            f"machine has {memory / 1e9:,.1f} GB. Lower the settings of model, or use a larger machine"
+            f"machine has {memory / 1e9:,.1f} GB. Make the model smaller, or use a larger machine"
         )
 
 

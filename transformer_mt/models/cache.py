@@ -21,7 +21,7 @@ class Cache:
     value_BWHPK: Tensor
 
     def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
-        """Add the newest position of each hypothesis to its past. It attends to the past and itself; BHWK."""
+        """Add the newest position of each hypothesis to its past; returns its attention to all of these, BHWK."""
         # Each hypothesis is a row of its own, with one query.
         parts = (query_BHWK, key_BHWK, value_BHWK)
         query_BWH1K, key_BWH1K, value_BWH1K = (x.transpose(1, 2)[..., None, :] for x in parts)

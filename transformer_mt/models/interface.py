@@ -54,7 +54,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:
-        """Read the sources once; the state of `width` empty hypotheses of each. May invalidate earlier states."""
+        """Read the sources once; returns a state of `width` empty hypotheses of each. May invalidate earlier states."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:

@@ -58,8 +58,8 @@ class Packed(Sentences):
     """Sentences end to end, N; sentence i has the rows offsets[i] to offsets[i + 1].
 
     Dummy sentences fill the remaining rows, and the last offset is repeated, so that all batches have the same shapes.
-    Each sentence and its translation need at least one token: attention leaves rows unwritten that belong to no
-    sentence or see none, and the memory there may hold NaN.
+    Each sentence and its translation need at least one token: attention does not write rows that belong to no sentence
+    or see none, so that they may hold NaN.
     """
 
     offsets: Tensor

@@ -76,7 +76,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Update:
-    """An update, with what the host knows of it without waiting for a GPU. All is over all ranks, except `pairs`."""
+    """An update, with what the host knows of it without waiting for a GPU. Counts are over all ranks."""
 
     numbers: Numbers
     step: int

@@ -105,7 +105,7 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
 
 
 def _units(model: Seq2Seq) -> list[nn.Module]:
-    """Modules with one call of `forward` in a pass: sharded training gathers the parameters of one at a time."""
+    """Modules that run `forward` once in a pass: sharded training gathers the parameters of one at a time."""
     if not isinstance(model, Transformer):
         return []
     # Without a decoder layer's attention: it is also used outside of the layer, for the keys of the encoder's output.

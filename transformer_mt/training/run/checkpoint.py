@@ -191,7 +191,7 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             path = checkpoint_path(run_dir, step)
-            os.replace(path, path.with_name(path.name + ".old"))  # so that half of it never looks like one
+            os.replace(path, path.with_name(path.name + ".old"))  # half of it must not look complete
     _delete_old(run_dir)
 
 
@@ -280,7 +280,7 @@ class Saver:
             print(f"warning: {error}", file=sys.stderr)
 
     def save(self, progress: Progress, at_once: bool = False) -> None:
-        """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written at the return.
+        """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written on return.
 
         Raises CheckpointError if it cannot be written before the return.
         """
@@ -294,7 +294,7 @@ class Saver:
             self._written = self._thread.submit(write if self.ranks.is_first else lambda: None)
 
     def settle(self, wait: bool) -> None:
-        """Check whether the current checkpoint was written; if it is still being written, only with `wait`.
+        """Check that the current checkpoint was written: with `wait` in any case, otherwise only if writing has ended.
 
         Raises CheckpointError if it could not be written.
         """

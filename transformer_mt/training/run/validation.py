@@ -43,7 +43,7 @@ class ValidationSet:
     max_positions: int
     tokens_per_batch: int
     num_decoded: int
-    """This many pairs, the first ones, are translated."""
+    """The number of pairs to translate, from the first one on."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Metric:
 
 
 def perplexity(nll: float) -> float:
-    """From nats per token."""
+    """The perplexity of a loss in nats per token."""
     return math.exp(min(nll, 700.0))
 
 
