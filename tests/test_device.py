@@ -32,7 +32,7 @@ def processor(monkeypatch):
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", "cpu and more", ""])
 def test_a_device_that_is_not_there_is_named_with_what_may_be_said(name):
-    with pytest.raises(ConfigError, match=f"^device {name} cannot be used .*; say auto, cpu, cuda or cuda:N$"):
+    with pytest.raises(ConfigError, match=f"^device {name} cannot be used .*; choose auto, cpu, cuda or cuda:N$"):
         choose_device(name)
 
 
@@ -135,7 +135,7 @@ def test_why_a_gpu_is_not_used_is_what_pytorch_says_and_what_it_is_built_for(has
         f"(PyTorch {torch.__version__} is built for CUDA 13.0)"
     )
     cannot_use(monkeypatch, "Torch not compiled with CUDA enabled", None)
-    assert why_gpu_unused().endswith("is built for CPUs alone)")
+    assert why_gpu_unused().endswith("is built for CPUs only)")
 
 
 def test_nothing_is_said_of_a_gpu_that_is_used_hidden_or_not_there(has_gpu, monkeypatch):

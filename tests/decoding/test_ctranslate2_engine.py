@@ -274,7 +274,7 @@ def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_to
     changed = shutil.copytree(exported, tmp_path / "changed")
     joint_tokenizer.save(changed)
     renew_sums(changed)
-    with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than the one there"):
+    with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than it holds now"):
         Translator.load(changed, "cpu", engine="ctranslate2")
 
 

@@ -181,7 +181,7 @@ class TestWarnings:
     def test_a_line_without_a_tag_is_told_once_with_the_tags(self, echo, caplog):
         translator = echo()
         [message] = self.warned(translator, caplog, "<2de> A dog.", "", "A dog.", "A man.")
-        assert message.startswith("warning: line 7 does not begin with <2de> or <2en>, and every line did in training")
+        assert message.startswith("warning: line 7 does not begin with <2de> or <2en>, but every line did in training")
         assert self.warned(translator, caplog, "A dog.") == []
 
     def test_where_some_corpora_had_no_tag_lines_need_none(self, echo, caplog):

@@ -212,7 +212,7 @@ def test_input_feeding_reads_what_was_said_last(tiny_rnn, sources):
         model = tiny_rnn(input_feeding=input_feeding)
         _, state = model.step(torch.tensor([[4]]), model.start(sources(1, 5), width=1))
         logits_11V, _ = model.step(torch.tensor([[5]]), state)
-        state.past.said_BWD.add_(1)
+        state.past.output_BWD.add_(1)
         other_11V, _ = model.step(torch.tensor([[5]]), state)
         changes[input_feeding] = (other_11V - logits_11V).abs().max() > 1e-6
     assert changes == {True: True, False: False}

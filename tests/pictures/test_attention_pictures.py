@@ -188,7 +188,7 @@ def test_mistakes_are_named(capsys, model_dir, tmp_path):
     for arguments, said in [
         (["--source", " ", *output], "the source is blank"),
         (["--source", SOURCE, "--target", "", *output], "the target is blank"),
-        (["--source", long, *output], "the source has .* subword pieces, and the model takes at most 1,024"),
+        (["--source", long, *output], "the source has .* subword pieces, but the model takes at most 1,024"),
         (["--source", SOURCE, "--target", long, *output], "the target has .* subword pieces"),
         (["--source", SOURCE, "--output", tmp_path / "x.gif"], "x.gif: the name must end in"),
         (["--source", SOURCE, "--output", tmp_path / "no" / "x.png"], "no/x.png: cannot be written"),
@@ -214,6 +214,6 @@ def test_what_a_model_does_not_have_is_refused_with_the_reason(capsys, rnn_dir, 
     for side in ("encoder", "decoder"):
         for layer in (["--layer", "all"], []):
             error = refused(capsys, rnn_dir, *output, "--attention", side, *layer)
-            assert f"the {side} has no self-attention in this model" in error
+            assert f"the {side} of this model has no self-attention" in error
     blind = write_untrained(tmp_path / "blind", joint_tokenizer, kind="rnn", attention="none")
     assert "model.attention=none" in refused(capsys, blind, *output)

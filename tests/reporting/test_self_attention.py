@@ -147,7 +147,7 @@ def test_mistakes_end_with_status_2_and_leave_no_file(model_dir, tmp_path, joint
         (model_dir, ["--word", "xyz"], "--word xyz: is not in the sentence"),
         (model_dir, ["--word", WORD, "--layer", 9], "layer 9: the encoder attention has layers 1 to 2"),
         (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "the name must end in .npz"),
-        (rnn_dir, ["--word", WORD], "the encoder has no self-attention in this model"),
+        (rnn_dir, ["--word", WORD], "the encoder of this model has no self-attention"),
     ]:
         files = ["--output", tmp_path / "x.png", "--device", "cpu"]
         status, error = status_and_error(

@@ -280,7 +280,7 @@ def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment,
     shutil.copy(experiment, tmp_path / "config.yaml")
     status, error = status_and_error(average.main, tmp_path, capsys=capsys)
     assert status == 2
-    assert "holds no checkpoint; name a run" in error
+    assert "holds no checkpoint; choose a run" in error
 
 
 def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):
@@ -335,7 +335,7 @@ def test_average_without_a_best_checkpoint_says_so(run, capsys):
         shutil.rmtree(checkpoint_path(run, step))
     status, error = status_and_error(average.main, run, "choose=best", capsys=capsys)
     assert status == 2
-    assert "knows no best checkpoint" in error and "choose=last" in error
+    assert "names no best checkpoint" in error and "choose=last" in error
 
 
 @pytest.mark.thorough

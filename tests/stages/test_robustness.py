@@ -129,7 +129,7 @@ def test_what_does_not_fit_into_memory_is_split_and_the_updates_stay_the_same(ex
             *train_within(megabytes, experiment, tmp_path / str(megabytes), *WHOLE_CORPUS),
         )
         assert ended(process) == [0], said(process)
-        assert "did not fit into memory and had to be made in two parts" in said(process)
+        assert "did not fit into memory and were split in two" in said(process)
         found = records(tmp_path / str(megabytes) / "run")
         assert 0 < found[0]["split"] < found[1]["split"]
         for record, wanted in zip(found, expected, strict=True):

@@ -169,7 +169,7 @@ def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_
     longer = run_translate(f"a\nb\nthe {longest}\nc".encode(), "beam_size=1", "--buffer-lines", 2)
     assert (longer[0], longer[1].count(b"\n")) == (0, 4)
     [warning] = caplog.messages
-    assert warning.startswith("warning: line 3: 1,025 subword pieces would be translated together, and the model takes")
+    assert warning.startswith("warning: line 3: 1,025 subword pieces would be translated together, but the model takes")
 
 
 def test_invalid_utf8_is_named_by_its_line(run_translate, capsys):

@@ -77,7 +77,7 @@ def test_another_model_is_explained(run, experiment, tmp_path, capsys, name, ove
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     holder = run / "model" if name == "model" else run
     assert status == 2
-    assert f"model:\n  model.{change}\nGive the values that it was trained with" in error
+    assert f"model:\n  model.{change}\nSet the values that it was trained with" in error
     assert f"are in {holder / 'config.yaml'}, or leave" in error
     assert not saved_steps(tmp_path / "new")
 
@@ -96,7 +96,7 @@ def test_weights_without_a_configuration_are_refused(run, experiment, tmp_path, 
     arguments = [f"run_dir={tmp_path / 'new'}", f"training.initialise_from={tmp_path / 'alone/checkpoints/best'}"]
     status, error = status_and_error(train.main, experiment, *arguments, capsys=capsys)
     assert status == 2
-    assert f"{tmp_path / 'alone' / 'config.yaml'} is missing, which says what the weights" in error
+    assert f"{tmp_path / 'alone' / 'config.yaml'} is missing. It says what the weights" in error
     shutil.copy(run / "config.yaml", tmp_path / "alone")
     assert train.main([str(experiment), *arguments, *STILL]) == 0, "what the error advises is what helps"
 
@@ -133,7 +133,7 @@ def test_what_is_neither_model_nor_checkpoint_is_named(run, experiment, tmp_path
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
     assert f"training.initialise_from={run / name} is neither a model directory" in error
-    assert error.endswith(f"; name {run / 'checkpoints' / 'best'}\n") == (name == ".")
+    assert error.endswith(f"; set it to {run / 'checkpoints' / 'best'}\n") == (name == ".")
 
 
 def test_the_model_of_a_run_is_offered_in_its_place(run, experiment, tmp_path, capsys):
@@ -141,7 +141,7 @@ def test_the_model_of_a_run_is_offered_in_its_place(run, experiment, tmp_path, c
     arguments = [experiment, f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run}"]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
-    assert error.endswith(f"; name {run / 'model'}\n")
+    assert error.endswith(f"; set it to {run / 'model'}\n")
 
 
 def test_a_damaged_checkpoint_is_refused(run, experiment, tmp_path, capsys):

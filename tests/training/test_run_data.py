@@ -41,7 +41,7 @@ def test_text_that_was_changed_in_mid_run_is_refused_or_accepted_and_told(change
     assert "training.accept_changed_data=true" in error
     assert not checkpoint_path(run, 8).exists()
     train_tiny(config, run, tokenizer, "training.accept_changed_data=true", "training.max_steps=8")
-    assert "warning: the training data are other ones from now on" in capsys.readouterr().err
+    assert "warning: the training data have changed" in capsys.readouterr().err
     before, after = start_of(run, 0), start_of(run, 1)
     assert (before["changed_data"], after["changed_data"]) == ([], ["train"])
     assert before["data"]["train"] != after["data"]["train"] and before["data"]["valid"] == after["data"]["valid"]

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
-_BLOCK = 2**20  # numbers written at once
-_DIGITS = 6  # of a weight that a temperature makes, so that it is the same on machines whose pow() differs
+_BLOCK = 2**20  # numbers written at a time
+_DIGITS = 6  # after the point, of weights from a temperature: then they are the same on machines with another pow()
 
 
 def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
-    """Return how many times an epoch has each pair of each corpus; `sizes` are the numbers of their pairs.
+    """Return how many times an epoch has each pair of each corpus; `sizes` are the corpora's numbers of pairs.
 
-    With a temperature T, corpora of n pairs are drawn in proportion to n^(1/T), and the largest has weight 1. Raises
+    With a temperature T, a corpus of n pairs has a share in proportion to n^(1/T), and the largest has weight 1. Raises
     ConfigError if an epoch would have no pair, or too many.
     """
     largest = max(sizes)
@@ -40,14 +40,14 @@ def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, 
         power = 1 - 1 / corpus.temperature
         weights = tuple(Fraction(round((largest / max(size, 1)) ** power, _DIGITS)) for size in sizes)
     else:
-        # By its decimal digits: the fraction 0.1 is one tenth, so ten epochs have every pair once.
+        # From its decimal digits: 0.1 becomes exactly one tenth, so ten epochs have every pair once.
         weights = tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora)
     num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
     most = free_memory() // np.dtype(_dtype_of(sizes)).itemsize
     if not 1 <= num_pairs <= most:
         raise ConfigError(
             f"with these weights of corpus.train (or corpus.temperature), an epoch has {float(num_pairs):,.3g} pairs; "
-            f"it must have 1 to {most:,}, whose order fits into the free memory of this machine: "
+            f"it must have 1 to {most:,}, so that their order fits into the free memory of this machine: "
             f"{'raise' if num_pairs < 1 else 'lower'} the weights"
         )
     return weights
@@ -58,9 +58,9 @@ def epoch_pairs(
 ) -> PairNumbers:
     """Return the numbers of the pairs of an epoch, shuffled by `random`; without weights, every pair once.
 
-    Numbers run through the corpora, of which `sizes` are the numbers of pairs. A pair of weight 2.25 is there 2 or 3
-    times. Which pairs are there once more is the next part of a shuffle that only the seed decides, so in four epochs
-    each pair is there exactly 9 times.
+    Pairs are numbered through all corpora; `sizes` are the corpora's numbers of pairs. An epoch has a pair of weight
+    2.25 twice or three times. The pairs for the third time are the next part of a shuffle that depends only on the
+    seed, so four epochs have each pair exactly 9 times.
     """
     dtype = _dtype_of(sizes)
     weights = weights or [Fraction(1)] * len(sizes)
@@ -90,9 +90,9 @@ def _dtype_of(sizes: Sequence[int]) -> type[np.signedinteger[Any]]:
 
 
 def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
-    """Return what an epoch has of a corpus: whole copies, then where in a shuffle of it more begins, and how many.
+    """Return what an epoch has of a corpus: the number of complete copies, then the start and number of extra pairs.
 
-    The shuffle is a ring: after its last pair comes its first.
+    The extra pairs are consecutive in a shuffle of the corpus, which is a ring: after its last pair comes its first.
     """
     copies, fraction = divmod(weight, 1)
     begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
@@ -100,7 +100,7 @@ def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
 
 
 def _fixed_shuffle(size: int, dtype: type[np.signedinteger[Any]], seed: int, number: int) -> PairNumbers:
-    """The pairs of a corpus in the order in which successive epochs take parts of them."""
+    """The pairs of a corpus, in the order in which epochs, one after another, take their parts."""
     shuffled = np.arange(size, dtype=dtype)
     np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
     return shuffled
@@ -108,7 +108,7 @@ def _fixed_shuffle(size: int, dtype: type[np.signedinteger[Any]], seed: int, num
 
 Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
 
-_BATCHES_PER_POOL = 100  # batches whose pairs are sorted together: more means less padding, but less randomness
+_BATCHES_PER_POOL = 100  # this many batches are sorted together: more means less padding, but less randomness
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class Batch:
     labels_BT: Tensor
     """int64: the target."""
     pairs_B: Tensor
-    """int64: which pairs of the corpus these are; always on the CPU."""
+    """int64: the numbers of the pairs in the corpus; always on the CPU."""
     num_labels: int
-    """Target tokens, EOS included and PAD not."""
+    """The number of target tokens, with EOS and without PAD."""
 
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to a device."""
@@ -136,7 +136,7 @@ class Batch:
         return self.labels_BT.numel()
 
     def of_pairs(self, pairs: Pairs) -> "Batch":
-        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
+        """Return a batch with the same ids, and with `pairs` as the numbers of its pairs in the corpus."""
         return replace(self, pairs_B=torch.from_numpy(pairs))
 
     def halves(self) -> "tuple[Batch, Batch]":
@@ -150,30 +150,30 @@ class Batch:
 
 
 def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
-    """Copy the tensors of a batch to a device, except pairs_B. A copy to CUDA runs while the device computes."""
+    """Copy the tensors of a batch, except pairs_B, to a device. CUDA copies while it computes."""
     found = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "pairs_B"}
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     if device.type != "cuda":
         return {name: ids.to(device) for name, ids in tensors.items()}
-    # From memory that is not pinned, the copy would wait for the work queued on the device.
+    # A copy from memory that is not pinned would wait for the work queued on the device.
     return {name: ids.pin_memory().to(device, non_blocking=True) for name, ids in tensors.items()}
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
-    """Give every pair once, the shortest first, for validation. Raises ConfigError as `epoch_batches` does."""
+    """Yield every pair once, shortest first, for validation. Raises ConfigError as `epoch_batches` does."""
     for pairs in _sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
         yield collate(corpus, pairs)
 
 
 @dataclass(frozen=True)
 class BatchOrder(Sequence[Pairs]):
-    """The pairs of each batch of an epoch, in order, in little memory: all of them in one array, end to end."""
+    """The pairs of each batch of an epoch, in order. It saves memory: one array has all pairs, end to end."""
 
     pairs: PairNumbers
     ends: NDArray[np.int64]
     """Batch i of the array has the pairs from ends[i] to ends[i + 1]."""
     batches: NDArray[np.int64]
-    """Which batch of the array comes first, and so on."""
+    """The numbers of the array's batches, in the order of the epoch."""
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -192,7 +192,7 @@ class BatchOrder(Sequence[Pairs]):
 def epoch_batches(
     corpus: EncodedCorpus, tokens_per_batch: int, seed: int, epoch: int, weights: Sequence[Fraction] = ()
 ) -> BatchOrder:
-    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
+    """Return the pairs of each batch of an epoch, in order. Every pair occurs as often as `weights` say, or once.
 
     The result is a pure function of the arguments. No batch has more than `tokens_per_batch` positions on its longer
     side, padding included. Raises ConfigError if a single pair has more.
@@ -216,14 +216,14 @@ def epoch_random(seed: int, epoch: int) -> np.random.Generator:
 
 
 def collate(corpus: EncodedCorpus, pairs: Pairs) -> Batch:
-    """Make the padded batch of these pairs. Without pairs it is one dummy sentence without labels."""
+    """Make the padded batch of these pairs. Without pairs, the batch is one dummy sentence without labels."""
     if len(pairs) == 0:
         source_11, decoder_input_11, labels_11 = (torch.full((1, 1), token) for token in (EOS, BOS, PAD))
         return Batch(source_11, decoder_input_11, labels_11, torch.from_numpy(pairs), num_labels=0)
     source_BS, _ = _padded(corpus.source, pairs)
     labels_BT, real_BT = _padded(corpus.target, pairs)
     decoder_input_BT = np.full_like(labels_BT, BOS)
-    # The input at a position is the label before it. Behind the sentence that would be its EOS: write PAD there.
+    # The input at a position is the label before it. After the sentence this would be EOS: write PAD there.
     decoder_input_BT[:, 1:] = np.where(real_BT[:, 1:], labels_BT[:, :-1], PAD)
     return Batch(
         source_BS=torch.from_numpy(source_BS),
@@ -244,7 +244,7 @@ def _padded(text: Text, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.boo
 
 
 def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
-    """Sort the pairs by length, and cut them into batches that are as large as `tokens_per_batch` allows."""
+    """Sort the pairs by length, and cut them into the largest batches that `tokens_per_batch` allows."""
     source_lengths, target_lengths = corpus.source.lengths(pairs), corpus.target.lengths(pairs)
     longer = np.maximum(source_lengths, target_lengths)
     keys = narrow(source_lengths), narrow(target_lengths), narrow(longer)

@@ -1,4 +1,4 @@
-"""Opens the token ids that `prepare` wrote, as memory maps: of one directory, or of a training set in shards."""
+"""Opens the token ids that `prepare` wrote, as memory maps: a directory, or a training set in shards."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.storage.files import read_json
 
-_AT_A_TIME = 1_000_000  # sentences whose lengths are in memory together
-_GATHERED = 100_000  # sentences whose ids are in memory together
+_AT_A_TIME = 1_000_000  # the most sentences with lengths in memory at a time
+_GATHERED = 100_000  # the most sentences with ids in memory at a time
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class ShardedText:
-    """Sentences in several parts, numbered through all of them. Nothing is copied; the parts stay on disk."""
+    """Sentences in several parts, numbered through all parts. The parts stay on disk."""
 
     parts: tuple[EncodedText, ...]
     num_tokens: int
     longest: int
-    """Both are of the sentences that belong to the text."""
+    """This and num_tokens count only sentences that belong to the text."""
     kept: NDArray[np.int64] | None = None
-    """The sentences that belong to the text, in rising order, memory-mapped; None: all of the parts do."""
+    """The sentences that belong to the text, ascending, memory-mapped; None if all do."""
 
     def __len__(self) -> int:
         return int(self._starts[-1]) if self.kept is None else len(self.kept)
@@ -92,7 +92,7 @@ class ShardedText:
         return np.concatenate(ids) if ids else np.empty(0, self.dtype), ends - starts
 
     def rows(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return in which part each of these sentences lies, and the number that it has there."""
+        """Return the part of each of these sentences, and its number in this part."""
         numbers = sentences if self.kept is None else self.kept[sentences]
         where = np.searchsorted(self._starts, numbers, side="right") - 1
         return where, numbers - self._starts[where]
@@ -104,7 +104,7 @@ class ShardedText:
     def _bounds(
         self, sentences: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the part of each sentence, and where in its ids the sentence begins and ends."""
+        """Return the part of each sentence, and the positions in its ids where the sentence begins and ends."""
         where, rows = self.rows(sentences)
         starts, ends = np.empty_like(rows), np.empty_like(rows)
         order = np.argsort(narrow(where), kind="stable")
@@ -120,7 +120,7 @@ Text = EncodedText | ShardedText
 
 
 def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
-    """Return how often each piece stands in a text; int64 [vocab_size]. Reads all of the text."""
+    """Return how often each piece occurs in a text; int64 [vocab_size]. Reads the complete text."""
     counts = np.zeros(vocab_size, np.int64)
     for start in range(0, len(text), _GATHERED):
         ids, _ = text.gather(np.arange(start, min(start + _GATHERED, len(text))))
@@ -129,7 +129,7 @@ def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
 
 
 def narrow(numbers: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
-    """Return numbers of 0 or more in as few bytes as all have room in: NumPy sorts those of two bytes much faster."""
+    """Return numbers of 0 or more in the smallest type that holds all: NumPy sorts numbers of two bytes much faster."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
@@ -139,27 +139,27 @@ FILES = (*IDS, SIZES)
 INDEX, KEPT = "shards.json", "kept.rows"  # of a training set
 RECORD, LINES = "shard.json", "lines"  # of a shard
 _DTYPES = ("uint16", "uint32")
-_SHOWN = 20  # places of pairs
+_SHOWN = 20  # places of pairs that a message shows
 
-Place = tuple[str, int]  # the file, and the line, row or unit in it from 1
+Place = tuple[str, int]  # the file, and the number of the line, row or unit in it, from 1
 
 
 class ShardIndex(BaseModel):
-    """The list of the shards of a training set, by which training opens all of them as one corpus."""
+    """The list of the shards of a training set, with which training opens all of them as one corpus."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     shards: tuple[str, ...] = Field(min_length=1)
-    """Their directories, from that of the index, in the order of the configuration."""
+    """Their directories, relative to that of the index, in the order of the configuration."""
     sizes: tuple[int, ...]
-    """How many pairs of each corpus belong to the training set."""
+    """The number of pairs of each corpus that belong to the training set."""
     tokens: tuple[int, int]
-    """The tokens of these pairs, EOS included, in source and target."""
+    """The numbers of tokens of these pairs, EOS included, in source and target."""
     longest: tuple[int, int]
-    """The tokens of the longest sentence."""
+    """The numbers of tokens of the longest sentence in source and target."""
     has_kept: bool
-    """Whether the file KEPT lists the pairs that belong to the training set, numbered through all shards, as int64. If
-    not, all do."""
+    """Whether the file KEPT lists the pairs that belong to the training set, as int64, numbered through all shards.
+    Otherwise, all pairs belong to it."""
 
     @classmethod
     def load(cls, directory: Path) -> "ShardIndex":
@@ -201,18 +201,18 @@ class EncodedCorpus:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(
-                f"{directory}: is missing, or not as it was written ({error}); delete {directory.parent} and "
-                "run `python -m transformer_mt.prepare` with this configuration"
+                f"{directory}: is missing, or has changed since it was written ({error}); delete {directory.parent} "
+                "and run `python -m transformer_mt.prepare` with this configuration"
             ) from error
 
 
 def dtype_of(vocab_size: int) -> str:
-    """Return the type in which the ids of a vocabulary are stored."""
+    """Return the type of ids on disk, for a vocabulary of this size."""
     return _DTYPES[0] if vocab_size < 2**16 else _DTYPES[1]
 
 
 def places_of_pairs(data_dir: Path, pairs: NDArray[np.int64]) -> list[Place]:
-    """Return where these pairs of the training set stand in the text. Raises CorpusError if they cannot be read."""
+    """Return where these pairs of the training set are in the text. Raises CorpusError if they cannot be read."""
     directory = data_dir / "train"
     source = EncodedCorpus.load(directory).source
     shards = [directory / shard for shard in ShardIndex.load(directory).shards]
@@ -228,7 +228,7 @@ def _place(shard: Path, row: int) -> Place:
 
 
 def described(places: list[Place]) -> str:
-    """Return places as text, as in "lines 3, 17 of a.en; line 8 of b.en"; of many, the first twenty."""
+    """Return places as text, such as "lines 3, 17 of a.en; line 8 of b.en"; only the first twenty."""
     of_files = []
     for file, of_file in groupby(sorted(places)[:_SHOWN], lambda place: place[0]):
         lines = [str(line) for _, line in of_file]
@@ -243,7 +243,7 @@ def _load_sides(directory: Path) -> tuple[EncodedText, EncodedText]:
 
 def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
     if sizes[side]["dtype"] not in _DTYPES:
-        raise ValueError(f"{SIZES} names another type than {' or '.join(_DTYPES)}")
+        raise ValueError(f"{SIZES} has another type than {' or '.join(_DTYPES)}")
     ids = _map(directory / f"{side}.ids", np.dtype(sizes[side]["dtype"]), sizes[side]["tokens"])
     return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), sizes["pairs"] + 1))
 
@@ -252,7 +252,7 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     expected, found = count * dtype.itemsize, path.stat().st_size
     if found != expected:
         raise ValueError(f"{path.name} has {found:,} bytes instead of {expected:,}")
-    if count == 0:  # no file of no bytes can be mapped
+    if count == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     # A plain array over the map, because indexing np.memmap itself is slower.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from transformer_mt.batches.subword_sampling import SubwordSampler
 
 BatchLayout = Literal["padded", "packed"]
-"""How the sentences of a micro-batch lie: one in each row, padded; or end to end, without padding."""
+"""The layout of the sentences of a micro-batch: one in each row, padded; or end to end, without padding."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is in the data."""
+    """The position of a run in the data."""
 
     epoch: int = 0
-    """From 0."""
+    """The number of the epoch, from 0."""
     batch: int = 0
-    """Micro-batches of this epoch that are already taken."""
+    """The number of micro-batches of this epoch that the run has already used."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Loader:
 
     corpus: EncodedCorpus
     tokens_per_batch: int
-    """Positions of a micro-batch on its longer side."""
+    """The most positions of a micro-batch on its longer side."""
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
     sampler: "SubwordSampler | None" = None
-    """Cuts text into other pieces each time that it is read."""
+    """Cuts text into different pieces each time."""
     max_positions: int = 2**31
-    """No sampled sentence is longer."""
+    """The greatest length of a sampled sentence."""
     weights: tuple[Fraction, ...] = ()
     """How many times an epoch has each pair of each corpus (`weights_of`); without weights, once."""
 
@@ -55,29 +55,29 @@ class Loader:
                 return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
             return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
         except MemoryError:
-            cure = "lower the weights of corpus.train (or corpus.temperature), or take a larger machine"
-            raise ConfigError(f"the order of the pairs of an epoch has no room in memory: {cure}") from None
+            cure = "lower the weights of corpus.train (or corpus.temperature), or use a larger machine"
+            raise ConfigError(f"the order of the pairs of an epoch does not fit into memory: {cure}") from None
 
     def updates(
         self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()
     ) -> Iterator[tuple[list[Pairs], Position]]:
-        """The micro-batches of each update from `position` on, and the position after them.
+        """The micro-batches of each update, starting at `position`, and the position after them.
 
-        An update takes as many as `tokens_per_update` target tokens allow, and at least one. They have no end, unless
-        `make`, which is asked to make the order of each epoch, returns None.
+        An update takes as many as `tokens_per_update` target tokens allow, and at least one. `make` is called for the
+        order of each epoch. The updates end only if it returns None.
         """
         update: list[Pairs] = []
-        num_tokens, reached = 0, position
+        num_tokens, position_now = 0, position
         for pairs, after in self._micro_batches(position, make):
             more = int(self.corpus.target.lengths(pairs).sum())
             if update and num_tokens + more > self.tokens_per_update:
-                yield update, reached
+                yield update, position_now
                 update, num_tokens = [], 0
             update.append(pairs)
-            num_tokens, reached = num_tokens + more, after
+            num_tokens, position_now = num_tokens + more, after
 
     def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
-        """The ids of these pairs; if sampled, a function of the seed, the update and the batch's number in it."""
+        """The batch of these pairs. Sampled pieces depend on the seed, the update and the number of the batch in it."""
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
             longest, total = self._room(len(pairs))
@@ -111,7 +111,7 @@ class Loader:
 
     @cached_property
     def _shape_to_fill(self) -> PackedShape:
-        """The shape that is filled: smaller than the batch's own if sampling can cut sentences into more pieces."""
+        """The shape to fill with pairs: smaller than that of the batch if sampling may make more pieces of them."""
         shape = self._shape
         source_rows, target_rows = (
             max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
@@ -120,7 +120,7 @@ class Loader:
         return PackedShape(source_rows, target_rows, shape.max_pairs, shape.max_length)
 
     def _room(self, num_pairs: int) -> tuple[int, int]:
-        """How many pieces one sentence may have, and all sentences of a side together."""
+        """The most pieces of one sentence, and of all sentences of a side together."""
         if self.layout == "padded":
             return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
         return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
@@ -143,7 +143,7 @@ class Loader:
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
     """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has the same number of them.
 
-    Halves the largest until the number is right; when only single pairs are left, adds empty micro-batches.
+    Splits the largest in two until the number is right. If only single pairs are left, adds empty micro-batches.
     """
     parts = list(batches)
     while len(parts) % num_ranks:

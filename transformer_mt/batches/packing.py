@@ -25,11 +25,11 @@ _BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does no
 
 @dataclass(frozen=True)
 class PackedShape:
-    """The sizes that all batches of a run have. Sentence i of the source and sentence i of the target are a pair.
+    """The sizes that all batches of a run have. Source sentence i and target sentence i are a pair.
 
-    Rows without a sentence belong to dummy sentences, as many on one side as on the other, each of at least one row.
-    They are needed because attention computes nothing for a row that belongs to no sentence, or whose other side is
-    empty, and leaves there whatever was in memory.
+    Rows without a sentence belong to dummy sentences, the same number on both sides, each of at least one row.
+    They are needed because attention writes nothing in a row that belongs to no sentence, or whose other side is empty,
+    so that the row would hold random memory.
     """
 
     source_rows: int
@@ -40,11 +40,11 @@ class PackedShape:
 
     @property
     def num_dummies(self) -> int:
-        """The most dummies on each side: as many as a side without any sentence needs."""
+        """The most dummies on each side, which is their number if there is no sentence."""
         return self.dummies_beside(0, 0)
 
     def dummies_beside(self, num_source: int, num_target: int) -> int:
-        """How many dummies each side needs to fill the rows beside these numbers of tokens."""
+        """The number of dummies that each side needs to fill its rows after so many tokens."""
         return -(-max(self.source_rows - num_source, self.target_rows - num_target) // self.max_length)
 
     @property
@@ -58,10 +58,10 @@ class PackedShape:
         return self.target_rows - self.num_dummies
 
     def for_part(self, num_source: int, num_target: int, num_pairs: int) -> "PackedShape":
-        """Return the shape for a part of a batch that has these numbers of tokens and pairs.
+        """Return the shape for a part of a batch, which has these numbers of tokens and pairs.
 
-        It is about an eighth, a quarter or a half of this shape, so that there are few shapes, and a sixteenth larger,
-        because parts are not equally long. If none of them has room, it is this shape itself.
+        It is about an eighth, a quarter or a half of this shape, so that there are few shapes. As parts differ in
+        length, it is a sixteenth larger. If the part fits into none of them, it is this shape itself.
         """
         for parts in (8, 4, 2):
             source_rows, target_rows = (
@@ -94,9 +94,9 @@ class PackedBatch:
     """int64: the target."""
     shape: PackedShape
     pairs_B: Tensor
-    """int64: which pairs of the corpus these are; always on the CPU."""
+    """int64: the numbers of the pairs in the corpus; always on the CPU."""
     num_labels: int
-    """Target tokens, EOS included and PAD not."""
+    """The number of target tokens, with EOS and without PAD."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Copy the batch to a device."""
@@ -108,7 +108,7 @@ class PackedBatch:
         return self.labels_N.numel()
 
     def of_pairs(self, pairs: Pairs) -> "PackedBatch":
-        """Return a batch with the same ids, and with `pairs` as the pairs of the corpus that they come from."""
+        """Return a batch with the same ids, and with `pairs` as the numbers of its pairs in the corpus."""
         return replace(self, pairs_B=torch.from_numpy(pairs))
 
     @property
@@ -132,9 +132,9 @@ class PackedBatch:
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
     """Choose the sizes of batches of this corpus.
 
-    The side with more tokens in the corpus has `tokens_per_batch` rows, and the other has fewer in proportion. The room
-    for pairs is their expected number plus four standard deviations (if the standard deviation of lengths is at most
-    their mean), so that very few batches have less text than fits.
+    The side with more tokens in the corpus has `tokens_per_batch` rows, and the other side proportionally fewer. There
+    is room for the expected number of pairs plus four standard deviations (if the standard deviation of lengths is at
+    most their mean), so that very few batches reach this number before their rows are full.
     """
     num_source, num_target = corpus.source.num_tokens, corpus.target.num_tokens
     longest = max(corpus.source.longest, corpus.target.longest)
@@ -153,10 +153,10 @@ def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
 def packed_epoch_batches(
     corpus: EncodedCorpus, shape: PackedShape, seed: int, epoch: int, weights: Sequence[Fraction] = ()
 ) -> BatchOrder:
-    """Return the pairs of each batch of an epoch, in order. Every pair is there as often as `weights` say, or once.
+    """Return the pairs of each batch of an epoch, in order. Every pair occurs as often as `weights` say, or once.
 
-    The result is a pure function of the arguments. Pairs are shuffled whatever their length, and a batch ends where the
-    next pair has no room. Raises ConfigError if a single pair has more tokens than there is room for.
+    The result is a pure function of the arguments. Pairs are shuffled without regard to length, and a batch ends before
+    the pair that does not fit. Raises ConfigError if a single pair does not fit into a batch.
     """
     shuffled = epoch_pairs(corpus.sizes, weights, seed, epoch, epoch_random(seed, epoch))
     all_ends = array("q", [0])
@@ -170,7 +170,7 @@ def packed_epoch_batches(
 
 
 def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> PackedBatch:
-    """Make the packed batch of these pairs, which may be none. They must have room in the shape."""
+    """Make the packed batch of these pairs; there may be none. They must fit into the shape."""
     source, target = corpus.source.gather(pairs), corpus.target.gather(pairs)
     num_target = len(target[0])
     dummies = shape.dummies_beside(len(source[0]), num_target)
@@ -194,7 +194,7 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
 
 
 def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
-    """Return where to cut these pairs into batches that each take as many pairs as have room."""
+    """Return where to cut these pairs into batches, each with as many pairs as fit."""
     source_ends = corpus.source.lengths(pairs).cumsum()
     target_ends = corpus.target.lengths(pairs).cumsum()
     ends = [0]
@@ -218,14 +218,14 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 def _packed(
     ids: NDArray[Any], lengths_B: NDArray[np.int64], shape: PackedShape, num_rows: int, num_dummies: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Return the ids N and positions N of sentences that lie end to end, and the offsets of sentences and dummies."""
+    """Return the ids N and positions N of sentences end to end, and the offsets of sentences and dummies."""
     num_sentences, num_tokens, room = len(lengths_B), len(ids), num_rows - shape.num_dummies
-    assert num_sentences <= shape.max_pairs and num_tokens <= room, "these pairs have no room in one batch"
+    assert num_sentences <= shape.max_pairs and num_tokens <= room, "these pairs do not fit into one batch"
     assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
     offsets = np.full(shape.max_pairs + shape.num_dummies + 1, num_rows, np.int32)
     offsets[0] = 0
     offsets[1 : num_sentences + 1] = lengths_B.cumsum()
-    # The dummies share the rows that are left as evenly as possible; the last one ends at the last row.
+    # The dummies share the remaining rows as evenly as possible; the last one ends at the last row.
     dummies = np.arange(1, num_dummies + 1)
     offsets[num_sentences + 1 :][:num_dummies] = num_tokens + (num_rows - num_tokens) * dummies // num_dummies
 

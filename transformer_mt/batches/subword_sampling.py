@@ -1,11 +1,11 @@
 """Samples subword pieces: the same text is cut into different pieces each time training reads it.
 
 The methods are BPE-dropout (Provilkov et al. 2020) for bpe, and subword regularisation (Kudo 2018) for unigram. The
-sampling of sentencepiece 0.2.3 differs from process to process whatever the seed, so a resumed run would see other
+sampling of sentencepiece 0.2.3 differs between processes even with the same seed, so a resumed run would get other
 pieces. Here the pieces are a pure function of seed, update and batch.
 
-No piece crosses a space, so words are sampled one by one, from the letters of their pieces. Bytes stay bytes. The text
-therefore cannot change.
+No piece crosses a space, so words are sampled one by one, from the letters of their pieces. Bytes stay bytes. Therefore
+the text cannot change.
 """
 
 import math
@@ -27,18 +27,18 @@ Word = tuple[int, ...]  # the ids of its pieces
 Lattice = list[tuple[list[float], list[int], list[int]]]
 
 _CACHED = 2**16  # segmented words that each side keeps in its cache
-_LONGEST_CACHED = 24  # characters; longer words, such as text without spaces, hardly come twice
-_SAMPLE = 1000  # pairs from which the growth of the whole text is estimated
-_FITTING = 0.95  # share of sentences that should have room for their sampled pieces
+_LONGEST_CACHED = 24  # characters; longer words, such as text without spaces, hardly occur twice
+_SAMPLE = 1000  # the growth of all text is estimated from this many pairs
+_FITTING = 0.95  # share of sentences for which there should be room when they have sampled pieces
 
 
 class SubwordSampler:
     """Draws the pieces of sentences at random. `alpha`, between 0 and 1, says how much they vary.
 
     bpe: alpha is the probability of leaving out a possible merge; the paper uses 0.1.
-    unigram: each segmentation is drawn with its probability to the power of alpha; the smaller alpha, the more they
-    vary. Multi30k with 8,000 unigram pieces becomes 2.0, 1.3 and 1.03 times as long with alpha 0.1, 0.2 and 0.5; with
-    bpe and 0.1 it becomes 1.18 times as long.
+    unigram: a segmentation is drawn with its probability to the power of alpha; a smaller alpha means more variation.
+    Multi30k with 8,000 unigram pieces becomes 2.0, 1.3 and 1.03 times as long with alpha 0.1, 0.2 and 0.5; with bpe and
+    0.1 it becomes 1.18 times as long.
     """
 
     def __init__(self, tokenizer: Tokenizer, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
@@ -59,17 +59,17 @@ class SubwordSampler:
     ) -> EncodedCorpus:
         """Return these pairs in sampled pieces, numbered from 0. EOS stays.
 
-        The result is a pure function of the arguments. A sentence keeps its pieces in the corpus if it would have more
-        than `longest` pieces, or would make its side longer than `total`. What the others draw does not depend on that.
+        The result is a pure function of the arguments. A sentence keeps the pieces of the corpus if sampling would give
+        it more than `longest` pieces, or its side more than `total`. This does not change the other sentences' pieces.
         """
         random = Random(f"{seed} {step} {batch}")  # Python hashes this text the same in every process
         source = self._source.sampled(corpus.source, pairs, longest, total, random)
         return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total, random))
 
     def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
-        """Return the size of batches before sampling that lets 19 of 20 sentences grow within `tokens_per_batch`.
+        """Return a size for batches before sampling with which 19 of 20 sentences then fit into `tokens_per_batch`.
 
-        It is never less than the longest sentence of the corpus.
+        It is at least the length of the longest sentence of the corpus.
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
         unlimited = 2**62
@@ -89,12 +89,12 @@ class _Side:
         ids = list(range(processor.get_piece_size()))
         pieces: list[str] = processor.id_to_piece(ids)
         scores: list[float] = processor.get_score(ids)
-        # Special pieces and bytes are not text, and symbols such as tags are kept whole. All of these stay as they are,
-        # and nothing is merged with them.
+        # Special pieces and bytes are not text, and symbols such as tags are never cut. All of these stay as they are,
+        # and are not merged with other pieces.
         letters = {piece for piece in pieces if len(piece) == 1}
-        whole = set(user_symbols(processor))
+        symbols = set(user_symbols(processor))
         special = [processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) for i in ids]
-        fixed = np.array(special) | np.array([piece in whole or not letters.issuperset(piece) for piece in pieces])
+        fixed = np.array(special) | np.array([piece in symbols or not letters.issuperset(piece) for piece in pieces])
         ordinary = {pieces[i]: (i, scores[i]) for i in ids if not fixed[i]}
         self._fixed: list[bool] = fixed.tolist()
         self._begins_word = fixed | np.array([piece.startswith("\u2581") for piece in pieces])
@@ -132,45 +132,45 @@ class _Side:
 
 
 class BpeDropout:
-    """BPE-dropout: whenever a merge is chosen, each possible merge is left out with probability `dropout`.
+    """BPE-dropout: at each step, each possible merge is dropped with probability `dropout`.
 
-    Provilkov et al. 2020, algorithm 1. It is computed as a series of questions: may the best merge be made, or else the
-    second best, and so on; the word is done when none may. The numbers of the questions with the answer no are drawn
-    first. For a word the same few sets of numbers often come again, so its pieces can be cached. sentencepiece does not
-    ask again about a merge that it left out once, so with the same dropout it draws more pieces.
+    Provilkov et al. 2020, algorithm 1. It is computed as a series of trials: is the best merge kept, or else the second
+    best, and so on; the word is finished when all are dropped. The numbers of the trials that drop a merge are drawn
+    first. For a word, the same few sets of numbers occur often, so its pieces can be cached. sentencepiece never tries
+    a dropped merge again, so it draws more pieces with the same dropout.
     """
 
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], dropout: float) -> None:
         self._pieces, self._ordinary = pieces, ordinary
         self._num_characters = [len(piece) for piece in pieces]
         self._log_keep = math.log1p(-dropout)
-        self._remembered = lru_cache(_CACHED)(self.merge)
+        self._cached = lru_cache(_CACHED)(self.merge)
 
     def sample(self, word: Word, random: Random) -> Word:
         num_characters = sum([self._num_characters[i] for i in word])
-        question = self._allowed(random)
-        if question >= num_characters - len(word):  # the first no comes after all merges of this word
+        trial = self._num_kept(random)
+        if trial >= num_characters - len(word):  # the first drop comes after all merges of this word
             return word
-        refused: list[int] = []
-        # Each question makes a merge or is refused, so there are no more of them than this.
-        while question < num_characters - 1 + len(refused):
-            refused.append(question)
-            question += 1 + self._allowed(random)
-        return (self._remembered if num_characters <= _LONGEST_CACHED else self.merge)(word, tuple(refused))
+        dropped: list[int] = []
+        # Each trial makes a merge or drops one, so there are no more of them than this.
+        while trial < num_characters - 1 + len(dropped):
+            dropped.append(trial)
+            trial += 1 + self._num_kept(random)
+        return (self._cached if num_characters <= _LONGEST_CACHED else self.merge)(word, tuple(dropped))
 
-    def _allowed(self, random: Random) -> int:
-        """Draw how often the answer is yes before the next no; it has a geometric distribution."""
+    def _num_kept(self, random: Random) -> int:
+        """Draw the number of kept merges before the next dropped one; it has a geometric distribution."""
         return int(math.log(1.0 - random.random()) / self._log_keep)
 
-    def merge(self, word: Word, refused: Word) -> Word:
-        """Merge the characters of a word as far as allowed. `refused` has the numbers of the questions answered no."""
+    def merge(self, word: Word, dropped: Word) -> Word:
+        """Merge the characters of a word. `dropped` has the numbers of the trials that drop a merge."""
         ordinary, numbers = self._ordinary, count()
         symbols = list("".join([self._pieces[i] for i in word]))
         while True:
             pairs = [left + right for left, right in pairwise(symbols)]
             merges = sorted([(-ordinary[pair][1], at) for at, pair in enumerate(pairs) if pair in ordinary])
             for (_, at), number in zip(merges, numbers, strict=False):
-                if number not in refused:
+                if number not in dropped:
                     symbols[at : at + 2] = [pairs[at]]
                     break
             else:
@@ -186,11 +186,11 @@ class UnigramSampling:
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float) -> None:
         self._pieces, self._ordinary, self._alpha = pieces, ordinary, alpha
         self._longest_piece = max(map(len, ordinary))
-        self._remembered = lru_cache(_CACHED)(self._lattice)
+        self._cached = lru_cache(_CACHED)(self._lattice)
 
     def sample(self, word: Word, random: Random) -> Word:
         text = "".join([self._pieces[i] for i in word])
-        lattice = (self._remembered if len(text) <= _LONGEST_CACHED else self._lattice)(text)
+        lattice = (self._cached if len(text) <= _LONGEST_CACHED else self._lattice)(text)
         end, found = len(text), []
         while end:
             weights, starts, ids = lattice[end]
@@ -200,9 +200,9 @@ class UnigramSampling:
         return tuple(reversed(found))
 
     def _lattice(self, text: str) -> Lattice:
-        """Return for each position the pieces that end there: their cumulative weights, their starts and their ids.
+        """Return, for each position, the pieces that end there: their cumulative weights, their starts and their ids.
 
-        The weight of a piece is the sum over all segmentations of the text up to there that end in this piece.
+        The weight of a piece is the sum over all segmentations of the text, up to this position, that end in the piece.
         """
         logs = {0: 0.0}
         lattice: Lattice = [([], [], [])]

@@ -1,8 +1,8 @@
-"""Which pieces may come next in a hypothesis, whatever their probability.
+"""Says which pieces may come next in a hypothesis, regardless of their probability.
 
 A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
-N hypotheses that end inside a character  F sentences whose next piece is forced  G sequences of n pieces  m = n - 1
-S states: which bytes a character lacks, from none in state 0
+N hypotheses that end inside a character  F sentences with a forced next piece  G sequences of n pieces  m = n - 1
+S states: the bytes that a character still lacks; state 0 lacks none
 """
 
 import math
@@ -19,9 +19,9 @@ from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.kernels.device import on_device
 
 Rest = tuple[range, ...]
-"""The bytes that a character lacks: for each, which ones may stand there."""
+"""The bytes that a character still lacks: for each of them, its possible values."""
 
-LONGEST = 4  # bytes of a character
+LONGEST = 4  # the most bytes of a character
 _ANY = range(0x80, 0xC0)
 # The first byte of a character and those that follow it: table 3-7 of the Unicode Standard, version 16.
 _CHARACTERS: list[tuple[range, Rest]] = [
@@ -42,39 +42,39 @@ class Utf8:
     """The pieces of a vocabulary that may follow a hypothesis whose bytes are UTF-8 so far."""
 
     def __init__(self, byte_of_piece: Mapping[int, int], vocab_size: int, device: torch.device) -> None:
-        """`byte_of_piece` has the byte for which each piece of a byte stands."""
+        """`byte_of_piece` has the byte of each piece that is a byte, such as <0x0A>."""
         next_SV = torch.zeros(len(_STATES), vocab_size, dtype=torch.int64)
         is_forbidden_SV = torch.zeros(len(_STATES), vocab_size, dtype=torch.bool)
-        is_forbidden_SV[1:] = True  # for all that is no byte
+        is_forbidden_SV[1:] = True  # for pieces that are not bytes
         state_of = {rest: state for state, rest in enumerate(_STATES)}
         for piece, byte in byte_of_piece.items():
             first = _after((), byte)
             for rest, state in state_of.items():
                 after = _after(rest, byte)
                 is_forbidden_SV[state, piece] = after is None
-                # A byte that may not come leads where it leads after a whole character, or to state 0.
+                # A byte that may not follow leads to the same state as after a complete character, or to state 0.
                 next_SV[state, piece] = state_of[first or () if after is None else after]
         self.next_SV, self.is_forbidden_SV = next_SV.to(device), is_forbidden_SV.to(device)
         self.never_first = _runs(is_forbidden_SV[0].nonzero().flatten().tolist())
         self.not_ascii = {piece for piece, byte in byte_of_piece.items() if byte > 0x7F}
         lacks = {piece: len(_after((), byte) or ()) for piece, byte in byte_of_piece.items()}
         self.lacking = [[piece for piece in lacks if lacks[piece] >= number] for number in range(LONGEST)]
-        """The first bytes of characters that lack at least so many bytes."""
+        """For each number: the bytes that begin a character and leave at least that many of its bytes lacking."""
 
     @classmethod
     def of(cls, pieces: Sequence[str], device: torch.device) -> Self | None:
-        """The constraint for a vocabulary, with its pieces in the order of their ids; None if none is a byte."""
+        """The constraint for a vocabulary, given its pieces in the order of their ids; None if none is a byte."""
         found = {number: byte for number, piece in enumerate(pieces) if (byte := byte_of(piece)) is not None}
         return cls(found, len(pieces), device) if found else None
 
     def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor) -> Tensor | None:
         """Set the scores of pieces that cannot come next to -inf, in place.
 
-        Returns which hypotheses, AW, end inside a character; None if the host sees that none does.
+        Returns which hypotheses, AW, end inside a character; None if the host knows that none does.
         """
         if scores_AWV.is_cuda:
             return self.forbid_without_waiting_(scores_AWV, tokens_AWT)
-        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # as nearly always
+        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # nearly always
             self._forbid_first_(scores_AWV)
             return None
         state_AW = self._state(tokens_AWT)
@@ -85,20 +85,20 @@ class Utf8:
         return is_inside_AW
 
     def forbid_without_waiting_(self, scores_AWV: Tensor, tokens_AWT: Tensor) -> Tensor:
-        """The same by writing all scores anew, so that the host need not wait for a GPU to see where it is needed."""
+        """The same, but writes all scores, so that the host need not wait for a GPU to learn which ones to write."""
         state_AW = self._state(tokens_AWT)
         scores_AWV.masked_fill_(self.is_forbidden_SV[state_AW], -math.inf)
         return state_AW > 0
 
     def forbid_long_(self, scores_AWV: Tensor, rows: list[int], room: int) -> None:
-        """Set to -inf, in these rows, what begins a character that lacks more than `room` bytes, which is 0 to 2."""
+        """Set to -inf, in these rows, the first bytes of characters that then lack more than `room` (0 to 2) bytes."""
         pieces = self.lacking[room + 1]
         if rows and pieces:
             rows_R1, pieces_L = on_device(rows, scores_AWV.device)[:, None], on_device(pieces, scores_AWV.device)
             scores_AWV[rows_R1, :, pieces_L] = scores_AWV.new_full((), -math.inf)
 
     def _state(self, tokens_AWT: Tensor) -> Tensor:
-        """The state of each hypothesis, AW: the last bytes tell it, one fewer than a character has at most."""
+        """The state of each hypothesis, AW. It depends only on the last LONGEST - 1 pieces."""
         state_AW = torch.zeros_like(tokens_AWT[..., 0])
         for token_AW in tokens_AWT[..., 1 - LONGEST :].unbind(dim=-1):
             state_AW = self.next_SV[state_AW, token_AW]
@@ -111,14 +111,14 @@ class Utf8:
 
 
 def _after(rest: Rest, byte: int) -> Rest | None:
-    """What is lacking after this byte where `rest` was lacking before it; None if it may not come there."""
+    """The bytes that are lacking after this byte, if `rest` was lacking before it; None if it may not come there."""
     if rest:
         return rest[1:] if byte in rest[0] else None
     return next((following for first, following in _CHARACTERS if byte in first), None)
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """The rising numbers as runs without gaps: the first of each, and the one after its last."""
+    """Group ascending numbers into runs without gaps: the first number of each run, and the one after its last."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number:
@@ -130,7 +130,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints on the translations of a batch. If two contradict each other, the one listed first here holds."""
+    """The constraints on the translations of a batch. If two contradict each other, the one listed first here wins."""
 
     max_length: list[int]
     """The most pieces, EOS included, that the translation of each sentence may have. At that length it must end."""
@@ -143,14 +143,14 @@ class Constraints:
     utf8: Utf8 | None = None
     """The pieces of bytes spell characters, and each character is finished within max_length. None: no piece is a byte.
 
-    This holds before no_repeat_ngram: the bytes that finish a character may come whatever came before.
+    This takes precedence over no_repeat_ngram: the bytes that finish a character are always allowed.
     """
 
     def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> None:
         """Set the scores of forbidden pieces to -inf, in place. The next piece has number `length`, counted from 1.
 
         Scores are logits or log-probabilities. `sentences` are the numbers of the A sentences in the batch. tokens_AWT
-        holds BOS and the pieces of the hypotheses so far; it is read only for no_repeat_ngram and utf8.
+        holds BOS and the pieces of the hypotheses so far; only no_repeat_ngram and utf8 read it.
         """
         forced = self._forced(sentences, length)
         if forced:
@@ -163,7 +163,7 @@ class Constraints:
         scores_AWV[..., BOS] = -math.inf
         if length <= self.min_length:
             scores_AWV[..., EOS] = -math.inf
-        is_inside_AW = self._forbid_no_characters(scores_AWV, tokens_AWT, sentences, length)
+        is_inside_AW = self._forbid_wrong_bytes_(scores_AWV, tokens_AWT, sentences, length)
         if end_AW is not None:
             _forbid_repetition(scores_AWV, tokens_AWT[..., 1:], self.no_repeat_ngram, is_inside_AW)
             nothing_AW = scores_AWV.amax(dim=-1) == -math.inf
@@ -172,10 +172,10 @@ class Constraints:
             scores_AWV.index_fill_(0, rows_F, -math.inf)
             scores_AWV[rows_F, :, pieces_F] = forced_FW
 
-    def _forbid_no_characters(
+    def _forbid_wrong_bytes_(
         self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int
     ) -> Tensor | None:
-        """Forbid what spells no character. Returns which hypotheses, AW, end inside one; None if none does."""
+        """Forbid bytes that spell no character. Returns which hypotheses, AW, end inside one; None if none does."""
         if self.utf8 is None:
             return None
         for room in range(LONGEST - 1):  # bytes that may follow this one, before EOS must come
@@ -186,7 +186,7 @@ class Constraints:
         return self.utf8.forbid_(scores_AWV, tokens_AWT)
 
     def _forced(self, sentences: list[int], length: int) -> dict[int, int]:
-        """The rows whose next piece is forced, each with that piece."""
+        """The rows that have a forced next piece, and this piece."""
         if length > self._longest_prefix and length not in self._max_lengths:
             return {}
         forced = {}

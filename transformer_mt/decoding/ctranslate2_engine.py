@@ -31,7 +31,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json
 
 # Beam search ends when this many times beam_size hypotheses are finished; CTranslate2 has no other rule. With this
-# value it translated all of 300 captions as our search does without patience.
+# value, it found the same translations of 300 captions as our search without patience.
 LONG_PATIENCE = 1.5
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.01  # seconds between two checks whether a batch is done
 
@@ -49,7 +49,7 @@ class Vocabularies:
 
     @cached_property
     def target_bytes(self) -> dict[int, int]:
-        """The byte that each piece of a byte stands for."""
+        """The byte of each piece that is a byte, such as <0x0A>."""
         bytes_V = enumerate(map(byte_of, self.target))
         return {number: byte for number, byte in bytes_V if byte is not None}
 
@@ -70,7 +70,7 @@ class Found:
     tokens: list[int]
     log_prob: float
     attention_TS: list[list[float]]
-    """One row for each token, without EOS of the source; empty unless asked for."""
+    """One row for each token, without EOS of the source; empty unless requested."""
     is_changed: bool = False
     """Whether its tokens have been changed, so that log_prob no longer belongs to them."""
 
@@ -96,7 +96,7 @@ class Search:
     def run(
         self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None
     ) -> dict[int, list[Found]]:
-        """The hypotheses of each sentence of these batches, no longer than the longest source of the batch allows."""
+        """The hypotheses of each sentence of these batches. Their limit is that of the longest source in the batch."""
         found: dict[int, list[Found]] = {}
         for batch, results in completed(self._begin, batches, self.workers):
             found |= zip(batches[batch], map(self._found, results), strict=True)
@@ -105,24 +105,24 @@ class Search:
         return found
 
     def in_utf8(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
-        """The hypotheses whose bytes spell characters. A sentence that has others is searched again without the pieces
-        of bytes beyond ASCII, because CTranslate2 cannot be told which piece may follow which."""
+        """The hypotheses whose bytes spell characters. If a sentence has others, this searches it again without bytes
+        beyond ASCII, because CTranslate2 has no option that says which piece may follow which."""
         kept = {n: [h for h in found[n] if self.vocabularies.is_utf8(h.tokens)] for n in found}
         lost = {n: len(found[n]) - len(kept[n]) for n in found if len(kept[n]) < len(found[n])}
         target = self.vocabularies.target
         not_ascii = [[target[piece]] for piece, byte in self.vocabularies.target_bytes.items() if byte > 0x7F]
         search = replace(self, options=self.options | {"suppress_sequences": not_ascii})
         for number, others in search.run([[number] for number in lost]).items():
-            if self.options["beam_size"] == 1:  # the best of more samples would be no samples
+            if self.options["beam_size"] == 1:  # taking the best of more samples would not be sampling
                 others = others[: lost[number]]
             kept[number] += [replace(ended(other, self.limit(number)), is_changed=True) for other in others]
         return kept
 
     def _begin(self, numbers: Sequence[int]) -> list[Any]:
-        """Let a batch be translated in the background; returns an asynchronous result for each sentence."""
+        """Begin to translate a batch in the background; returns an asynchronous result for each sentence."""
         batch = [self.sentences[number] for number in numbers]
         longest = max(self.limit(number) for number in numbers)
-        # CTranslate2 refuses a minimum above the greatest length, which includes EOS.
+        # CTranslate2 rejects a minimum above the greatest length, which includes EOS.
         options = self.options | {"min_decoding_length": min(self.options["min_decoding_length"], longest - 1)}
         results: list[Any] = self.translator.translate_batch(
             [self.vocabularies.pieces(sentence.source) for sentence in batch],
@@ -153,8 +153,8 @@ def completed(
     """Yield (number of the batch, its results) for each batch when it is done.
 
     `begin` gives CTranslate2 a batch, and returns its asynchronous results. At most two batches for each worker are
-    under way, because a batch cannot be cancelled. This function checks and sleeps by turns, so that Python can handle
-    Ctrl-C, which it cannot do while it waits for a result inside CTranslate2.
+    in progress, because CTranslate2 cannot cancel one. This function checks and sleeps by turns, so that Python can
+    handle Ctrl-C, which it cannot do while it waits for a result inside CTranslate2.
     """
     begun: dict[int, list[Any]] = {}
     num_begun, since = 0, time.monotonic()
@@ -167,12 +167,12 @@ def completed(
             yield batch, [result.result() for result in begun.pop(batch)]
         if done:
             since = time.monotonic()
-        else:  # for a tenth of the time waited so far, so that no wait becomes more than a tenth longer
+        else:  # sleep for a tenth of the time waited so far, so that this adds at most a tenth to any wait
             time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, (time.monotonic() - since) / 10)))
 
 
 def search_options(decoding: DecodingConfig) -> dict[str, Any]:
-    """Our settings of decoding as arguments of CTranslate2's `translate_batch`."""
+    """Our decoding settings as arguments of CTranslate2's `translate_batch`."""
     options = {"min_decoding_length": decoding.min_length, "no_repeat_ngram_size": decoding.no_repeat_ngram}
     if decoding.sampling:
         return options | {
@@ -184,17 +184,17 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
             "length_penalty": 0.0,
         }
     power = power_of_length(decoding.length_penalty, decoding.length_penalty_form)
-    ranked_anew = power > 0 or decoding.coverage_penalty > 0
+    ranked_again = power > 0 or decoding.coverage_penalty > 0
     return options | {
         "beam_size": decoding.beam_size,
         "patience": max(1.0, decoding.patience) if decoding.patience else LONG_PATIENCE,
-        "num_hypotheses": decoding.beam_size if ranked_anew else decoding.n_best,
+        "num_hypotheses": decoding.beam_size if ranked_again else decoding.n_best,
         "length_penalty": power,
     }
 
 
 def ended(hypothesis: Found, limit: int) -> Found:
-    """Remove PAD and BOS, which only an untrained model writes, and end the hypothesis in EOS at the `limit`."""
+    """Remove PAD and BOS, which only an untrained model writes, and end the hypothesis with EOS at the `limit`."""
     kept = [place for place, token in enumerate(hypothesis.tokens) if token not in (PAD, BOS)]
     tokens = [hypothesis.tokens[place] for place in kept]
     if tokens[-1:] != [EOS] or len(tokens) > limit:
@@ -215,10 +215,10 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
         score = hypothesis.log_prob / length_penalty(len(hypothesis.tokens), alpha, form)
         if decoding.coverage_penalty:
             received_S = list(map(sum, zip(*hypothesis.attention_TS, strict=True)))
-            end = len(hypothesis.attention_TS) - sum(received_S)  # what the rows lack to a sum of 1
+            end = len(hypothesis.attention_TS) - sum(received_S)  # rows sum to 1 together with EOS
             score += coverage_penalty([*received_S, end], decoding.coverage_penalty)
         most_looked_at = [row_S.index(max(row_S)) for row_S in hypothesis.attention_TS[: len(hypothesis.tokens) - 1]]
-        is_new = all(hypothesis.tokens != other.tokens for other in hypotheses)  # some are equal after they were cut
+        is_new = all(hypothesis.tokens != other.tokens for other in hypotheses)  # cutting may make some equal
         if decoding.sampling or is_new:
             seen = most_looked_at if alignment else None
             hypotheses.append(Hypothesis(hypothesis.tokens, hypothesis.log_prob, score, seen))
@@ -237,8 +237,8 @@ class CTranslate2Engine(Engine):
     hypotheses are finished, not when no alive hypothesis can still win. During the search, log-probabilities are
     divided by the power of the length that is nearest to the length penalty; the hypotheses found are ranked by the
     length penalty itself. A hypothesis at its greatest length ends there and is kept, even if better ones were found.
-    The same seed draws other samples. A hypothesis whose bytes spell no characters is replaced by one without bytes
-    beyond ASCII; in TorchEngine, only those that spell some are searched for.
+    The same seed draws other samples. If the bytes of a hypothesis spell no characters, one without bytes beyond ASCII
+    replaces it; TorchEngine only searches for hypotheses with valid bytes.
     """
 
     def __init__(
@@ -253,10 +253,10 @@ class CTranslate2Engine(Engine):
     ) -> None:
         """`max_positions` and `alignment_layer` are the settings that the model was exported with.
 
-        `workers` is the number of batches that are translated at the same time, on a CPU by one thread each; 0 takes
+        `workers` is the number of batches that are translated at the same time, on a CPU by one thread each; 0 means
         one for each core. `compute_type` is one of CTranslate2's; default is the type of the file. Raises
-        TranslationError if the package is missing or the device cannot compute so, and CheckpointError if a file is
-        missing or damaged.
+        TranslationError if the package is missing or the device does not support the type, and CheckpointError if a
+        file is missing or damaged.
         """
         super().__init__()
         self.ctranslate2 = import_ctranslate2()
@@ -264,7 +264,7 @@ class CTranslate2Engine(Engine):
         self.device, self.compute_type = device, compute_type
         self.vocabularies = _vocabularies(directory)
         self.on_cpu = device == "cpu" or (device == "auto" and not self.ctranslate2.get_cuda_device_count())
-        self.hardware = "CPU" if self.on_cpu else "GPU"  # CTranslate2 does not tell its name
+        self.hardware = "CPU" if self.on_cpu else "GPU"  # CTranslate2 does not say its name
         self.workers = workers or (num_cores() if self.on_cpu else 1)
         self.translator = self._load(self.workers)
 
@@ -308,11 +308,11 @@ class CTranslate2Engine(Engine):
         self.translator = None
 
     def _begin_scoring(self, pairs: Sequence[tuple[list[int], list[int]]], numbers: Sequence[int]) -> list[Any]:
-        """Let a batch of pairs be scored in the background; returns an asynchronous result for each pair."""
+        """Begin to score a batch of pairs in the background; returns an asynchronous result for each pair."""
         results: list[Any] = self.translator.score_batch(
             [self.vocabularies.pieces(pairs[number][0]) for number in numbers],
             [[self.vocabularies.target[i] for i in pairs[number][1][:-1]] for number in numbers],  # it adds EOS
-            max_input_length=0,  # none is cut
+            max_input_length=0,  # no source is cut
             asynchronous=True,
         )
         return results
@@ -321,8 +321,8 @@ class CTranslate2Engine(Engine):
         """The ctranslate2.Translator for these sentences, and the number of batches it translates at a time."""
         if not decoding.sampling or not sentences:
             return self.translator, self.workers
-        # A thread's random generator is seeded only once, when it first draws: hence a new thread for each call. And
-        # only one thread, because with several the order in which they draw would matter.
+        # CTranslate2 seeds a thread's random generator only once, when it first draws: hence a new thread for each
+        # call. And only one thread, because with several, the result would depend on the order in which they draw.
         self.ctranslate2.set_random_seed((decoding.seed + sentences[0].number) % 2**32)
         return self._load(workers=1), 1
 
@@ -349,7 +349,7 @@ class CTranslate2Engine(Engine):
     def _score_again(self, sentences: Sequence[Sentence], found: list[list[Found]], decoding: DecodingConfig) -> None:
         """Compute log-probabilities by forced decoding where those of the search are not the model's own.
 
-        CTranslate2 does not count prefixes, and makes the probabilities of the pieces that may be chosen sum to one.
+        CTranslate2 does not include prefixes, and normalises the probabilities over the allowed pieces only.
         """
         changed = decoding.sampling or decoding.min_length > 0 or decoding.no_repeat_ngram > 0
         places = [
@@ -387,7 +387,7 @@ def _vocabularies(directory: Path) -> Vocabularies:
     try:
         source, target = map(read_json, names)
         if not all(isinstance(piece, str) for piece in [*source, *target]):
-            raise ValueError("it holds no list of pieces")
+            raise ValueError("it is not a list of pieces")
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{directory}: a vocabulary cannot be read ({error}); export the model again") from None
     return Vocabularies(source, target)

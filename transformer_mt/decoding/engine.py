@@ -19,13 +19,13 @@ from transformer_mt.settings.search_settings import DecodingConfig
 if TYPE_CHECKING:  # since it imports NumPy and PyTorch
     from transformer_mt.models.attention_weights import FloatArray
 
-AUTO_ON_CPU = 4096  # what decoding.tokens_per_batch=auto stands for
+AUTO_ON_CPU = 4096  # the value of decoding.tokens_per_batch=auto
 # A GPU needs a thousand rows or more to be busy: these are 327 sentences of 25 pieces at beam 4, so 1,308 rows. Rounded
 # up to 512 sentences of 256 slots, their keys and values take 3.2 GB in fp32 with 6 layers of width 512, and 1.6 GB in
 # bf16; those of the source take a quarter of that. Not measured on a GPU.
 AUTO_ON_GPU = 32_768
 
-LEAST_COVERAGE = 1e-12  # of a source position that got no attention, so that its logarithm is finite
+LEAST_COVERAGE = 1e-12  # for a source position that got no attention, so that the logarithm is finite
 TYPICAL_LENGTH = 25  # pieces of a translation
 
 
@@ -38,7 +38,7 @@ class Sentence:
     prefix: list[int] = field(default_factory=list)
     """The ids that the translation must begin with, without EOS."""
     number: int = 0
-    """A number of its own, which seeds the random numbers that are drawn for it."""
+    """A different number for each sentence, which seeds its random numbers."""
 
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
@@ -47,7 +47,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a caller wants besides translations."""
+    """What the caller of an engine wants in addition to translations."""
 
     alignment: bool = False
     scores: bool = True
@@ -74,8 +74,8 @@ class Engine(ABC):
     def turn(self) -> Iterator[None]:
         """Let one thread at a time use the engine while the others wait.
 
-        Raises TranslationError if the engine is closed, and in a process that was forked: the threads and processes of
-        an engine stay with the process that loaded it.
+        Raises TranslationError if the engine is closed, and in a forked process: the threads and processes of an engine
+        belong only to the process that loaded it.
         """
         if os.getpid() != self._process_id:
             raise TranslationError(
@@ -90,7 +90,7 @@ class Engine(ABC):
     def close(self) -> None:
         """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice.
 
-        In a process that was forked, it does nothing.
+        In a forked process, it does nothing.
         """
         if os.getpid() == self._process_id:
             with self._lock:
@@ -124,7 +124,7 @@ class Engine(ABC):
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """The log-probability of each target token in forced decoding, in nats. Sources and targets end in EOS.
 
-        Log-probabilities that are not finite are returned as they are.
+        They may include numbers that are not finite.
         """
 
     def attention(self, source: list[int], target: list[int]) -> "tuple[FloatArray, FloatArray, FloatArray]":
@@ -155,7 +155,7 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def positions_per_batch(decoding: DecodingConfig, width: int, *, on_gpu: bool) -> int:
-    """The most source positions of a batch, padding included, where each sentence has `width` hypotheses."""
+    """The most source positions of a batch, padding included, if each sentence has `width` hypotheses."""
     tokens = decoding.tokens_per_batch
     if tokens == "auto":
         tokens = AUTO_ON_GPU if on_gpu else AUTO_ON_CPU
@@ -163,7 +163,7 @@ def positions_per_batch(decoding: DecodingConfig, width: int, *, on_gpu: bool) -
 
 
 def coverage_penalty(received_S: Iterable[float], beta: float) -> float:
-    """To be added to a translation's score: 0, and less for each source position that got little attention.
+    """A number to add to a translation's score: 0, or less for each source position that got little attention.
 
     beta times the sum over source positions of log(min(attention received, 1)) (Wu et al. 2016, eq. 14). Each number is
     the attention that one position received from all target pieces.
@@ -174,7 +174,7 @@ def coverage_penalty(received_S: Iterable[float], beta: float) -> float:
 def power_of_length(alpha: float, form: LengthPenaltyForm, length: int = TYPICAL_LENGTH) -> float:
     """The p for which length ** p grows as fast as the length penalty does, at translations of `length` pieces.
 
-    For programs whose only length penalty is a power of the length.
+    It is for programs that have no other length penalty than a power of the length.
     """
     growth = length_penalty(length + 1, alpha, form) / length_penalty(length, alpha, form)
     return math.log(growth) / math.log((length + 1) / length)

@@ -7,7 +7,7 @@ LengthPenaltyForm = Literal["gnmt", "average", "none"]
 
 
 def length_penalty(length: int, alpha: float, form: LengthPenaltyForm = "gnmt") -> float:
-    """The divisor for a translation of `length` pieces, EOS included.
+    """The divisor of the log-probability of a translation of `length` pieces, EOS included.
 
     gnmt: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14); average: length ** alpha; none: 1.
     """
@@ -29,9 +29,9 @@ class Hypothesis:
     log_prob: float
     """The sum of the log-probabilities of all its tokens, EOS included, in nats."""
     score: float
-    """What hypotheses are ranked by: log_prob divided by the length penalty, plus a coverage penalty."""
+    """Hypotheses are ranked by it: log_prob divided by the length penalty, plus a coverage penalty."""
     alignment: list[int] | None = None
-    """For each token except EOS, the source position that got most of its attention; EOS of the source does not count.
+    """For each token except EOS, the source position, except EOS, to which it attends most.
 
-    None if not asked for, or if the source has no pieces before its EOS.
+    None if the caller did not ask for it, or if the source has no pieces before its EOS.
     """

@@ -21,14 +21,14 @@ from transformer_mt.text.training_lines import TrainingLines
 
 @dataclass(frozen=True)
 class Tags:
-    """What stands before the sources of a model's corpora."""
+    """The tags at the beginning of the sources of a model's corpora."""
 
     tokens: tuple[str, ...] = ()
     """Every token of a tag, such as <bt> and <2de>."""
     trained: tuple[str, ...] = ()
     """The tags of the training corpora, such as <bt> <2de>."""
     always: bool = False
-    """Whether every training corpus has one."""
+    """Whether every training corpus has a tag."""
     languages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The codes of the source and target language of lines with a tag."""
 
@@ -45,9 +45,9 @@ class Tags:
         return cls(corpus.tags, trained, None not in tags, languages)
 
     def parted(self, line: str) -> tuple[str, str]:
-        """Part a line into the tag at its beginning and the rest. The tag is empty if there is none.
+        """Split a line into the tag at its beginning and the rest. The tag is empty if there is none.
 
-        Its tokens have one space between them, and no space after the last.
+        The returned tag has one space between its tokens, and no space after the last.
         """
         found = self._at_the_beginning.match(line) if self.tokens else None
         if found is None:
@@ -60,30 +60,30 @@ class Tags:
         return f"{tag} {text}" if tag else line
 
     def check(self, tag: str | None) -> None:
-        """Raises TranslationError if the tag of an option --tag has a token that is no tag of the model."""
+        """Raises TranslationError if the tag of an option --tag has a token that the model does not have."""
         if tag is not None and (unknown := [token for token in tag.split() if token not in self.tokens]):
             has = f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
 
     def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
-        """Return a warning of the first line that begins otherwise than all sources of training; None if none does.
+        """Return a warning about the first line without a tag of training, if all sources had one; else None.
 
-        `line_numbers` are at least as many numbers, by which the lines are called.
+        `line_numbers` has a number for each line, which the warning uses; it may be longer.
         """
         if not self.always:
             return None
         for number, line in zip(line_numbers, lines, strict=False):
             if line.strip() and self.parted(line)[0] not in self.trained:
                 return (
-                    f"warning: line {number} does not begin with {' or '.join(self.trained)}, and every line did in "
-                    "training: what the model does with it is a matter of chance. This warning comes only once, and "
-                    "there may be more such lines"
+                    f"warning: line {number} does not begin with {' or '.join(self.trained)}, but every line did in "
+                    "training: its translation is a matter of chance. This warning comes only once, but there may be "
+                    "more such lines"
                 )
         return None
 
     @cached_property
     def _token(self) -> re.Pattern[str]:
-        # The longest first: of two tokens, one may begin with the other.
+        # The longest first, because one token may begin with another.
         return re.compile("|".join(map(re.escape, sorted(self.tokens, key=len, reverse=True))))
 
     @cached_property
@@ -98,7 +98,7 @@ def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> I
     """Group neighbouring sentences; yields the first sentence of each group and the one after its last.
 
     `lengths` are the numbers of pieces of the sentences. Each group takes as many sentences as fit. A sentence with
-    more than `most_pieces` is a group of its own.
+    more than `most_pieces` forms its own group.
     """
     start, num_pieces = 0, 0
     for number, length in enumerate(lengths):
@@ -112,7 +112,7 @@ def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> I
 def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:
     """Cut a sentence into parts of at most `longest` pieces; yields the first piece of each and the one after its last.
 
-    A part ends after a word; if it holds no whole word, after a character; bytes that are no characters are cut
+    A part ends after a word; if it holds no complete word, after a character; among bytes that are no characters,
     anywhere.
     """
     start = 0
@@ -137,33 +137,33 @@ class Part:
     """A line, or a part of one."""
 
     line: int
-    """From 0."""
+    """The number of the line, from 0."""
     sentence: Sentence
     first_unit: int = 0
-    """The number, in the line without its tag, of the word that its first piece after the tag belongs to; without
-    spaces, of the character."""
+    """The number, in the line without its tag, of the word to which its first piece after the tag belongs; in a
+    language without spaces, of the character."""
     space: str = ""
     """The white space between the translation of the part before it and its own translation."""
     num_tag_pieces: int = 0
-    """How many of its first pieces are of the tag with which its line begins."""
+    """How many of its first pieces belong to the tag of its line."""
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
 
 
 @dataclass(frozen=True)
 class LineCutter:
-    """Cuts lines into parts that a model can translate. Lines that it can translate stay whole.
+    """Cuts lines into parts that a model can translate. Lines that it can translate are not cut.
 
-    Each part of a line that begins with a tag begins with it, too.
+    If a line begins with a tag, each of its parts begins with the same tag.
     """
 
     tokenizer: Tokenizer
     max_positions: int
-    """The positions of the model: no part has more pieces, EOS included."""
+    """The number of positions of the model: no part has more pieces, EOS included."""
     longest: int
     """The most pieces in each part of a sentence that has more than max_positions."""
     trained: TrainingLines
-    """What was usual in training, without tags."""
+    """The usual numbers of sentences and pieces in training, without tags."""
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
     tags: Tags = NO_TAGS
@@ -185,7 +185,7 @@ class LineCutter:
             number = first_line + line
             if len(prefix) >= self.max_positions:
                 raise TranslationError(
-                    f"the prefix of line {number} has {len(prefix)} subword pieces, and a translation has at most "
+                    f"the prefix of line {number} has {len(prefix)} subword pieces, but a translation has at most "
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
@@ -197,11 +197,11 @@ class LineCutter:
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
-            found += [_finished(part, tag_ids, index) for index, part in enumerate(parts)]
+            found += [_with_tag(part, tag_ids, index) for index, part in enumerate(parts)]
         return found
 
     def source_units(self, part: Part) -> list[range]:
-        """The numbers, in the line, of the words or characters that each piece of a part has a part in."""
+        """For each piece of a part, the numbers, in the line, of the words or characters to which it belongs."""
         pieces, spaced = self.tokenizer.source_pieces(part.sentence.source[:-1]), has_spaces(part.languages[0])
         of_tag = units_of(pieces[: part.num_tag_pieces], spaced)
         shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
@@ -209,13 +209,13 @@ class LineCutter:
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
 
     def _tag_ids(self, tag: str) -> list[int]:
-        """The pieces of a tag, without EOS. Before a text, these are its pieces, too: it is not merged with words."""
+        """The pieces of a tag, without EOS. Before a text, it has the same pieces: it never merges with words."""
         if not tag:
             return []
         [[*ids, _]] = self.tokenizer.encode_source([tag])
         if len(ids) >= self.max_positions - 1:
             raise TranslationError(
-                f"the tag {tag} has {len(ids)} subword pieces, and the model takes {self.max_positions} in all "
+                f"the tag {tag} has {len(ids)} subword pieces, but the model takes {self.max_positions} in total "
                 "(model.max_positions): begin lines with fewer tags"
             )
         return ids
@@ -226,7 +226,7 @@ class LineCutter:
         return list(accumulate(ends, initial=0))
 
     def _units(self, ids: list[int], language: str) -> list[range]:
-        """The numbers of the words or characters that each piece has a part in."""
+        """For each piece, the numbers of the words or characters to which it belongs."""
         return units_of(self.tokenizer.source_pieces(ids), has_spaces(language))
 
     def _sentences(
@@ -250,7 +250,7 @@ class LineCutter:
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
-        """Group as many sentences as were usual in training; each group comes with the white space after it."""
+        """Group sentences, as many as were usual in training. Returns each group with the white space after it."""
         trained = self.trained
         if len(sentences) <= trained.usual_sentences and num_pieces <= trained.usual_pieces:
             return [_joined(sentences)]
@@ -265,7 +265,7 @@ class LineCutter:
         units = self._units(ids, part.languages[0])
         found = list(cut_pieces(pieces, min(self.longest, self.max_positions - 1 - part.num_tag_pieces)))
         _log.warning(
-            "warning: line %d: %s subword pieces would be translated together, and the model takes at most %s "
+            "warning: line %d: %s subword pieces would be translated together, but the model takes at most %s "
             "(model.max_positions): they are translated in %d parts",
             part.sentence.number,
             f"{len(part.sentence.source) + part.num_tag_pieces:,}",
@@ -279,16 +279,16 @@ class LineCutter:
 
 
 def _space_between(space: str, target_language: str) -> str:
-    """The line's own white space. A plain space replaces tabs, which separate columns of output, and the like."""
+    """The line's own white space. A plain space replaces tabs, which separate columns of output, and other signs."""
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""
     return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
 
 
-def _finished(part: Part, tag_ids: list[int], index: int) -> Part:
+def _with_tag(part: Part, tag_ids: list[int], index: int) -> Part:
     """Part `index` of its line, with the pieces of the tag before its own.
 
-    The parts have different numbers, so that different random numbers are drawn; part 0 keeps that of the line.
+    The parts get different numbers, so that they draw different random numbers; part 0 keeps the line's number.
     """
     sentence = part.sentence
     numbered = replace(sentence, source=[*tag_ids, *sentence.source], number=sentence.number + index * _LINES)
@@ -296,6 +296,6 @@ def _finished(part: Part, tag_ids: list[int], index: int) -> Part:
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:
-    """Join neighbouring sentences into one text; it comes with the white space after the last of them."""
+    """Join neighbouring sentences into one text. Returns it with the white space after the last sentence."""
     text, space = sentences[-1]
     return "".join(text + space for text, space in sentences[:-1]) + text, space

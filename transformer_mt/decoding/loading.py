@@ -36,7 +36,7 @@ _WEIGHTS: dict[EngineName, str] = {"torch": "model.safetensors", "ctranslate2": 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What runs a model, and on what. `Translator.load` says what each option means."""
+    """The engine that runs a model, and its options. `Translator.load` explains them."""
 
     device: str = "auto"
     engine: EngineName = "torch"
@@ -48,20 +48,20 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """What translating and scoring need of a model, or of the models of an ensemble."""
+    """A loaded model, or the models of an ensemble, for translating and scoring."""
 
     engine: Engine
     tokenizer: Tokenizer
     config: Config
-    """Of the first model; so is what was usual in training."""
+    """The configuration of the first model, to which `training_lines` belong too."""
     training_lines: TrainingLines
 
 
 class ModelOfText(ABC):
     """A loaded model for lines of text: a tokenizer, and an engine that runs the model on ids.
 
-    Several threads may share one: the others wait while one uses it. `close`, or leaving it as a context manager, ends
-    the processes and threads that it has started. After that it raises TranslationError.
+    Several threads may share one object: while one thread uses it, the others wait. `close`, or leaving it as a context
+    manager, ends the processes and threads that it has started. After that, its methods raise TranslationError.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, tags: Tags = NO_TAGS) -> None:
@@ -71,7 +71,7 @@ class ModelOfText(ABC):
     @classmethod
     @abstractmethod
     def of(cls, model: LoadedModel) -> Self:
-        """Return one that uses this model."""
+        """Return an object of this class that uses the model."""
 
     @classmethod
     def load(
@@ -88,7 +88,7 @@ class ModelOfText(ABC):
         """Load a model directory that `average` wrote, or several with the same vocabulary as an ensemble.
 
         The engine ctranslate2 loads a directory that `export` wrote. `workers` is the number of processes on a CPU; 0
-        lets the engine choose. `plain` runs the code in models/ as it is, instead of faster forms.
+        lets the engine choose. `plain` runs the code in models/ itself, instead of faster forms.
         Raises a UserError that names the file that is missing or damaged.
         """
         return cls.of(load_model(model_dirs, EngineOptions(device, engine, dtype, quantize, workers, plain)))
@@ -104,7 +104,7 @@ class ModelOfText(ABC):
         self.engine.close()
 
     def _warn_of_tags(self, lines: Sequence[str], line_numbers: Iterable[int]) -> None:
-        """Warn once of tags that training did not have."""
+        """Warn once if a line lacks a tag that all lines had in training."""
         if not self._warned_of_tags and (warning := self.tags.warning(lines, line_numbers)):
             self._warned_of_tags = True
             _log.warning(warning)
@@ -113,16 +113,16 @@ class ModelOfText(ABC):
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
     """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
-    Raises a UserError that names the file that is missing or damaged, the models that do not go together, or
-    what the engine cannot do.
+    Raises a UserError that names the missing or damaged file, the models with different vocabularies, or the option
+    that the engine does not support.
     """
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
-        raise TranslationError("no model directory is given: name one, or several with the same vocabulary")
+        raise TranslationError("no model directory is given: give one, or several with the same vocabulary")
     if options.workers < 0:
-        raise TranslationError(f"--workers {options.workers}: give the number of processes, or 0: the engine chooses")
+        raise TranslationError(f"--workers {options.workers}: give the number of processes; 0 lets the engine choose")
     if options.plain and (options.engine, options.dtype, options.quantize) != ("torch", "fp32", "none"):
-        raise TranslationError("--plain is the engine torch in fp32: leave --engine, --dtype and --quantize out")
+        raise TranslationError("--plain uses the engine torch in fp32: leave --engine, --dtype and --quantize out")
     for directory in directories:
         check_files(directory, options.engine)
         check_model(directory)
@@ -139,7 +139,7 @@ def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
 
 
 def check_files(directory: Path, engine: EngineName) -> None:
-    """Raises CheckpointError, and says what to name instead, unless the engine finds its weights and config.yaml."""
+    """Raises CheckpointError, with advice, unless the engine finds its weights and config.yaml in the directory."""
     if not directory.is_dir():
         raise CheckpointError(f"{directory}: no such directory; {how_to_get_a_model(directory)}")
     if not (directory / "config.yaml").is_file():
@@ -168,7 +168,7 @@ def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
 def _load_torch_engine(
     directories: Sequence[Path], configs: Sequence[Config], tokenizer: Tokenizer, options: EngineOptions
 ) -> Engine:
-    # Imported here because they import PyTorch, which takes longer than to translate a page.
+    # Imported here because they import PyTorch, which takes longer than translating a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
     from transformer_mt.inference.ensemble import Ensemble
     from transformer_mt.kernels.device import choose_device
@@ -180,17 +180,17 @@ def _load_torch_engine(
     device = choose_device(options.device, precision=options.dtype)
     on_gpu = device.torch_device.type != "cpu"
     if options.quantize == "int8" and (on_gpu or options.dtype != "fp32"):
-        raise TranslationError("--quantize int8 is for CPUs and has a precision of its own: leave --dtype out")
+        raise TranslationError("--quantize int8 is for CPUs and has its own precision: leave --dtype out")
     if options.dtype == "fp16" and not on_gpu:
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
     if options.workers > 1 and on_gpu:
-        raise TranslationError("--workers are processes on a CPU; a GPU has one")
+        raise TranslationError("--workers sets processes on a CPU; a GPU has one: leave it out")
     pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
     return TorchEngine(model, max_positions, device, options.quantize, options.workers, options.plain, pieces)
 
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
-    """The model of one directory. Raises CheckpointError if it was trained with another tokenizer than this."""
+    """The model in one directory. Raises CheckpointError if it was trained with another tokenizer."""
     from transformer_mt.inference.fast import build_model
     from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
 
@@ -198,11 +198,11 @@ def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, pla
     metadata = read_metadata(file)
     trained_with = metadata.get("tokenizer", "")
     if not trained_with:
-        read_weights(file)  # says so if the file is damaged
+        read_weights(file)  # raises an error if the file is damaged
     if trained_with != tokenizer.digest:
         raise CheckpointError(
             f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
-            f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the whole "
+            f"{directory} ({tokenizer.digest[:8]}). Average the checkpoints of its run again, or copy the complete "
             "directory again"
         )
     kernels: Kernels = "plain" if plain else "fast"
@@ -217,7 +217,7 @@ def _load_ctranslate2_engine(
     directories: Sequence[Path], configs: Sequence[Config], tokenizer: Tokenizer, options: EngineOptions
 ) -> Engine:
     if len(directories) > 1:
-        raise TranslationError("the engine ctranslate2 runs no ensembles: name only one export, or use --engine torch")
+        raise TranslationError("the engine ctranslate2 runs no ensembles: give only one export, or use --engine torch")
     from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
 
     engine = CTranslate2Engine(
@@ -234,7 +234,7 @@ def _load_ctranslate2_engine(
     )
     if pieces != (engine.vocabularies.source, engine.vocabularies.target):
         raise CheckpointError(
-            f"{directories[0]} was exported with another tokenizer than the one there now: its vocabulary files have "
-            "other pieces. Export the model again, or copy the whole directory again"
+            f"{directories[0]} was exported with another tokenizer than it holds now: its vocabulary files have "
+            "other pieces. Export the model again, or copy the complete directory again"
         )
     return engine

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk decoding: of several candidates, take the one that is most like all of them.
+"""Minimum Bayes risk decoding: chooses, among several candidates, the one that is most similar to all of them.
 
 Kumar and Byrne 2004; with samples as candidates, Eikema and Aziz 2020.
 
@@ -21,11 +21,11 @@ _BETA_2 = 4.0  # beta = 2: recall counts more than precision
 
 
 def least_risk(candidates: Sequence[Translation], decoding: DecodingConfig) -> list[Translation]:
-    """Return up to n_best different candidates, the one with the greatest expected chrF2 first; that is its score."""
+    """Return up to n_best different candidates, the one with the greatest expected chrF2 (its new score) first."""
     if not candidates:  # the model computed numbers that are not finite
         return []
     log_probs = np.array([candidate.log_prob for candidate in candidates])
-    # A sample stands for its share of the distribution; a hypothesis of a beam search stands for its probability.
+    # Samples have equal weights, as they were drawn by probability; hypotheses of a beam search are weighted by it.
     weights = np.ones(len(log_probs)) if decoding.sampling else np.exp(log_probs - log_probs.max())
     texts = [candidate.text for candidate in candidates]
     utilities = expected_utilities(texts, weights.tolist())
@@ -36,7 +36,7 @@ def least_risk(candidates: Sequence[Translation], decoding: DecodingConfig) -> l
 
 
 def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> list[float]:
-    """Return, for each candidate, the mean chrF2, in percent, if each of the candidates in turn were the reference.
+    """Return, for each candidate, its mean chrF2, in percent, with each of the candidates as the reference.
 
     `probabilities` weight the references; they need not sum to 1. Equal texts are compared only once.
     """
@@ -51,10 +51,10 @@ def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> 
 
 
 def chrf_of_all(texts: Sequence[str]) -> Matrix:
-    """Return chrF2 of each text, the rows, with each other text as its reference, the columns; NN, in percent.
+    """Return chrF2 of each text (rows) with each text as the reference (columns); NN, in percent.
 
-    It equals sacreBLEU's sentence_score: the F-score of precision and recall, which are means over those lengths of
-    n-grams that both texts have (Popović 2015).
+    It equals sacreBLEU's sentence_score: the F-score of precision and recall, which are means over the n-gram lengths
+    that both texts have (Popović 2015).
     """
     N = len(texts)
     without_spaces = ["".join(text.split()) for text in texts]
@@ -89,9 +89,9 @@ def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
 
 
 def _matches(counts_NM: NDArray[np.int32]) -> Matrix:
-    """Return how many n-grams each two texts share, where each counts as often as the text that has fewer; NN.
+    """Return how many n-grams each two texts share; one that they have a and b times counts min(a, b) times; NN.
 
-    min(a, b) is the number of k >= 1 that are no more than either: so it is a sum of matrix products, which are quick.
+    min(a, b) is the number of k >= 1 that are at most a and at most b: so this sums matrix products, which is fast.
     """
     matches_NN = np.zeros((len(counts_NM), len(counts_NM)))
     most_M = counts_NM.max(axis=0, initial=0)

@@ -1,6 +1,6 @@
-"""Translations made word by word, without looking ahead: greedily, or drawn from the model's distribution.
+"""Translates word by word, without a beam: greedily, or by drawing from the model's distribution.
 
-A sentences not yet translated, the rows  W translations of a sentence  B sentences  T positions  V vocabulary
+A rows: sentences not yet translated  W translations of a sentence  B sentences  T positions  V vocabulary
 C candidates, most probable first
 """
 
@@ -20,8 +20,8 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.search_settings import DecodingConfig
 
 Choose = Callable[[Tensor, Tensor, list[int], int], tuple[Tensor, Tensor]]
-"""From the logits AWV, the tokens so far AWT, the sentences of the rows and the number of the next word, counted from
-1, to the word of each translation, AW, and its log-probability."""
+"""Takes the logits AWV, the tokens so far AWT, the sentences of the rows and the number of the next word, counted from
+1. Returns the next word of each translation and its log-probability, AW each."""
 
 
 @torch.inference_mode()
@@ -30,8 +30,8 @@ def greedy(
 ) -> list[Hypothesis | None]:
     """The most probable word at each position, up to EOS; None for a sentence whose numbers are not finite.
 
-    A translation of the greatest length ends in EOS, whatever its probability. Without `scores` no softmax is computed,
-    and the scores are NaN.
+    A translation of the greatest length ends in EOS, whatever its probability. Without `scores`, this computes no
+    softmax, and the scores are NaN.
     """
 
     def choose(logits_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,7 @@ def greedy(
 
     found: list[Hypothesis | None] = []
     for [(tokens, values)] in _word_by_word(model, source_BS, 1, constraints, choose):
-        log_prob = sum(values)  # of logits, if there are no scores: what is not finite stays so
+        log_prob = sum(values)  # without `scores`, of logits: good enough to see whether they are finite
         is_finite = math.isfinite(log_prob)
         found.append(scored(tokens, log_prob if scores else math.nan, decoding) if is_finite else None)
     return found
@@ -54,15 +54,15 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """`n_best` translations of each sentence, drawn independently piece by piece, then sorted best first.
 
-    What is drawn depends on the seed, the sentence's number in `numbers` and which of its samples it is, not on the
-    batch. Log-probabilities are the model's own. A sentence has no samples if its numbers are not finite.
+    A sample depends on the seed, on the sentence's number in `numbers` and on the sample's number, not on the batch.
+    Log-probabilities are the model's own. A sentence has no samples if its log-probabilities are not finite.
     """
     longest = max(constraints.max_length, default=0)
     uniform_BWT = uniform_numbers(decoding.seed, numbers, decoding.n_best, longest).to(source_BS.device)
 
     def choose(logits_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> tuple[Tensor, Tensor]:
         log_probs_AWV = logits_AWV.log_softmax(dim=-1)
-        is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then the whole row is, and nothing can be drawn from it
+        is_nan_AW = log_probs_AWV[..., EOS].isnan()  # then all of its row is NaN, and nothing can be drawn
         log_probs_AWV.masked_fill_(is_nan_AW[..., None], 0.0)
         constraints.forbid_(log_probs_AWV, tokens_AWT, sentences, length)
         uniform_AW = uniform_BWT[on_device(sentences, source_BS.device), :, length - 1]
@@ -83,7 +83,7 @@ def _word_by_word(
 ) -> list[list[tuple[list[int], list[float]]]]:
     """`width` translations of each sentence: tokens up to EOS, and their log-probabilities."""
     found: list[list[tuple[list[int], list[float]]]] = [[] for _ in constraints.max_length]
-    sentences, device = list(range(len(found))), source_BS.device  # sentences: which one each row belongs to
+    sentences, device = list(range(len(found))), source_BS.device  # sentences: the sentence of each row
     tokens_AWT = torch.full((len(found), width, 1), BOS, device=device)
     log_probs_AWT = torch.empty(len(found), width, 0, device=device)
     state = model.start(source_BS, width)
@@ -93,7 +93,7 @@ def _word_by_word(
         tokens_AWT = torch.cat([tokens_AWT, token_AW[..., None]], dim=-1)
         log_probs_AWT = torch.cat([log_probs_AWT, log_prob_AW[..., None]], dim=-1)
 
-        # Set aside the sentences whose translations have all ended. What comes after an EOS is not used.
+        # Collect the sentences that have only finished translations. Tokens after an EOS are not used.
         has_ended_A, *made = on_host((tokens_AWT == EOS).any(dim=-1).all(dim=-1), tokens_AWT[..., 1:], log_probs_AWT)
         for row in has_ended_A.nonzero()[:, 0].tolist():
             if not found[sentences[row]]:
@@ -101,18 +101,18 @@ def _word_by_word(
                     end = tokens.index(EOS) + 1
                     found[sentences[row]].append((tokens[:end], log_probs[:end]))
 
-        # Go on with the others.
-        living = [row for row, sentence in enumerate(sentences) if not found[sentence]]
-        if not living:
+        # Continue with the others.
+        unfinished = [row for row, sentence in enumerate(sentences) if not found[sentence]]
+        if not unfinished:
             break
-        if len(living) <= KEEP_ABOVE * len(sentences):
-            rows, sentences = on_device(living, device), [sentences[row] for row in living]
+        if len(unfinished) <= KEEP_ABOVE * len(sentences):
+            rows, sentences = on_device(unfinished, device), [sentences[row] for row in unfinished]
             state, tokens_AWT, log_probs_AWT = state.keep(rows), tokens_AWT[rows], log_probs_AWT[rows]
     return found
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:
-    """The id of the largest logit of each row, AW; of equal ones the first."""
+    """The id of the largest logit of each row, AW; among equal ones, the first."""
     return logits_AWV.argmax(dim=-1)
 
 
@@ -125,10 +125,10 @@ def uniform_numbers(seed: int, numbers: list[int], num_samples: int, length: int
 
 
 def draw(log_probs_AWV: Tensor, uniform_AW: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """Draws a piece for each row, AW: the one at which the cumulative probability passes the uniform number.
+    """Draw a piece for each row, AW: the one at which the cumulative probability passes the uniform number.
 
-    Probabilities are summed in the order of the vocabulary. In the order of probability, a rounding error that depends
-    on the batch could swap two pieces, and another one would be drawn. The sum has thousands of terms, hence fp64.
+    The sum follows the order of the vocabulary. In the order of probability, a rounding error that depends on the batch
+    could swap two pieces, and this would draw another piece. The sum has thousands of terms, hence fp64.
     """
     probs_AWV = (log_probs_AWV.double() / temperature).softmax(dim=-1)
     probs_AWV = _kept(probs_AWV, top_k, top_p)
@@ -137,10 +137,10 @@ def draw(log_probs_AWV: Tensor, uniform_AW: Tensor, temperature: float, top_k: i
 
 
 def _kept(probs_AWV: Tensor, top_k: int, top_p: float) -> Tensor:
-    """The probabilities of the `top_k` most probable pieces, and 0 for all others. 0 for top_k keeps all pieces.
+    """The probabilities of the `top_k` most probable pieces, and 0 for all others. A top_k of 0 keeps all pieces.
 
-    Of those kept, in the order of probability, only the first ones stay whose sum reaches `top_p` of the sum of all
-    (Holtzman et al. 2020).
+    Of the kept ones, only the most probable stay: as many as are needed for a share of `top_p` of their sum (Holtzman
+    et al. 2020).
     """
     V = probs_AWV.shape[-1]
     if top_k == 0 and top_p == 1.0:

@@ -1,4 +1,4 @@
-"""The Python API for scoring given translations: their probability by forced decoding.
+"""The Python API for scoring given translations: computes their probability by forced decoding.
 
 PyTorch is imported only when a model is loaded that needs it.
 """
@@ -20,13 +20,13 @@ class PairScore:
     """The log-probability of a target, given its source, in nats."""
 
     pieces: list[str]
-    """The pieces of the target, ending in that of EOS; none if source and target are blank."""
+    """The pieces of the target, ending with EOS; none if source and target are blank."""
     log_probs: list[float]
     """The log-probability of each piece, given the source and the pieces before it."""
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the whole target."""
+        """The log-probability of the complete target."""
         return sum(self.log_probs, start=0.0)
 
     @property
@@ -36,12 +36,12 @@ class PairScore:
 
 
 class Scorer(ModelOfText):
-    """Scores pairs of texts: a tokenizer, and an engine that scores its ids.
+    """Scores pairs of texts, by a tokenizer and an engine that scores its ids.
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
-    A text is scored in the pieces that the tokenizer cuts it into. A search may have written the same text in other
-    pieces, with another probability: `score_pieces` of `Translation.pieces` gives that one.
+    `score` uses the pieces that the tokenizer makes of a text. A search may have written the same text in other pieces,
+    with another probability: to get this probability, pass `Translation.pieces` to `score_pieces`.
     """
 
     @classmethod
@@ -53,8 +53,8 @@ class Scorer(ModelOfText):
     ) -> list[PairScore]:
         """The score of each pair, in order.
 
-        A blank source or target is scored as a sentence that has only an end. A pair of two blanks scores 0, as a
-        translated blank line does. Errors and warnings call each pair by its number in `line_numbers`, or count from 1.
+        A blank source or target is scored as a sentence that is only EOS. A pair of two blanks scores 0, as a
+        translated blank line does. Errors and warnings use the numbers in `line_numbers`, or else count from 1.
         Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
         if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
         computes a log-probability that is not finite.
@@ -90,7 +90,7 @@ class Scorer(ModelOfText):
             for side, ids in zip(("source", "target"), pair, strict=True):
                 if len(ids) > self.engine.max_positions:
                     raise TranslationError(
-                        f"the {side} of line {number} has {len(ids):,} subword pieces, and the model takes at most "
+                        f"the {side} of line {number} has {len(ids):,} subword pieces, but the model takes at most "
                         f"{self.engine.max_positions:,} (model.max_positions): split the pair into sentences"
                     )
         scores = [PairScore([], []) for _ in pairs]

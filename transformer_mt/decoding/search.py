@@ -1,6 +1,6 @@
 """Beam search: it knows Seq2Seq only, no text and no architecture. With a beam of one it is greedy search.
 
-A sentences still searched, the rows  W living hypotheses of a sentence  C candidates  B sentences  T positions
+A rows: sentences still searched  W living hypotheses of a sentence  C candidates  B sentences  T positions
 V vocabulary  X continuations, W times V
 """
 
@@ -21,7 +21,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 
 Candidate = tuple[float, int, int]  # log-probability, which of the W hypotheses is continued, by which word
 BY_SCORE = attrgetter("score")
-KEEP_ABOVE = 0.75  # of the rows: to drop sentences that are done sooner costs more in copies than it saves
+KEEP_ABOVE = 0.75  # of the rows: if more are still searched, finished ones stay, because dropping them needs copies
 
 
 def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypothesis:
@@ -31,7 +31,7 @@ def scored(tokens: list[int], log_prob: float, decoding: DecodingConfig) -> Hypo
 
 
 class Beam(NamedTuple):
-    """The living hypotheses of each sentence, best first. Rows that have fewer than others are filled at -inf."""
+    """The living hypotheses of each sentence, best first. Rows with fewer of them get extra ones at -inf."""
 
     tokens_AWT: Tensor
     log_prob_AW: Tensor
@@ -45,7 +45,7 @@ def beam_search(
     """The `n_best` best hypotheses of each sentence, best first; none for a sentence whose numbers are not finite.
 
     At each position the 2 W best continuations are candidates, where W is `beam_size`. Those of the best W that end in
-    EOS are finished; the best others live on (see `_living`). A sentence is done when none does.
+    EOS are finished; of the others, the best stay alive (see `_living`). A sentence is done when none is alive.
     """
     finished: list[list[Hypothesis]] = [[] for _ in constraints.max_length]
     sentences = list(range(len(finished)))  # the number of each row's sentence
@@ -57,7 +57,7 @@ def beam_search(
         best, state = _continued(model, beam, constraints, sentences, length, 2 * decoding.beam_size)
         *columns, past_AWT = on_host(*best, beam.tokens_AWT)
 
-        # Set aside those that end now, and choose those that live on.
+        # Collect the hypotheses that end now, and choose those that stay alive.
         for row, numbers in enumerate(zip(*(x_AC.tolist() for x_AC in columns), strict=True)):
             if living[row]:
                 candidates, b = list(zip(*numbers, strict=True)), sentences[row]
@@ -66,24 +66,24 @@ def beam_search(
                 if math.isnan(candidates[0][0]):
                     finished[b], living[row] = [], []
 
-        # Go on with these, and with the sentences that have some.
-        going_on = [row for row, each in enumerate(living) if each]
-        if not going_on:
+        # Make the next beam of them, and drop the sentences that are done.
+        searched = [row for row, each in enumerate(living) if each]
+        if not searched:
             break
         beam = _beam(living, beam.tokens_AWT, state)
-        if len(going_on) <= KEEP_ABOVE * len(sentences):
-            rows = on_device(going_on, source_BS.device)
+        if len(searched) <= KEEP_ABOVE * len(sentences):
+            rows = on_device(searched, source_BS.device)
             beam = Beam(beam.tokens_AWT[rows], beam.log_prob_AW[rows], beam.state.keep(rows))
-            sentences, living = [sentences[row] for row in going_on], [living[row] for row in going_on]
+            sentences, living = [sentences[row] for row in searched], [living[row] for row in searched]
     return [nlargest(decoding.n_best, hypotheses, key=BY_SCORE) for hypotheses in finished]
 
 
 def _continued(
     model: Seq2Seq, beam: Beam, constraints: Constraints, sentences: list[int], length: int, count: int
 ) -> tuple[tuple[Tensor, Tensor, Tensor], DecoderState]:
-    """The best continuations, and the state that has seen the beam. A number that is not finite comes first.
+    """The best continuations of the beam, and the state that includes its last words. NaN comes first.
 
-    This is a function of its own so that the memory of the logits, by far the largest, is free when it returns.
+    It is a separate function so that the logits, by far the largest tensor, are freed when it returns.
     """
     logits_AWV, state = model.step(beam.tokens_AWT[..., -1], beam.state)
     logits_AWV = logits_AWV.float()
@@ -93,14 +93,14 @@ def _continued(
 
 
 def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` best words over all hypotheses of each sentence, as columns of candidates; AC each."""
+    """The `count` best continuations over all hypotheses of each sentence, as the columns of Candidate; AC each."""
     sums_AX = (log_probs_AWV + log_prob_AW[..., None]).flatten(1)
     log_prob_AC, place_AC = sums_AX.topk(min(count, sums_AX.shape[1]))
     return log_prob_AC, place_AC // log_probs_AWV.shape[-1], place_AC % log_probs_AWV.shape[-1]
 
 
 def _ends(candidates: list[Candidate], past_WT: Tensor, decoding: DecodingConfig) -> list[Hypothesis]:
-    """The hypotheses of a sentence that end now: only the best W candidates may, so that a beam of one is greedy."""
+    """The hypotheses of a sentence that end now. Only the best W candidates may end: so a beam of one is greedy."""
     return [
         scored([*past_WT[parent, 1:].tolist(), EOS], log_prob, decoding)
         for log_prob, parent, token in candidates[: decoding.beam_size]
@@ -111,10 +111,10 @@ def _ends(candidates: list[Candidate], past_WT: Tensor, decoding: DecodingConfig
 def _living(
     candidates: list[Candidate], finished: list[Hypothesis], max_length: int, decoding: DecodingConfig
 ) -> list[Candidate]:
-    """The best W candidates that do not end, as far as they could still be among the `n_best` of their sentence.
+    """The best W candidates that do not end and could still be among the `n_best` of their sentence.
 
-    They could by keeping their log-probability and growing to the greatest length, where all must end. None lives on
-    when `patience` times W hypotheses are finished.
+    The best possible score of a candidate is its log-probability, divided by the penalty of the greatest length. None
+    stays alive when `patience` times W hypotheses are finished.
     """
     enough = max(decoding.n_best, math.ceil(decoding.patience * decoding.beam_size))
     if decoding.patience and len(finished) >= enough:
@@ -127,7 +127,7 @@ def _living(
 
 
 def _beam(living: list[list[Candidate]], tokens_AWT: Tensor, state: DecoderState) -> Beam:
-    """The beam of these candidates. What fills a row repeats its best: its numbers are finite if those are."""
+    """The beam of these candidates. A short row repeats its best at -inf, so that all numbers stay finite."""
     width, device = max(map(len, living)), tokens_AWT.device
     filled = []
     for row in living:

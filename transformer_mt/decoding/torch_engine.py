@@ -43,14 +43,14 @@ from transformer_mt.models.attention_weights import (
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.search_settings import DecodingConfig
 
-# A sentence on a GPU counts as so many source positions at least: the shortest has as many slots as most others.
+# On a GPU, a sentence counts as at least this many source positions: the shortest has as many slots as most others.
 LEAST_COUNTED = 16
 SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding
 NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fails on inputs that are not finite
 
 
 class TorchEngine(Engine):
-    """Runs one of our models on a device; on a CPU in several processes of one thread each, which share the weights."""
+    """Runs one of our models on a device. On a CPU, several processes of one thread each share the weights."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class TorchEngine(Engine):
         plain: bool = False,
         target_pieces: Sequence[str] = (),
     ) -> None:
-        """`workers` is the number of processes on a CPU; 0 takes one for each core available to this process.
+        """`workers` is the number of processes on a CPU; 0 means one for each core available to this process.
 
-        With `plain` the model itself is searched. `target_pieces` are the pieces of the target vocabulary in the order
-        of their ids; those of bytes, as in <0x0A>, are then searched for only where they spell characters.
+        With `plain`, the search uses the model itself. `target_pieces` are the pieces of the target vocabulary in the
+        order of their ids; if given, the search uses bytes, such as <0x0A>, only where they spell characters.
         Raises TranslationError if the model has no form for this precision.
         """
         super().__init__()
@@ -75,12 +75,12 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
-            _ = self.searched  # made now, so that a model without such a form is rejected here
+            _ = self.searched  # made now, so that a model without this form raises an error here
         on_cpu = device.torch_device.type == "cpu"
         if not on_cpu:
             self.hardware = torch.cuda.get_device_name(device.torch_device)
         number = (workers or num_cores()) if on_cpu else 1
-        # The workers refer to this engine weakly, so that both end as soon as nobody uses the engine.
+        # The workers have a weak reference to this engine, so that both end as soon as nobody uses the engine.
         engine = weakref.proxy(self)
         self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
         self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
@@ -93,7 +93,7 @@ class TorchEngine(Engine):
     def searched(self) -> Seq2Seq:
         """The model in its form for search: frozen, on a GPU with CUDA graphs.
 
-        Raises TranslationError if it has none in this precision.
+        Raises TranslationError if it has no such form in this precision.
         """
         if self.plain:
             return self.model
@@ -115,13 +115,13 @@ class TorchEngine(Engine):
         lengths = [max(len(sentence.source), least) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
         budget = positions_per_batch(decoding, width, on_gpu=on_gpu)
-        together = _shared(lengths, budget, self.translators.number)
+        together = _even_batches(lengths, budget, self.translators.number)
         tasks = [
             ([sentences[number] for number in numbers], decoding, wanted.alignment, wanted.scores)
             for numbers in together
         ]
         if tasks:
-            # The first use makes the form for search: before there are workers, so that they share it.
+            # The first use makes the form for search. This is before workers start, so that they share it.
             make_room(self.searched, [(len(numbers), lengths[numbers[0]]) for numbers in together], width)
         for batch, hypotheses_of in self.translators.map_unordered(tasks):
             if wanted.progress is not None:
@@ -130,7 +130,7 @@ class TorchEngine(Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        together = _shared(lengths, SCORED_TOGETHER, self.scorers.number)
+        together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
         scores: list[list[float]] = [[] for _ in pairs]
         for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
             for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
@@ -165,7 +165,7 @@ class TorchEngine(Engine):
         with torch.inference_mode(), self._one_thread():
             if self.matmul == Matmul():
                 logits_BTV = self.model(source_BS, decoder_input_BT)
-            else:  # only the form for search computes in other precisions, and it goes step by step
+            else:  # only the form for search computes in other precisions, and it works step by step
                 logits_BTV = stepped(self.searched, source_BS, decoder_input_BT)
             log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, target_BT[..., None])[..., 0]
         return [
@@ -187,20 +187,20 @@ class TorchEngine(Engine):
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
             return [[found] if found else [] for found in greedy(model, source_BS, constraints, decoding, scores)]
-        if decoding.coverage_penalty:  # it ranks all of a beam anew
+        if decoding.coverage_penalty:  # it changes the ranks of all hypotheses of a beam
             decoding = decoding.model_copy(update={"n_best": decoding.beam_size})
         return beam_search(model, source_BS, constraints, decoding)
 
     def _with_attention(
         self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool
     ) -> list[list[Hypothesis]]:
-        """Rank the hypotheses anew with the coverage penalty, and add alignments if asked for."""
+        """Rank the hypotheses again with the coverage penalty, and add alignments if `alignment`."""
         pairs = [
             (sentence.source, hypothesis.tokens)
             for sentence, hypotheses in zip(batch, found, strict=True)
             for hypothesis in hypotheses
         ]
-        if not pairs:  # the numbers were not finite for any sentence
+        if not pairs:  # no sentence had finite numbers
             return found
         source_NS, decoder_input_NT, _ = self._forced(pairs)
         attention_NTS = attention_to_source(self.model, source_NS, decoder_input_NT, decoding.alignment_layer)
@@ -237,8 +237,8 @@ class TorchEngine(Engine):
             torch.set_num_threads(before)
 
 
-def _shared(lengths: Sequence[int], positions: int, workers: int) -> list[list[int]]:
-    """The numbers of the sentences in each batch. Several workers get equally many batches of about the same size."""
+def _even_batches(lengths: Sequence[int], positions: int, workers: int) -> list[list[int]]:
+    """The numbers of the sentences in each batch. Each of several workers gets as many batches, of about equal size."""
     together = list(batches(lengths, positions))
     if workers == 1 or not together:
         return together
@@ -261,7 +261,7 @@ def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tens
 def _with_penalty(
     hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
 ) -> Hypothesis:
-    """Add the coverage penalty, and the alignment if asked for. The last row and column of the attention are of EOS."""
+    """Add the coverage penalty, and the alignment if requested. The attention's last row and column belong to EOS."""
     score = hypothesis.score + coverage_penalty(attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty)
     attention_TS = attention_TS[:-1, :-1]
     if not alignment or attention_TS.shape[1] == 0:

@@ -21,24 +21,24 @@ class Translation:
 
     text: str
     score: float
-    """What the translations of a line are ranked by: log_prob divided by the length penalty (DecodingConfig).
+    """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
 
     With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
-    parts' scores, or with mbr_candidates their mean, which is in percent, too.
+    parts' scores or, with mbr_candidates, their mean, also in percent.
     """
     log_prob: float
     """The sum of the log-probabilities of its pieces and of its end, in nats."""
     pieces: list[str] = field(default_factory=list)
     """The subword pieces that the model wrote, without the end of the sentence."""
     alignment: list[tuple[int, int]] | None = None
-    """Pairs of a source word and the target word that comes from it, numbered from 0; None if not asked for.
+    """Pairs of a source word and the target word that comes from it, numbered from 0; None if not requested.
 
-    For a language without spaces, characters take the place of words; spaces are not counted.
+    For a language without spaces, these are characters instead of words; spaces are not counted.
     """
     num_parts: int = 1
     """The number of parts of the line that were translated separately."""
     is_short: bool = False
-    """Whether it or a part of it is much shorter than in training for such a source: something may be missing."""
+    """Whether it, or a part of it, is much shorter than training text for such a source: something may be missing."""
     at_limit: bool = False
     """Whether it or a part of it was cut off at its greatest length (max_extra_length, model.max_positions)."""
 
@@ -49,10 +49,10 @@ BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
 def joined(
     parts: Sequence[Translation], spaces: Sequence[str], spaced: bool, *, mean_score: bool = False
 ) -> Translation:
-    """The translation of a line from those of its parts.
+    """Join the translations of a line's parts into the translation of the line.
 
-    `spaces` stand before each of them. `spaced` says whether the target language has spaces between words.
-    The score is the sum of theirs, or with `mean_score` the mean.
+    `spaces` has the white space before each part. `spaced` says whether the target language has spaces between words.
+    The score is the sum of the parts' scores or, with `mean_score`, their mean.
     """
     if len(parts) == 1:
         return parts[0]
@@ -74,9 +74,9 @@ def joined(
 
 
 def check_texts(name: str, texts: Sequence[object]) -> None:
-    """Raises TypeError unless an argument is a list of texts: one text is none, since its characters are not meant.
+    """Raises TypeError unless an argument is a list of texts. A single text is rejected: it is a list of characters.
 
-    An iterator is none either, because the texts are read more than once.
+    An iterator is rejected too, because the texts are read more than once.
     """
     is_list = isinstance(texts, Sized) and not isinstance(texts, str | bytes)
     if not is_list or not all(isinstance(text, str) for text in texts):
@@ -85,10 +85,10 @@ def check_texts(name: str, texts: Sequence[object]) -> None:
 
 @dataclass(frozen=True)
 class PairAttention:
-    """How much each piece of a sentence and of its translation looked at each other piece, by layer and head.
+    """The attention weights between the pieces of a sentence and of its translation, by layer and head.
 
-    L layers, the lowest first; H heads; S source pieces; T target pieces. Each row, which is the last axis, sums to 1;
-    with model.local_attention=predictive to less. A recurrent or a convolutional model has no self-attention: there
+    L layers, the lowest first; H heads; S source pieces; T target pieces. Each row (the last axis) sums to 1, or with
+    model.local_attention=predictive to less. A recurrent or a convolutional model has no self-attention: there
     encoder_LHSS and decoder_LHTT have no layers, and H is 1. An ensemble gives the mean of its models' attention to the
     source in the last layer but one, as one layer of one head.
     """
@@ -100,22 +100,22 @@ class PairAttention:
     target: list[str]
     """T subword pieces; the last is the end of the sentence."""
     target_before: list[str]
-    """T pieces: what the decoder read while it wrote each piece of `target`. The first is the begin of the sentence."""
+    """T pieces: the piece that the decoder read before it wrote each piece of `target`. The first is BOS."""
     encoder_LHSS: "FloatArray"
-    """How much the encoder looked from each piece of `source` at each."""
+    """The encoder's weights from each piece of `source` to each piece of `source`."""
     decoder_LHTT: "FloatArray"
-    """How much the decoder looked at each piece of `target_before` while it wrote each piece of `target`."""
+    """The decoder's weights to each piece of `target_before` while it wrote each piece of `target`."""
     cross_LHTS: "FloatArray"
-    """How much the decoder looked at each piece of `source` while it wrote each piece of `target`."""
+    """The decoder's weights to each piece of `source` while it wrote each piece of `target`."""
 
 
 def attention_of_pair(
     engine: Engine, tokenizer: Tokenizer, source: str, target: str | None, decoding: DecodingConfig
 ) -> PairAttention:
-    """The weights for a target that is given, or else for the best translation of the source.
+    """The weights for a given target, or without one for the best translation of the source.
 
-    Raises TranslationError for a text that is blank or too long, and if the engine or the model has no attention;
-    NotFiniteError for numbers that are not finite.
+    Raises TranslationError if a text is blank or too long, or if the engine or the model has no attention;
+    NotFiniteError if the model computes numbers that are not finite.
     """
     source_ids = _checked(tokenizer.encode_source([source])[0], "source", engine)
     if target is None:
@@ -135,12 +135,12 @@ def attention_of_pair(
 
 
 def _checked(ids: list[int], side: str, engine: Engine) -> list[int]:
-    """The ids, if they are a sentence that the model takes."""
+    """The ids; raises TranslationError if the sentence is blank or too long."""
     if len(ids) == 1:
         raise TranslationError(f"the {side} is blank: give a sentence")
     if len(ids) > engine.max_positions:
         raise TranslationError(
-            f"the {side} has {len(ids):,} subword pieces, and the model takes at most {engine.max_positions:,} "
+            f"the {side} has {len(ids):,} subword pieces, but the model takes at most {engine.max_positions:,} "
             "(model.max_positions): give a single, shorter sentence"
         )
     return ids

@@ -30,19 +30,19 @@ from transformer_mt.text.training_lines import TrainingLines
 
 
 class Translator(ModelOfText):
-    """Translates lines of text: a tokenizer, and an engine that translates its ids.
+    """Translates lines of text, by a tokenizer and an engine that translates its ids.
 
     >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
 
     A line that has more sentences or more pieces than usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
-    joined by the line's own white space; their scores and log-probabilities are added (of minimum Bayes risk decoding,
-    the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source and target
-    languages. They tell where sentences end, and whether alignments are between words or characters.
+    joined by the line's own white space; their scores and log-probabilities are added (with minimum Bayes risk
+    decoding, the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source
+    and target languages. They say where sentences end, and whether alignments are between words or characters.
 
-    For a model of several directions, lines begin with its tags, as in "<2de> Hello." (`tags`). Each part of a line
-    gets the line's tag, and the tag is a word of the source in alignments.
+    For a model of several directions, lines begin with its `tags`, as in "<2de> Hello.". Each part of a line gets the
+    line's tag, and in alignments the tag counts as a word of the source.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Translator(ModelOfText):
         model: ModelConfig | None = None,
         tags: Tags = NO_TAGS,
     ) -> None:
-        """`trained` says what was usual in the training text.
+        """`trained` says how long the lines of the training text usually were.
 
-        `model` has the settings of the engine's model. Settings of decoding are checked against them; with None, less
-        is checked.
+        `model` has the settings of the engine's model, against which decoding settings are checked. With None, fewer
+        checks are possible.
         """
         super().__init__(engine, tokenizer, tags)
         self.decoding, self.trained, self.model = decoding, trained, model
@@ -69,7 +69,7 @@ class Translator(ModelOfText):
     @classmethod
     def of(cls, model: LoadedModel) -> Self:
         corpus, trained = model.config.corpus, model.training_lines
-        # Sources longer than any in training are translated badly, so what must be cut is cut to that length.
+        # The model translates sources badly that are longer than any in training, so cut parts are not longer.
         longest = min(corpus.max_length - 1, model.engine.max_positions - 1, trained.most_pieces)
         languages = corpus.source_language, corpus.target_language
         settings = model.config.decoding, trained, max(1, longest), languages, model.config.model, Tags.of(corpus)
@@ -106,14 +106,14 @@ class Translator(ModelOfText):
     ) -> list[list[Translation]]:
         """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
 
-        `decoding` is the model's own unless given, and beam_size, length_penalty and n_best replace what it says.
+        Without `decoding`, the model's own settings are used; beam_size, length_penalty and n_best replace single ones.
         Each translation begins with the text in `prefixes`, one for each line. Without `scores`, scores may be NaN,
-        which can be faster. Warnings call lines[0] number `first_line`. `progress` is called with the number of further
-        lines that are done, a fraction where a line is translated in parts.
+        which can be faster. In warnings, lines[0] has the number `first_line`. `progress` is called with the number of
+        further lines that are done, a fraction if a line is translated in parts.
         Raises TypeError unless `lines` and `prefixes` are lists of texts; ConfigError for a setting that is not
         allowed; NotFiniteError for the first line for which the model computes numbers that are not finite;
         TranslationError for a prefix that is too long, after `close`, and in a process that was forked after the engine
-        had started processes or threads.
+        was loaded.
         """
         check_texts("lines", lines)
         if prefixes is not None:
@@ -124,9 +124,9 @@ class Translator(ModelOfText):
         parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
         if parts:
             self._check(decoding)
-        share = len({part.line for part in parts}) / max(1, len(parts))  # of a line, that a part is
-        told = None if progress is None else lambda count: progress(count * share)
-        found = self._search(parts, decoding, Wanted(alignment, scores or decoding.mbr_candidates > 0, told))
+        share = len({part.line for part in parts}) / max(1, len(parts))  # lines per part
+        in_lines = None if progress is None else lambda count: progress(count * share)
+        found = self._search(parts, decoding, Wanted(alignment, scores or decoding.mbr_candidates > 0, in_lines))
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
         return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
@@ -134,11 +134,11 @@ class Translator(ModelOfText):
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
     ) -> PairAttention:
-        """The weights of every attention for one sentence and a target, or else for the best translation.
+        """The weights of every attention for one sentence and a target; without a target, for its best translation.
 
-        The sentence is not cut into parts. `decoding` is the model's own unless given. Raises TranslationError for a
-        text that is blank or has more pieces than the model has positions, for a model without attention, with the
-        engine ctranslate2, and after `close`; TypeError, ConfigError and NotFiniteError as `translations` does.
+        The sentence is not cut into parts. Without `decoding`, the model's own settings are used. Raises
+        TranslationError for a blank text, one with more pieces than the model has positions, a model without attention,
+        the engine ctranslate2, and after `close`; TypeError, ConfigError and NotFiniteError as `translations` does.
         """
         check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
@@ -155,7 +155,7 @@ class Translator(ModelOfText):
         if decoding.mbr_candidates:
             from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
         with self.engine.turn():
-            # The text of some is made while others are still searched for.
+            # This makes the text of some translations while the engine still searches for others.
             for numbers, hypotheses_of in self.engine.translate_unordered(sentences, search, wanted):
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
@@ -165,7 +165,7 @@ class Translator(ModelOfText):
     def _by_line(
         self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int, *, mean_score: bool
     ) -> list[list[Translation]]:
-        """Join the translations of each line's parts, rank by rank. Only ranks that all parts of a line have count."""
+        """Join the translations of each line's parts, rank by rank, as far as all parts of the line have the rank."""
         of_line = [[BLANK] for _ in range(num_lines)]
         for line, pairs in groupby(zip(parts, found, strict=True), key=lambda pair: pair[0].line):
             own, translations = zip(*pairs, strict=True)
@@ -175,7 +175,7 @@ class Translator(ModelOfText):
         return of_line
 
     def _check(self, decoding: DecodingConfig) -> None:
-        """Raises ConfigError for settings that the model does not have."""
+        """Raises ConfigError for settings that the model does not support."""
         if self.model is not None:
             check_for_model(decoding, self.model, self.tokenizer.target_vocab_size)
 
@@ -194,7 +194,7 @@ class Translator(ModelOfText):
         )
 
     def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
-        """Pair each target word with the source word that most of its pieces attended to; of equal ones the first.
+        """Pair each target word with the source word that most of its pieces attended to; among equals, the first.
 
         In a language without spaces, each target character is paired with the characters of the source piece that the
         character's own piece attended to.
@@ -204,7 +204,7 @@ class Translator(ModelOfText):
         num_units = 0
         for group in written_together(self.tokenizer.target_pieces(tokens), spaced):
             [(most, _)] = Counter(source_units[looked_at[index]] for index in group).most_common(1)
-            # Not always one unit: a model may write a space and nothing after it, or white space in bytes.
+            # This may be no unit or several: a model may write only a space, or white space as bytes.
             text = self.tokenizer.decode_target([tokens[index] for index in group])
             units = range(num_units, num_units + len(split_units(text, spaced)))
             pairs += [(source, target) for target in units for source in most]

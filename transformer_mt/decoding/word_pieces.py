@@ -1,9 +1,9 @@
-"""Which words, or which characters in a language without spaces, the subword pieces of a line belong to."""
+"""Finds the words, or characters in a language without spaces, to which the subword pieces of a line belong."""
 
 import re
 from collections.abc import Sequence
 
-WORD = "\u2581"  # SentencePiece's sign for a space, with which the first piece of a word begins
+WORD = "\u2581"  # SentencePiece's sign for a space; the first piece of a word begins with it
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 CONTINUES = re.compile("<0x[89AB][0-9A-F]>")  # a byte of UTF-8 that is not the first of its character
 
@@ -14,7 +14,7 @@ def byte_of(piece: str) -> int | None:
 
 
 def text_of(pieces: Sequence[str]) -> str:
-    """What the pieces spell, without the spaces around it. Bytes that are not UTF-8 become U+FFFD."""
+    """The text of the pieces, without spaces around it. Bytes that are not UTF-8 become U+FFFD."""
     spelt = b"".join(
         piece.replace(WORD, " ").encode("utf-8") if (byte := byte_of(piece)) is None else bytes([byte])
         for piece in pieces
@@ -32,7 +32,7 @@ def words_of(pieces: Sequence[str]) -> list[int]:
 
 
 def characters_of(pieces: Sequence[str]) -> list[range]:
-    """For each piece of a line, the numbers of the characters that it has a part in, from 0. Spaces do not count."""
+    """For each piece of a line, the numbers of the characters to which it belongs, from 0. Spaces do not count."""
     found, end = [], 0
     for piece in pieces:
         if end > 0 and CONTINUES.fullmatch(piece):
@@ -44,12 +44,12 @@ def characters_of(pieces: Sequence[str]) -> list[range]:
 
 
 def units_of(pieces: Sequence[str], spaced: bool) -> list[range]:
-    """For each piece, the numbers of its units of alignment: its word, or without spaces its characters."""
+    """For each piece, the numbers of its units of alignment: its word or, without spaces, its characters."""
     return [range(word, word + 1) for word in words_of(pieces)] if spaced else characters_of(pieces)
 
 
 def written_together(pieces: Sequence[str], spaced: bool) -> list[list[int]]:
-    """Group the indices of pieces that form a word, or without spaces one or more whole characters."""
+    """Group the indices of pieces that form a word or, without spaces, one or more complete characters."""
     groups, end = list[list[int]](), 0
     for index, units in enumerate(units_of(pieces, spaced)):
         if units.start < end:

@@ -1,7 +1,7 @@
 """A model becomes a faster model that computes the same.
 
-fast.py has the table of all that is exchanged by default; `training.kernels=plain` and `--plain` leave it out. A search
-freezes the weights as well, and on a GPU records its steps as CUDA graphs.
+fast.py lists the parts that are replaced by faster ones, unless `training.kernels=plain` or `--plain` is given. A
+search also freezes the weights, and on a GPU it records its steps as CUDA graphs.
 
 Other rooms use:
 

@@ -1,9 +1,9 @@
 """Steps of the search as CUDA graphs.
 
-A step of a few rows is a hundred kernels of some microseconds each: the processor takes longer to launch them one by
-one than the GPU to run them. A graph launches them together. But it reads and writes the same memory, in the same
-shapes, as when it was captured. So what a step needs is kept in one place, and shapes are rounded up, so that few
-graphs serve all steps: to capture one takes as long as several steps.
+A step of a few rows is a hundred kernels of some microseconds each: the processor needs more time to launch them one by
+one than the GPU needs to run them. A graph launches them together. But it always reads and writes the memory, in the
+shapes, with which it was captured. So the inputs of a step stay at fixed places, and shapes are rounded up, so that few
+graphs serve all steps: capturing one takes as long as several steps.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
 D model width  K width of a head  X sentences times heads  V vocabulary
@@ -25,30 +25,30 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 
 
 class Memory:
-    """One place for a tensor, from step to step: `held` is all of it, `shown` is it without rows added by rounding."""
+    """A fixed place for a tensor of each step: `held` is all of it, `shown` is without the rows added by rounding."""
 
     def __init__(self, padding: float = 0.0) -> None:
         self.padding, self.least = padding, 0
         self.all = self.held = self.shown = torch.empty(0)
 
     def reserve(self, numbers: int) -> None:
-        """Let it have room for so many numbers at least, once it is used."""
+        """Make sure that it will have room for at least so many numbers when it is first used."""
         self.least = numbers
 
     def hold(self, x: Tensor, *shape: int) -> bool:
-        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless it is there already.
+        """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless x is there already.
 
-        True if the memory was too small: then the tensor has moved.
+        Returns True if the memory was too small, so that the tensor has moved.
         """
         if x is self.shown and self.held.shape == shape:
             return False
         size = math.prod(shape)
         moves = size > len(self.all)
         if moves:
-            with torch.inference_mode(False):  # so that it can be written to within, and without
+            with torch.inference_mode(False):  # so that both inference mode and other code can write to it
                 self.all = x.new_empty(max(size, self.least))
         elif x is self.shown:
-            x = x.clone()  # it is where it is going to be written
+            x = x.clone()  # x is in the memory that is about to be overwritten
         self.held = self.all[:size].view(shape)
         if x.shape != shape:
             self.held.fill_(self.padding)
@@ -80,21 +80,21 @@ class Memories:
         return [memory.shown for memory in self.of_layers]
 
 
-LEAST = 64  # slots, and source positions
-# Sentences, but no more than a search begins with: as others end, a step of fewer would read the same weights.
+LEAST = 64  # the fewest slots, and source positions, of a graph
+# The fewest sentences of a step, if the search began with as many: a step of fewer reads the same weights anyway.
 LEAST_SENTENCES = 32
-MOST_GRAPHS = 128  # beyond, all are thrown away, so that seldom used ones do not pile up
+MOST_GRAPHS = 128  # if there would be more, all are discarded, so that seldom used ones do not accumulate
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], tuple[Tensor, Step]]
-"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, whatever it
-holds now."""
+"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, with its new
+content."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
-    """The frozen model with its steps captured. A model that is not frozen is returned as it is.
+    """The frozen model with captured steps. If the model is not frozen, returns it unchanged.
 
-    `capturing` makes a new Capture (a `CudaCapture` on a GPU) at first, and whenever the graphs were thrown away.
+    `capturing` makes a new Capture (on a GPU a `CudaCapture`) at first, and whenever the graphs were discarded.
     """
     match model:
         case FrozenTransformer():
@@ -106,9 +106,9 @@ def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Se
 
 
 def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) -> None:
-    """Let a captured model take memory once for all of these searches, as all graphs are lost when it has to move.
+    """Let a captured model reserve memory for all of these searches, because all graphs are lost if memory must move.
 
-    A batch is (its sentences, the positions of its longest source); `width` is the most hypotheses of a sentence.
+    A batch is (its number of sentences, its longest source); `width` is the most hypotheses of a sentence.
     """
     match model:
         case CudaGraphTransformer():
@@ -119,9 +119,9 @@ def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) ->
 
 
 class CudaCapture:
-    """Captures steps, on another stream than the one that they are replayed on.
+    """Captures steps, on another stream than the one that replays them.
 
-    The graphs share the memory of their intermediate results. Once all of them are gone, PyTorch does not let new
+    The graphs share the memory of their intermediate results. After all of them are deleted, PyTorch does not let new
     graphs use that memory: they need another CudaCapture.
     """
 
@@ -132,17 +132,17 @@ class CudaCapture:
         current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            result = step()  # what is loaded and set up at a first call cannot be captured
+            result = step()  # a first call loads and sets up things, which cannot be captured
             try:
-                again = self._captured(step)
-            except torch.OutOfMemoryError:  # memory that PyTorch keeps for reuse is not given back while it captures
+                replay = self._captured(step)
+            except torch.OutOfMemoryError:  # during a capture, PyTorch does not free the memory that it keeps for reuse
                 torch.cuda.empty_cache()
-                again = self._captured(step)
+                replay = self._captured(step)
         current.wait_stream(self.stream)
-        return result, again
+        return result, replay
 
     def _captured(self, step: Step) -> Step:
-        """`torch.cuda.graph` without what it does first: to wait for the GPU, and to give all unused memory back."""
+        """Like `torch.cuda.graph`, but without waiting for the GPU and freeing all unused memory first."""
         graph = torch.cuda.CUDAGraph()
         graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
         try:
@@ -150,11 +150,11 @@ class CudaCapture:
         finally:
             graph.capture_end()
 
-        def again() -> Tensor:
+        def replay() -> Tensor:
             graph.replay()
             return result
 
-        return again
+        return replay
 
 
 def rounded_up(number: int, least: int) -> int:
@@ -163,23 +163,23 @@ def rounded_up(number: int, least: int) -> int:
 
 
 def _least_sentences(sentences: int) -> int:
-    """The sentences that steps compute at least, in a search that begins with so many."""
+    """The fewest sentences that a step computes, in a search that begins with so many."""
     return min(rounded_up(sentences, 1), LEAST_SENTENCES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedState(FrozenState):
-    """A state in the model's own memory, which the next step, or the next search, overwrites."""
+    """A state in the model's own memory, which the next step or search overwrites."""
 
     turn: int
-    """A step may start from this state as long as the model's turn is the same."""
+    """A step may start from this state only while the model has the same turn."""
     width: int
-    """The next step computes as many hypotheses of a sentence, or more if it has more. Some may be of no use."""
+    """The next step computes at least so many hypotheses of a sentence, even if some of them are not used."""
     least_sentences: int
 
 
 class _Sizes(NamedTuple):
-    """The sizes that a graph is captured for."""
+    """The sizes for which a graph is captured."""
 
     sentences: int
     width: int
@@ -188,14 +188,14 @@ class _Sizes(NamedTuple):
 
     @staticmethod
     def of(sentences: int, width: int, slots: int, source_positions: int, least_sentences: int) -> "_Sizes":
-        """Sizes with room for these. The fewer sentences, the more slots at least, so that a search needs few sizes."""
+        """Sizes with room for these. Fewer sentences get more slots at least, so that few sizes are needed."""
         B, W = rounded_up(sentences, least_sentences), 1 << (width.bit_length() - 1)
         least_slots = max(LEAST, W * min(128, max(32, 8192 // B)))
         return _Sizes(B, width, rounded_up(slots, least_slots), rounded_up(source_positions, LEAST))
 
 
 class CudaGraphTransformer(Seq2Seq):
-    """A FrozenTransformer whose steps are replayed. It serves one search at a time."""
+    """A FrozenTransformer with replayed steps. It serves one search at a time."""
 
     def __init__(self, frozen: FrozenTransformer, capturing: Callable[[], Capture]) -> None:
         super().__init__()
@@ -203,16 +203,16 @@ class CudaGraphTransformer(Seq2Seq):
         self.output_embedding, self.output_bias_V = frozen.output_embedding, frozen.output_bias_V
         self.faster_forms = frozen.faster_forms
         self.graphs: dict[_Sizes, Step] = {}
-        self.turn, self.width = 0, 1  # a beam begins with one hypothesis: as many are computed as it is going to have
+        self.turn, self.width = 0, 1  # width: steps compute the final width of a beam from the start
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))
         layers = ("keys_XKN", "values_XNK", "memory_keys_XKM", "memory_values_XMK")
         self.of_state: dict[str, Memory | Memories] = {name: Memories(len(frozen.decoder)) for name in layers}
-        """Where the tensors of a FrozenState are, by its fields."""
-        # Padding of sources is masked by `start`, so only rows are added to that: a softmax of -inf is no number.
+        """The places of the tensors of a FrozenState, by its fields."""
+        # `start` masks the padding of sources. Rows added to the mask have 0, because a softmax of only -inf is NaN.
         self.of_state |= {"past_B1WN": Memory(-math.inf), "memory_bias_B11M": Memory()}
 
     def make_room(self, batches: Sequence[tuple[int, int]], width: int) -> None:
-        """See the function `make_room`. A translation is expected to be up to half longer than the longest source."""
+        """See the function `make_room`. It expects translations of up to 1.5 times the longest source."""
         self.width = width
         sizes = [
             _Sizes.of(sentences, width, width * positions * 3 // 2, positions, _least_sentences(sentences))
@@ -252,7 +252,7 @@ class CudaGraphTransformer(Seq2Seq):
     @torch.no_grad()
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, CapturedState]:
         assert isinstance(state, CapturedState)
-        assert state.turn == self.turn, "a state is stepped from once, and before another search starts"
+        assert state.turn == self.turn, "each state may be used once, before another search starts"
         self.turn += 1
         B, W = token_BW.shape
         sizes = self._sizes(token_BW, state)
@@ -275,7 +275,7 @@ class CudaGraphTransformer(Seq2Seq):
         return _Sizes.of(B, W, slots, state.memory_bias_B11M.shape[3], state.least_sentences)
 
     def _hold(self, token_BW: Tensor, state: CapturedState, sizes: _Sizes) -> None:
-        """Copy all that a step of these sizes reads, or writes, to where its graph expects it."""
+        """Copy all that a step of these sizes reads or writes to the place where its graph expects it."""
         B, W = sizes.sentences, sizes.width
         position_1D = self.frozen.model.positions.first(state.position + 1)[-1:]
         slots_1W = torch.arange(state.used, state.used + W, device=token_BW.device)[None]
@@ -287,32 +287,32 @@ class CudaGraphTransformer(Seq2Seq):
                 self.slots_1W.hold(slots_1W, 1, W),
                 *(self.of_state[name].hold(getattr(state, name), *shape) for name, shape in shapes.items()),
             ]
-        except BaseException:  # such as too little memory, when some tensors have moved already
-            self._throw_graphs_away()
+        except BaseException:  # for example, too little memory after some tensors have moved
+            self._discard_graphs()
             raise
         if any(moved):
-            self._throw_graphs_away()
+            self._discard_graphs()
 
     def _run(self, sizes: _Sizes) -> Tensor:
-        """Logits BWV of what is held; the next run overwrites them."""
+        """Logits BWV of the held tensors; the next run overwrites them."""
         if sizes in self.graphs:
             return self.graphs[sizes]()
         if len(self.graphs) == MOST_GRAPHS:
-            self._throw_graphs_away()
+            self._discard_graphs()
         logits_BWV, self.graphs[sizes] = self.capture(self._compute)
         return logits_BWV
 
     def _compute(self) -> Tensor:
-        """The step that is captured. It may depend on shapes, but on no other number on the CPU."""
+        """The step to capture. It may depend on shapes, but on no other number on the CPU."""
         held: dict[str, Any] = {name: memory.held for name, memory in self.of_state.items()}
         state, slots_W = FrozenState(**held, position=0, used=0), self.slots_1W.held[0]
         B, _, W, _ = state.past_B1WN.shape
         state.past_B1WN.scatter_(3, slots_W[:, None].expand(B, 1, W, 1), 0.0)  # a hypothesis sees its own slot
         logits_BWV = self.frozen.logits(self.token_BW.held, self.position_1D.held, slots_W, state)
-        # Graphs leave them in one place, or in few if it had to grow: a result that each keeps for itself would add
-        # up to gigabytes. There is room for them when a graph is captured, as the step has run before.
+        # All graphs write the logits to one place, because separate results would need gigabytes. The place is large
+        # enough when a graph is captured, because the step has run before.
         self.logits_BWV.hold(logits_BWV, *logits_BWV.shape)
         return self.logits_BWV.held
 
-    def _throw_graphs_away(self) -> None:
+    def _discard_graphs(self) -> None:
         self.graphs, self.capture = {}, self.capturing()

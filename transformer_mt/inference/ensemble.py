@@ -15,7 +15,7 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 
 @dataclass(frozen=True)
 class EnsembleState(DecoderState):
-    """The states of the models, all of which have seen the same words."""
+    """The states of all models, which have seen the same words."""
 
     states: tuple[DecoderState, ...]
 
@@ -59,7 +59,7 @@ class Ensemble(Seq2Seq):
 
 
 def _combined(logits: list[Tensor]) -> Tensor:
-    """The logarithm of the mean of the models' probabilities, [..., V]; in fp32 or better."""
+    """The logarithm of the mean of the models' probabilities, [..., V]; at least in fp32."""
     logits_MV = torch.stack(logits)
     precise = torch.promote_types(logits_MV.dtype, torch.float32)
     return logits_MV.log_softmax(dim=-1, dtype=precise).logsumexp(dim=0) - math.log(len(logits))

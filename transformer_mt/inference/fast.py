@@ -1,7 +1,7 @@
 """Makes the model of a configuration, with its faster forms.
 
-Parts of a model are exchanged by their class, and functions of training and search by their name. Besides, a search
-has a form of the whole Transformer (frozen.py).
+Parts of a model are replaced by class, and functions of training and search by name. A search also has another form of
+the complete Transformer (frozen.py).
 
 N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """
@@ -41,12 +41,12 @@ class FastFeedForward(FeedForward):
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
-    """Attends by kernels for GPUs. What leaves out padding on CPUs is a kind of `Sight` (models/layouts.py)."""
+    """Attention by kernels for GPUs. On CPUs, a kind of `Sight` leaves out padding (models/layouts.py)."""
 
     def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
         if not isinstance(see, Segments):
             return super().forward(x_BTD, see)
-        # On GPUs the gradients of the three are then made side by side, as the product was.
+        # On GPUs, the gradients of queries, keys and values are then side by side, as the product needs them.
         qkv_N3HK = self.in_projection(x_BTD).view(len(x_BTD), 3, self.num_heads, -1)
         output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, see).flatten(-2))
         return output_ND
@@ -61,7 +61,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
 
 
 class FastVariedAttention(VariedAttention):
-    """Attends by kernels for GPUs, if the score is the paper's."""
+    """Attention by kernels for GPUs, if the score is the paper's."""
 
     project_rows = FastMultiHeadAttention.project_rows
 
@@ -73,11 +73,11 @@ class FastVariedAttention(VariedAttention):
 
 
 class FastTransformer(VariedTransformer):
-    """Makes the keys and values of packed sources for all layers in one product."""
+    """Computes the keys and values of packed sources for all layers in one product."""
 
     @property
     def goes_without_padding(self) -> bool:
-        """Whether attention alone needs the padding of rows."""
+        """Whether only attention needs the padding of rows."""
         return self.goes_packed and not self.config.attention_window
 
     def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
@@ -94,7 +94,7 @@ class FastTransformer(VariedTransformer):
 
 
 def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-    """The features of each real target token, ND. On CPUs padding is left out, where the model can do without."""
+    """The features of each real target token, ND. On CPUs it leaves out padding, if the model supports this."""
     if not isinstance(model, FastTransformer) or not model.goes_without_padding or source_BS.is_cuda:
         return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
     return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
@@ -109,7 +109,7 @@ FASTER: dict[type[nn.Module], type[nn.Module]] = {
     Transformer: FastTransformer,
     VariedTransformer: FastTransformer,
 }
-"""What is exchanged for what. Each has the same parameters."""
+"""The faster class for each class. Both have the same parameters."""
 
 FASTER_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "real_features": real_features,  # training/loss.py
@@ -117,11 +117,11 @@ FASTER_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "best_continuations": top_words.best_continuations,  # decoding/search.py
     "most_probable": top_words.most_probable,  # decoding/sampling.py
 }
-"""What `Seq2Seq.faster` takes instead of a function of this name."""
+"""The function that `Seq2Seq.faster` returns instead of one with this name."""
 
 
 def fast(model: Seq2Seq) -> Seq2Seq:
-    """The model itself, with its parts exchanged."""
+    """Replace the parts of the model by faster ones, and return the model."""
     for module in model.modules():
         module.__class__ = FASTER.get(type(module), type(module))
     model.faster_forms = FASTER_FUNCTIONS
@@ -131,9 +131,9 @@ def fast(model: Seq2Seq) -> Seq2Seq:
 def build_model(
     config: ModelConfig, source_vocab_size: int, target_vocab_size: int, kernels: Kernels = "fast"
 ) -> Seq2Seq:
-    """With weights drawn from PyTorch's random numbers; `plain` runs the code in models/ as it is.
+    """A model with random weights from PyTorch's generator; `plain` runs the code in models/ itself.
 
-    Raises ConfigError if the weights are more than this machine's memory.
+    Raises ConfigError if the weights do not fit into this machine's memory.
     """
     with torch.device("meta"):  # shapes without memory
         check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
@@ -142,13 +142,13 @@ def build_model(
 
 
 def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
-    """Raises ConfigError if this machine has no memory for so many fp32 numbers for each weight of a model."""
+    """Raises ConfigError if this machine lacks memory for so many fp32 numbers for each weight of the model."""
     num_weights = sum(weight.numel() for weight in model.parameters())
     needed, memory = 4 * numbers_per_weight * num_weights, machine_memory()
     if needed > memory:
         raise ConfigError(
             f"a model with these settings has {num_weights:,} weights and needs {needed / 1e9:,.1f} GB of memory; this "
-            f"machine has {memory / 1e9:,.1f} GB. Make model smaller, or take a larger machine"
+            f"machine has {memory / 1e9:,.1f} GB. Make the model smaller, or use a larger machine"
         )
 
 
@@ -166,6 +166,6 @@ def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size:
 
 
 def is_varied(config: TransformerConfig) -> bool:
-    """Whether models/transformer.py has not all that these settings say."""
+    """Whether these settings need options that models/transformer.py does not have."""
     others = config.positions != "sinusoidal" or config.activation != "relu" or config.attention_window != 0
     return others or bool(config.why_not_packed())

@@ -1,6 +1,6 @@
 """A trained Transformer arranged for decoding: it computes what `Transformer.start` and `step` do, in half the time.
 
-Weights and keys lie in memory in the order in which matrix products read them. Rows of scores have a multiple of 16
+Weights and keys are in memory in the order in which matrix products read them. Rows of scores have a multiple of 16
 numbers. The layers are not modules, because calling a module takes as long as a small product.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
@@ -34,13 +34,13 @@ from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedFo
 from transformer_mt.models.variants import VariedFeedForward
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
-FEW_HEADS = 100  # of all sentences together: fewer make few products; so does one hypothesis, of vectors
+FEW_HEADS = 100  # heads of all sentences together: if there are fewer, or one hypothesis, MKL multiplies faster
 
 
 def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
-    """The model in its form for search, with its weights as they are now. A model without such a form is returned.
+    """The model in its form for search, with its current weights; the same model if it has no such form.
 
-    Raises TranslationError if `matmul` asks for another precision than fp32, and the model has no form for that.
+    Raises TranslationError if `matmul` has another precision than fp32 and the model has no form for search.
     """
     match model:
         case Transformer() if model.config.score.is_scaled_dot and not model.config.attention_window:
@@ -57,7 +57,7 @@ def frozen(model: Seq2Seq, matmul: Matmul) -> Seq2Seq:
 
 
 class FrozenTransformer(Seq2Seq):
-    """A Transformer for search. For teacher forcing it asks the Transformer itself."""
+    """A Transformer for search. For teacher forcing it uses the Transformer itself."""
 
     def __init__(self, model: Transformer, matmul: Matmul) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class FrozenTransformer(Seq2Seq):
         return self.model.features(source_BS, decoder_input_BT)
 
     def start(self, source_BS: Tensor, width: int) -> FrozenState:
-        source_BS = self._of_usual_length(source_BS)
+        source_BS = self._with_round_length(source_BS)
         B, S = source_BS.shape
         padding_BM = F.pad(source_BS, (0, -S % ROW), value=PAD) == PAD
         x_RD = self._embed(self.model.source_embedding, source_BS.flatten(), self.model.positions.first(S).repeat(B, 1))
@@ -109,9 +109,9 @@ class FrozenTransformer(Seq2Seq):
             folded=folded,
         )
 
-    def _of_usual_length(self, source_BS: Tensor) -> Tensor:
-        """A single sentence is padded to a multiple of 8 positions. For each new size of a product oneDNN compiles code
-        first, which takes two milliseconds or more."""
+    def _with_round_length(self, source_BS: Tensor) -> Tensor:
+        """Pad a single sentence to a multiple of 8 positions. For each new size of a product, oneDNN first compiles
+        code, which takes two milliseconds or more."""
         room = -source_BS.shape[1] % 8
         if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
             return source_BS
@@ -125,7 +125,7 @@ class FrozenTransformer(Seq2Seq):
         return logits_BWV, replace(state, position=state.position + 1, used=now)
 
     def logits(self, token_BW: Tensor, position_D: Tensor, slots: slice | Tensor, state: FrozenState) -> Tensor:
-        """Logits BWV. The words' keys and values are written into these slots of the state; its counts are not read."""
+        """Logits BWV. Writes the words' keys and values into these slots of the state; does not read its counts."""
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
         pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
@@ -188,7 +188,7 @@ class _FeedForward:
 
 
 class _Encoding:
-    """An `EncoderLayer`."""
+    """An `EncoderLayer` for search."""
 
     def __init__(self, layer: EncoderLayer, matmul: Matmul) -> None:
         self.num_heads = layer.attention.num_heads
@@ -209,7 +209,7 @@ class _Encoding:
 
 
 class _Decoding:
-    """A `DecoderLayer`."""
+    """A `DecoderLayer` for search."""
 
     def __init__(self, layer: DecoderLayer, matmul: Matmul) -> None:
         cross, D = layer.cross_attention, layer.cross_attention.d_model
@@ -226,7 +226,7 @@ class _Decoding:
     def attend_to_itself(
         self, x_RD: Tensor, key_XKN: Tensor, value_XNK: Tensor, past_B1WN: Tensor, slots: slice | Tensor
     ) -> Tensor:
-        """Write keys and values of the newest position into these slots, and read all slots."""
+        """Write keys and values of the newest position into these slots, and attend to all slots."""
         B, _, W, N = past_B1WN.shape
         projected_RF = self.in_projection(self.around_itself.before(x_RD))
         query_BHWK, key_BHWK, value_BHWK = _split(projected_RF, B, W, 3, self.num_heads)
@@ -250,14 +250,14 @@ class _Decoding:
 
 
 def _split(projected_RF: Tensor, num_sentences: int, width: int, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
-    """The parts that lie side by side (queries, or queries, keys and values), by sentence and head; each BHWK."""
+    """Split a product into its parts (queries, or queries, keys and values), by sentence and head; each BHWK."""
     size = projected_RF.shape[1] // num_parts // num_heads
     parts = projected_RF.view(num_sentences, width, num_parts, num_heads, size)
     return parts.permute(2, 0, 3, 1, 4).unbind()
 
 
 def _attention(query_BHWK: Tensor, key_XKN: Tensor, value_XNK: Tensor, bias_B1WN: Tensor) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD. The bias may be one for all hypotheses."""
+    """softmax(Q K^T / sqrt(d_k) + bias) V (eq. 1), heads joined, RD. All hypotheses may share one bias."""
     B, H, W, K = query_BHWK.shape
     scores_XWN = torch.bmm(query_BHWK.flatten(0, 1), key_XKN)
     scores_BHWN = scores_XWN.view(B, H, W, -1)

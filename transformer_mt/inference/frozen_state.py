@@ -1,12 +1,12 @@
-"""What a frozen Transformer's decoder has seen of some hypotheses, and memories folded into weights.
+"""The decoder state of a frozen Transformer, and memories folded into weights.
 
-On the left is attention to the source (Vaswani et al. 2017, sec. 3.2.2), but for its scale and biases. What is in
-brackets on the right is the same at every step: it is computed once for one sentence, and folded into the memory. For a
-short source it takes less memory than W_Q and W_O. So each step reads less, and makes two products instead of four.
+Attention to the source (Vaswani et al. 2017, sec. 3.2.2) is softmax(x W_Q K^T) V W_O, without scale and biases. The
+products W_Q K^T and V W_O are the same at every step: for one sentence, they are computed once and replace the memory.
+For a short source they are smaller than W_Q and W_O. So each step reads less, and needs two products instead of four.
 
 B sentences  W hypotheses of a sentence  M source positions, rounded up  N slots of the cache  R rows
 D model width  H heads  K width of a head  F heads times source positions  L layers
-X sentences times heads; of what is folded, layers times heads
+X sentences times heads; in `Folding`, layers times heads
 """
 
 import math
@@ -21,11 +21,11 @@ from torch.nn import functional as F
 from transformer_mt.models.interface import DecoderState
 from transformer_mt.models.transformer import DecoderLayer
 
-MOST_POSITIONS = 64  # of a source, padding included; with more than the width of a head it is larger than the weights
+MOST_POSITIONS = 64  # of a source, with padding; above the width of a head, folded memory is larger than the weights
 
 
 class FoldedMemory(NamedTuple):
-    """One layer's memory: scores are x key^T + bias; their softmax times value is the output without its bias."""
+    """One layer's memory. Scores are x key^T + bias, and their softmax times value is the output without its bias."""
 
     key_FD: Tensor
     bias_F: Tensor
@@ -34,7 +34,7 @@ class FoldedMemory(NamedTuple):
 
 
 class Folding:
-    """The weights of the attention to the source in all layers, by head."""
+    """Folds memories with the weights of all layers' attention to the source, which it holds by head."""
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         attentions = [layer.cross_attention for layer in layers]
@@ -65,18 +65,18 @@ def attention_to_folded(x_RD: Tensor, memory: FoldedMemory, output_bias_D: Tenso
     return torch.addmm(output_bias_D, weights_RHM.flatten(1), memory.value_FD)
 
 
-ROW = 16  # with rows of this many numbers, or a multiple, softmax takes a tenth to a third of the time
+ROW = 16  # if rows have a multiple of this many numbers, softmax takes a tenth to a third of the time
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenState(DecoderState):
-    """The hypotheses of a sentence share its slots. Each position of each hypothesis has one.
+    """The hypotheses of a sentence share its slots: one slot for each position of each hypothesis.
 
-    A cached key never moves; `past_B1WN` says which slots are a hypothesis' own past.
+    A cached key never moves; `past_B1WN` says which slots belong to the past of a hypothesis.
     """
 
     keys_XKN: list[Tensor]
-    """One tensor for each layer, as of the values."""
+    """One tensor for each layer; also in the lists below."""
     values_XNK: list[Tensor]
     past_B1WN: Tensor
     """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
@@ -86,9 +86,9 @@ class FrozenState(DecoderState):
     """Added to scores: 0 at the source, -inf at padding."""
     position: int
     used: int
-    """How many slots are taken: the first ones."""
+    """The number of used slots, which are the first ones."""
     folded: tuple[FoldedMemory, ...] = ()
-    """One for each layer, to be read instead of its memory; empty where the memory is read."""
+    """One for each layer, which replaces the layer's memory; empty if the memory is used."""
 
     def follow(self, parent_BW: Tensor) -> "FrozenState":
         slots_B1WN = parent_BW[:, None, :, None].expand(-1, -1, -1, self.past_B1WN.shape[-1])
@@ -111,11 +111,11 @@ class FrozenState(DecoderState):
         )
 
     def with_slots(self) -> "FrozenState":
-        """The state with slots for one more position; each hypothesis sees its own one of them."""
+        """The state with slots for one more position; each hypothesis sees its own new slot."""
         W, N = self.past_B1WN.shape[2:]
         state = self
         if self.used + W > N:
-            room = ROW * math.ceil(W / 2)  # so much that copying is rare, and so little that attention stays short
+            room = ROW * math.ceil(W / 2)  # enough to make copies rare, and little enough to keep attention short
             state = replace(
                 self,
                 keys_XKN=[with_zeros(key_XKN, 2, room) for key_XKN in self.keys_XKN],
@@ -127,7 +127,7 @@ class FrozenState(DecoderState):
 
 
 def with_zeros(x: Tensor, dim: int, number: int) -> Tensor:
-    """F.pad(x) with `number` zeros behind one dimension. F.pad writes zeros everywhere first, which takes longer."""
+    """F.pad(x) with `number` zeros at the end of one dimension. F.pad is slower: it first writes zeros everywhere."""
     length = x.shape[dim]
     longer = x.new_empty([*x.shape[:dim], length + number, *x.shape[dim + 1 :]])
     longer.narrow(dim, 0, length).copy_(x)

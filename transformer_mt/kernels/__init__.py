@@ -1,7 +1,7 @@
-"""Tensors become tensors, fast, and the device on which that happens.
+"""Fast functions from tensors to tensors, and the device on which they run.
 
-Each function equals one of plain PyTorch, which its docstring names and with which a test compares it. No file here
-knows a model.
+Each function equals a plain PyTorch function, which its docstring names; a test compares both. No file here knows a
+model.
 
 Other rooms use:
 

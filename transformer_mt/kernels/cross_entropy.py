@@ -17,27 +17,27 @@ from torch.nn import functional as F
 
 from transformer_mt.base.languages import PAD
 
-# The most tokens of a chunk. The logits of fewer tokens stay nearer to the processor; but each chunk adds to the whole
+# The most tokens of a chunk. Logits of fewer tokens fit better into caches; but each chunk adds to the complete
 # gradient of the output matrix, VD, which is as large as the logits of D tokens.
 CHUNK_TOKENS, CHUNK_TOKENS_CUDA = 512, 4096
-CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # at most: 64 MB in fp32, 256 MB in bf16
-TILE_ROWS = 128  # that a GPU multiplies at a time: it takes as long for fewer
-MORE_FEATURES = 8  # with a bias: GPUs multiply fast if the number of features stays a multiple of 8
+CHUNK_LOGITS, CHUNK_LOGITS_CUDA = 16_000_000, 128_000_000  # the most logits of a chunk: 64 MB in fp32, 256 MB in bf16
+TILE_ROWS = 128  # rows that a GPU multiplies at a time: fewer take as long
+MORE_FEATURES = 8  # for a bias: GPUs multiply fast if the number of features stays a multiple of 8
 
 
 def chunked_cross_entropy(
     features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed and the unsmoothed loss, summed over N; only the smoothed one carries a gradient.
+    """The smoothed and the unsmoothed loss, summed over N; only the smoothed one has a gradient.
 
     The first equals F.cross_entropy(F.linear(features, output, bias), labels, label_smoothing=smoothing,
-    reduction="sum", ignore_index=PAD), the second equals it with smoothing 0. Logits exist for one chunk of tokens at
-    a time; the gradients are computed in the forward pass, while they exist.
+    reduction="sum", ignore_index=PAD), the second equals it with smoothing 0. Only one chunk of tokens has logits at a
+    time. The forward pass also computes the gradients, while these logits exist.
     """
-    if bias_V is not None:  # a bias is the weight of one more feature, which is 1; further ones have the weight 0
+    if bias_V is not None:  # a bias is the weight of one more feature, which is 1; the other new ones have weight 0
         features_ND = F.pad(features_ND, (0, MORE_FEATURES), value=1.0)
         output_VD = torch.cat([output_VD, F.pad(bias_V[:, None], (0, MORE_FEATURES - 1))], dim=1)
-    if not torch.is_grad_enabled():  # a Function sees only that its inputs, such as weights, require gradients
+    if not torch.is_grad_enabled():  # otherwise ctx.needs_input_grad would be true for weights
         features_ND, output_VD = features_ND.detach(), output_VD.detach()
     if features_ND.is_cuda:
         chunk = equal_chunks(len(features_ND), min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD))))
@@ -50,7 +50,7 @@ def chunked_cross_entropy(
 
 
 def equal_chunks(num_rows: int, most: int) -> int:
-    """The rows of a chunk, where the fewest chunks of at most so many are of one size: whole tiles, save the last."""
+    """The rows of a chunk: the fewest chunks of at most `most` rows get one size, in complete tiles except the last."""
     num_chunks = max(1, -(-num_rows // most))
     tiles = -(-num_rows // (num_chunks * TILE_ROWS))
     return max(1, tiles) * TILE_ROWS
@@ -65,7 +65,7 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
     label_logit_N1 = logits_NV.gather(1, labels_N1)
     top_logit_N1 = logits_NV.amax(dim=-1, keepdim=True)
     probs_NV = torch.softmax(logits_NV, dim=-1, out=logits_NV)
-    # log sum exp, from the most probable word, whose probability is never 0: no second exponential of all logits.
+    # log sum exp comes from the most probable word, which never has probability 0: this saves a second exponential.
     log_sum_N1 = top_logit_N1 - probs_NV.amax(dim=-1, keepdim=True).log()
     gradient_NV = probs_NV.scatter_add_(1, labels_N1, torch.full_like(label_logit_N1, smoothing - 1))
     return log_sum_N1, label_logit_N1, gradient_NV.to(gradient_type)
@@ -74,9 +74,9 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
 def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type.
 
-    Each value depends on its own row alone and is written where it was read. So the compiler makes one kernel of it,
-    which reads the logits twice (a maximum and a sum that go together, then the probabilities) and holds nothing of
-    size NV besides.
+    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel of
+    this function, which reads the logits twice (for maximum and sum together, then for the probabilities) and needs no
+    other memory of size NV.
     """
     in_fp32_NV = logits_NV.float()
     is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N1
@@ -94,7 +94,7 @@ def compiled_softmax_and_gradient(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns what `fused_softmax_and_gradient` returns, by one kernel, which is compiled once for any number of rows.
 
-    Validation has another number of tokens in each batch, and so has each part of a batch that was split.
+    In validation, each batch has another number of tokens, and so has each part of a split batch.
     """
     for rows in (logits_NV, labels_N1):
         torch._dynamo.maybe_mark_dynamic(rows, 0)
@@ -103,14 +103,14 @@ def compiled_softmax_and_gradient(
 
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    # Without the option, a first batch of few rows would make several kernels of it, for all batches.
+    # Without the option, a first batch of few rows would lead to several kernels, also for all later batches.
     return torch.compile(fused_softmax_and_gradient, dynamic=False, options={"split_reductions": False})
 
 
 class _ChunkedCrossEntropy(Function):
     """loss = log sum_j exp z_j - (1 - eps) z_y - eps mean_j z_j;  d loss / d z = softmax(z) - (1 - eps) e_y - eps / V.
 
-    The last terms need no pass over the logits: sum_ij z_ij = (sum_i x_i) (sum_j w_j), for z_ij = x_i w_j.
+    The last terms need no pass over the logits: as z_ij = x_i w_j, sum_ij z_ij = (sum_i x_i) (sum_j w_j).
     """
 
     @staticmethod
@@ -138,11 +138,11 @@ class _ChunkedCrossEntropy(Function):
             if with_gradients:
                 torch.mm(gradient_NV, weight_VD, out=features_gradient_ND[rows])
                 add_product(output_gradient_VD, gradient_NV.T, features_ND[rows])
-            del logits_NV, gradient_NV  # the next chunk's take their place
+            del logits_NV, gradient_NV  # frees memory for the next chunk
         if with_gradients:
             features_gradient_ND.sub_(share * weight_sum_D).masked_fill_(padding_N1, 0.0)
             ctx.save_for_backward(features_gradient_ND, output_gradient_VD)
-        log_sum_N1, label_logit_N1 = torch.cat(log_sums), torch.cat(label_logits)  # of padding, the latter is 0
+        log_sum_N1, label_logit_N1 = torch.cat(log_sums), torch.cat(label_logits)  # the latter is 0 at padding
         nll = (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1, 0.0).sum()
         ctx.mark_non_differentiable(nll)
         return nll + smoothing * label_logit_N1.sum() - share * features_sum_D.dot(weight_sum_D), nll
@@ -159,7 +159,7 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Equals total += left @ right, summed in the precision of the total."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
-    elif total.is_cuda:  # of PyTorch's devices, only this one multiplies in bf16 and adds in fp32
+    elif total.is_cuda:  # in PyTorch, only CUDA multiplies in bf16 and adds in fp32
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total += left @ right

@@ -1,4 +1,4 @@
-"""The device that a stage runs on, the precision of its matrix products, and its memory."""
+"""The device of a stage, the precision of its matrix products, and its memory."""
 
 import os
 import shutil
@@ -15,24 +15,24 @@ from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import counted
 from transformer_mt.kernels.matmul import return_freed_memory, set_up_cpu
 
-GPU_FILES = ("/dev/nvidia0", "/proc/driver/nvidia/version")  # which Linux has where there is an NVIDIA GPU
+GPU_FILES = ("/dev/nvidia0", "/proc/driver/nvidia/version")  # Linux has them if there is an NVIDIA GPU
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where tensors live, and the type of matrix products (weights are always fp32)."""
+    """The device of tensors, and the type of matrix products (weights are always fp32)."""
 
     torch_device: torch.device
     dtype: torch.dtype
     description: str
 
     def synchronize(self) -> None:
-        """Wait for the work that is queued on a GPU, so that it can be timed."""
+        """Wait until a GPU has done its queued work, so that its time can be measured."""
         if self.torch_device.type == "cuda":
             torch.cuda.synchronize(self.torch_device)
 
     def give_back(self) -> None:
-        """Return memory that was freed and kept for reuse: tensors of other shapes and oneDNN's code then find room."""
+        """Return freed memory that was kept for reuse: tensors of other shapes and oneDNN's code may need it."""
         if self.torch_device.type == "cuda":
             torch.cuda.empty_cache()
         else:
@@ -45,12 +45,12 @@ class Device:
 
 
 def choose_device(name: str = "auto", precision: str = "auto", num_threads: int = 0) -> Device:
-    """The device of that name, ready to use; `auto` is CUDA if there is one, and else the CPU.
+    """The device with that name, ready to use; `auto` is a GPU if CUDA has one, otherwise the CPU.
 
-    `precision` auto is bf16 on a device that multiplies it in hardware, and else fp32. Raises ConfigError.
-    Choosing the CPU changes settings of the whole process, its number of threads among them: see
-    `kernels.cpu.set_up_cpu`. Choosing a GPU makes it this thread's current one, on which Triton's kernels run, and
-    switches the attention of cuDNN off for the whole process.
+    The precision `auto` is bf16 on a device that multiplies bf16 in hardware, otherwise fp32. Raises ConfigError.
+    Choosing the CPU changes settings of the whole process, such as its number of threads: see
+    `kernels.matmul.set_up_cpu`. Choosing a GPU makes it this thread's current GPU, on which Triton's kernels run, and
+    turns cuDNN's attention off for the whole process.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -65,13 +65,13 @@ def choose_device(name: str = "auto", precision: str = "auto", num_threads: int 
             major, minor = torch.cuda.get_device_capability(device)
             raise ConfigError(
                 f"device {name} cannot be used: it is an sm_{major}{minor}, and PyTorch {torch.__version__} is built "
-                f"for {', '.join(torch.cuda.get_arch_list())}. Install a PyTorch that is built for it, or say cpu"
+                f"for {', '.join(torch.cuda.get_arch_list())}. Install a PyTorch that is built for it, or choose cpu"
             ) from None
-        raise ConfigError(f"device {name} cannot be used ({reason}); say auto, cpu, cuda or cuda:N") from None
+        raise ConfigError(f"device {name} cannot be used ({reason}); choose auto, cpu, cuda or cuda:N") from None
     if precision == "auto":
         precision = "bf16" if _multiplies_bf16(device) else "fp32"
     if device.type == "cuda":
-        # cuDNN makes a plan for each new shape of attention, and padded batches have hundreds of shapes.
+        # cuDNN makes a plan for each new shape of attention, but padded batches have hundreds of shapes.
         torch.backends.cuda.enable_cudnn_sdp(False)
         device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         torch.cuda.set_device(device)
@@ -92,12 +92,12 @@ def why_gpu_unused() -> str:
         torch.empty(0, device="cuda")
         return ""
     except (RuntimeError, AssertionError) as error:
-        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs alone"
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
         return f"{str(error).splitlines()[0]} (PyTorch {torch.__version__} is built for {built})"
 
 
 def check_c_compiler() -> None:
-    """Raises ConfigError if this machine cannot compile what starts Triton's kernels on a GPU."""
+    """Raises ConfigError if this machine cannot compile the code that starts Triton's kernels on a GPU."""
     if os.name != "posix":  # there PyTorch has no Triton
         return
     header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
@@ -109,7 +109,7 @@ def check_c_compiler() -> None:
     else:
         return
     raise ConfigError(
-        f"{missing}, and for a GPU PyTorch compiles code when it starts. Install it (on Debian and Ubuntu: apt-get "
+        f"{missing}, but PyTorch compiles code for a GPU when it starts. Install it (on Debian and Ubuntu: apt-get "
         "install gcc python3-dev), or use the CPU (training.device=cpu; --device cpu)"
     )
 
@@ -122,7 +122,7 @@ def _multiplies_bf16(device: torch.device) -> bool:
 
 
 def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the host's memory. If they are on a GPU, the host waits for it once."""
+    """The tensors in the host's memory. If they are on a GPU, the host waits once for all of them."""
     if not tensors[0].is_cuda:
         return tensors
     copies = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
@@ -131,19 +131,19 @@ def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
-    """The numbers as a tensor. A GPU fetches them when it comes to that, and the host does not wait."""
+    """The numbers as a tensor on the device. A GPU copies them after its queued work; the host does not wait."""
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
 def end_of_queue(device: torch.device) -> torch.cuda.Event:
-    """What happens when this GPU, which need not be the current one, has done all that is queued on it now."""
+    """An event that occurs when this GPU (not necessarily the current one) has done the work in its queue."""
     event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
     event.record(torch.cuda.current_stream(device))
     return event
 
 
 def peak_memory_on(device: torch.device) -> int:
-    """The most bytes that this process has held at once: on that GPU, or else in the host's memory."""
+    """The most bytes that this process has held at once: on that GPU, or for a CPU in the host's memory."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()

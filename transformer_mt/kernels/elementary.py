@@ -1,4 +1,4 @@
-"""Linear maps and dropout, faster than PyTorch's and equal to them, but for dropout's random numbers.
+"""Linear maps and dropout that are faster than PyTorch's and equal to them, except for dropout's random numbers.
 
 N rows  D input width  F output width
 """
@@ -21,10 +21,10 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.linear(x, weight, bias). On a CPU the bias is added after the product.
+    """F.linear(x, weight, bias). On a CPU, this adds the bias after the product.
 
-    There F.linear copies the bias into all rows first and has the product added to them, which takes a tenth longer
-    where the output is wider than the input.
+    There F.linear first copies the bias into all rows and then adds the product, which takes a tenth longer if the
+    output is wider than the input.
     """
     if x.device.type != "cpu":
         return F.linear(x, weight, bias)
@@ -35,7 +35,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """F.relu(F.linear(x, weight, bias)).
 
-    On a GPU the product itself cuts off at 0 before it writes, where F.relu would read and write all of it once more.
+    On a GPU, the product replaces negative numbers by 0 before it writes. F.relu would read and write all of it again.
     """
     if x.device.type != "cpu":
         return rows_linear_relu(x, weight, bias)
@@ -43,7 +43,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def rows_linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.relu(F.linear(x, weight, bias)), by one product of all rows; as under autocast where that is on."""
+    """F.relu(F.linear(x, weight, bias)), by one product of all rows; in the type of autocast, if it is enabled."""
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
@@ -64,15 +64,15 @@ class _LinearRelu(Function):
     @once_differentiable
     def backward(ctx: Any, gradient_NF: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x_ND, weight_FD, output_NF = ctx.saved_tensors
-        gradient_NF = torch.where(output_NF <= 0, 0.0, gradient_NF)  # not a number stays that, as in F.relu
+        gradient_NF = torch.where(output_NF <= 0, 0.0, gradient_NF)  # NaN stays NaN, as in F.relu
         return gradient_NF @ weight_FD, gradient_NF.T @ x_ND, gradient_NF.sum(dim=0)
 
 
 def linear_maps(x: Tensor, maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
-    """[F.linear(x, weight, bias) for weight, bias in maps], all of one width, in one product.
+    """[F.linear(x, weight, bias) for weight, bias in maps], all of the same width, in one product.
 
-    A GPU then reads x once and writes its gradient once. CPUs are 5 to 20 % slower at it than at one product after
-    the other.
+    A GPU then reads x once and writes its gradient once. CPUs are 5 to 20 % slower with it than with separate
+    products.
     """
     weights, biases = zip(*maps, strict=True)
     return linear(x, torch.cat(weights), torch.cat(biases)).chunk(len(maps), dim=-1)
@@ -90,14 +90,14 @@ class Dropout(nn.Dropout):
 
 
 def scaled_mask(x: Tensor, probability: float) -> Tensor:
-    """A tensor of the shape and type of x: 0 with this probability, to the nearest 1/65,536, and else 1 / P(kept).
+    """A tensor of the shape and type of x: 0 with this probability (rounded to 1/65,536), otherwise 1 / P(kept).
 
-    On the CPU random numbers are made one after the other. F.dropout takes one for each element and spends
-    a fifth of a small model's training on it; here 64 random bits serve four elements.
+    The CPU makes random numbers one after the other. F.dropout needs one for each element, which takes a fifth of the
+    training time of a small model; here 64 random bits serve four elements.
     """
     threshold = min(round(probability * 2**16), 2**16 - 1)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    # Compared into a mask of the type of x at once: a bool in between takes five times as long.
+    # The comparison writes a mask of the type of x directly: a bool tensor in between takes five times as long.
     kept = torch.ge(bits, threshold - 2**15, out=torch.empty(x.shape, dtype=x.dtype))
     return kept.mul_(2**16 / (2**16 - threshold))

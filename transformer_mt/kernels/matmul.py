@@ -1,9 +1,9 @@
-"""How this process computes on a CPU, and linear maps whose weights no longer change.
+"""Settings of PyTorch for fast products on a CPU, and linear maps with weights that no longer change.
 
-They change how fast the same PyTorch calls are and how much memory they hold. The results of fp32 products stay
-exact to fp32.
+The settings change how fast PyTorch computes and how much memory it holds. The results of fp32 products stay exact to
+fp32.
 
-Each equals F.linear(x, weight, bias), followed by F.relu where that is asked for; in int8, up to rounding.
+Each linear map equals F.linear(x, weight, bias), followed by F.relu if requested; in int8, up to rounding.
 
 N rows  D input width  F output width
 """
@@ -52,10 +52,10 @@ def return_freed_memory() -> None:
 
 
 def give_matmul_to_onednn() -> None:
-    """Let oneDNN multiply fp32 matrices where it is exact; on AMD it is twice as fast as MKL.
+    """Let oneDNN multiply fp32 matrices if it is exact; on AMD it is twice as fast as MKL.
 
-    PyTorch has no switch for that, except one that also allows oneDNN to compute in bf16. Processors without AMX
-    compute in fp32 all the same. Those with AMX would not: so the error of one product decides.
+    PyTorch's only switch for this also allows oneDNN to compute in bf16. Processors without AMX still compute in fp32,
+    but those with AMX do not. So this function measures the error of one product, and decides.
     """
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
     generator = torch.Generator().manual_seed(0)
@@ -69,13 +69,13 @@ def give_matmul_to_onednn() -> None:
 
 
 def do_without_onednn() -> None:
-    """Give matrix products to MKL from now on: once oneDNN had no memory for its code, it never tries again."""
+    """Use MKL for matrix products from now on: if oneDNN once had no memory for its code, it never tries again."""
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
 
 
 @contextmanager
 def best_matmul(few: bool) -> Iterator[None]:
-    """Inside, MKL computes where products are `few` or of a matrix with a vector: half of oneDNN's time on a CPU."""
+    """If `few`, MKL computes in this context: it is twice as fast as oneDNN for few products and for vectors."""
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
     before = matmul.fp32_precision
     if few:
@@ -90,21 +90,21 @@ Quantization = Literal["none", "int8"]
 INT8_MOST, LEAST_SCALE = 127, 1e-8
 INT8_MOST_OF_PAIRS = 64  # 2 x 255 x 64 < 2^15
 X86 = "x86_64", "AMD64"
-MANY_NUMBERS = 80_000  # that a product writes: from about there on oneDNN's of int8 take 8 to 25 % less time
+MANY_NUMBERS = 80_000  # for int8 products that write more numbers, oneDNN takes 8 to 25 % less time than FBGEMM
 LinearMap = Callable[[Tensor], Tensor]
 """x_ND -> x W^T + b, NF."""
 
 
 @dataclass(frozen=True)
 class Matmul:
-    """How matrix products are computed."""
+    """The precision of matrix products."""
 
     dtype: torch.dtype | None = None
-    """The type of operands and results; None takes that of the weights."""
+    """The type of operands and results; None means that of the weights."""
     quantization: Quantization = "none"
-    """int8, for CPUs: one scale for each row of the weight, and one for all inputs, as they come. fp32 results.
+    """int8, for CPUs: one scale for each row of the weight, and one for all inputs of a call. Results are fp32.
 
-    Weights are rounded to `most_of_weights` steps on each side of zero, inputs to 255 in all.
+    Weights are rounded to `most_of_weights` steps on each side of zero, inputs to 255 steps in total.
     """
 
     def of(self, linear: nn.Linear, many_rows: bool = False, relu: bool = False) -> LinearMap:
@@ -113,10 +113,10 @@ class Matmul:
     def of_weight(
         self, weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool = False, relu: bool = False
     ) -> LinearMap:
-        """x -> F.linear(x, weight, bias), or F.relu of it with `relu`. The weight is copied.
+        """x -> F.linear(x, weight, bias), or F.relu of it with `relu`. Copies the weight.
 
         `many_rows`: x never has only one row, or the weight is so large that this does not matter; saves memory.
-        The weight is on the device where it is to be used.
+        The weight must be on the device of x.
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
@@ -139,9 +139,9 @@ def mkl_is_quicker() -> bool:
 def most_of_weights() -> int:
     """The largest weight in int8, for this processor.
 
-    x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and what the two sum up to has 16 bits:
-    more is cut off. FBGEMM has no use for VNNI of 256 bits. A user who has PyTorch compute as on AVX2
-    (ATEN_CPU_CAPABILITY) may have told oneDNN the same (ONEDNN_MAX_CPU_ISA), which then makes no use of VNNI either.
+    x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and clips the sum of the two products
+    to 16 bits. FBGEMM does not use VNNI of 256 bits. A user who makes PyTorch compute as on AVX2 (ATEN_CPU_CAPABILITY)
+    may have set the same for oneDNN (ONEDNN_MAX_CPU_ISA), which then does not use VNNI either.
     """
     has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and torch.backends.cpu.get_cpu_capability() != "AVX2"
     return INT8_MOST_OF_PAIRS if platform.machine() in X86 and not has_vnni else INT8_MOST
@@ -170,10 +170,10 @@ def _transposed_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) ->
 
 
 def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, relu: bool) -> LinearMap:
-    """Equals F.linear(x, weight, bias), by oneDNN, with the weight put in oneDNN's order once.
+    """Equals F.linear(x, weight, bias), by oneDNN; puts the weight into oneDNN's order once.
 
-    To put it in order at each call takes half of the time when x has few rows. A single row of x is left to MKL,
-    which reads the weight at nearly twice the speed: see kernels.cpu.best_matmul.
+    Doing so at each call would take half of the time if x has few rows. MKL computes a single row of x, because it
+    reads the weight at nearly twice the speed: see `best_matmul`.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_FD.contiguous(), None)
     linear, then = torch.ops.mkldnn._linear_pointwise.default, "relu" if relu else "none"
@@ -191,13 +191,13 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
     """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM.
 
-    FBGEMM takes half of oneDNN's time to begin.
+    A call of FBGEMM begins in half of oneDNN's time.
     """
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
-        # PyTorch means to part with its quantised tensors, and names no other way to these products. Only the
-        # packing of the weight goes through one.
+        # PyTorch plans to remove its quantised tensors, but has no other way to these products. Only the packing of the
+        # weight needs one.
         warnings.simplefilter("ignore")
         quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
     quantized = torch.ops.quantized

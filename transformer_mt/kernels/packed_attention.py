@@ -1,4 +1,4 @@
-"""Attention of sentences that are laid end to end, and attention to near words only.
+"""Attention of sentences that are packed end to end, and attention to near words only.
 
 Both equal attention with a mask of all queries by all keys: `segments_mask` and `Near.whole`.
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-BLOCK = 32  # queries at least: products of fewer rows are slow
+BLOCK = 32  # the fewest queries of a block: products of fewer rows are slow
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -23,7 +23,7 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 class Near:
     """Each word of a padded row may see real words at most `window` positions away, and itself.
 
-    A word sees itself so that padding far from any word sees something: the softmax of nothing is not a number, and
+    Each position sees itself, so that also padding far from any word sees something: a softmax over nothing is NaN, and
     its gradient would make all other gradients NaN.
     """
 
@@ -42,7 +42,7 @@ class Near:
         return self.real_BT[:, None, None] & near_TT | itself_TT
 
     def attend(self, query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, attention: Attention) -> Tensor:
-        """What each query reads by this attention, BHTK: it is used on each block of queries and the keys near it."""
+        """The output BHTK of `attention`, which is called with blocks of queries and the keys near each block."""
         B, H, length, K = query_BHTK.shape
         block = max(BLOCK, self.window)
         rest = -length % block
@@ -57,7 +57,7 @@ class Near:
 
 
 def _seen(x_BHTK: Tensor, near: Near, block: int, rest: int) -> Tensor:
-    """The rows that each block may see, XHSK; 0 beyond the ends."""
+    """The rows that each block may see, XHSK; 0 before and after the sentence."""
     after = 0 if near.causal else near.window
     padded = F.pad(x_BHTK, (0, 0, near.window, after + rest))
     x_BHNKS = padded.unfold(2, near.window + block + after, block)
@@ -76,16 +76,16 @@ def _mask(near: Near, block: int, rest: int) -> Tensor:
 
 
 HAS_TRITON = find_spec("triton") is not None  # it comes with PyTorch for CUDA, except on Windows
-SHORT = 512  # the longest segment for which tiles of 32 words are taken
+SHORT = 512  # the longest segment that is computed in tiles of 32 words
 SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Who may see whom among sentences that lie end to end: a query sees the keys of its own segment.
+    """A mask for sentences that are packed end to end: a query sees the keys of its own segment.
 
-    Segment i is the rows offsets[i] to offsets[i + 1]. The segments cover every row, on both sides, and none
-    has queries but no keys.
+    Segment i has the rows offsets[i] to offsets[i + 1]. The segments cover every row, on both sides, and a segment with
+    queries has keys.
     """
 
     query_offsets: Tensor
@@ -93,24 +93,24 @@ class Segments:
     key_offsets: Tensor
     """int32 [segments + 1]."""
     max_queries: int
-    """No segment has more. Any upper bound is right; a constant one lets a compiled graph serve all batches."""
+    """The most queries of a segment, or an upper bound; with a constant one, a compiled graph serves all batches."""
     max_keys: int
     causal: bool
-    """Whether a query sees no key that comes after it. Queries and keys are of the same segments then."""
+    """Whether a query sees no key that comes after it. If so, queries and keys must have the same segments."""
     window: int = 0
-    """If not 0, a query sees only this many keys on each side of it; queries and keys are of the same segments then."""
+    """If not 0, a query sees only this many keys on each side; queries and keys must have the same segments."""
 
     def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
-        """Eq. 1 for each segment on its own, HNK."""
+        """Eq. 1 for each segment separately, HNK."""
         query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
         return variable_length_attention(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
 
 
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that lie end to end, each on its own; NHK.
+    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
 
-    On CUDA nothing is computed across segments: by tiles of 32 words where no segment is long, and else by
-    FlashAttention, for fp16 and bf16 only. Elsewhere it is the plain formula.
+    CUDA computes nothing across segments: it uses tiles of 32 words if all segments are short, otherwise FlashAttention
+    (only for fp16 and bf16). Elsewhere it is the plain formula.
     """
     if query_NHK.is_cuda:
         if not are_short(segments, query_NHK.shape[-1]):
@@ -135,7 +135,7 @@ def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
 
 
 def are_short(segments: Segments, width: int) -> bool:
-    """Whether `short_attention` computes them, by heads of that width."""
+    """Whether `short_attention` supports these segments with heads of that width."""
     return HAS_TRITON and max(segments.max_queries, segments.max_keys) <= SHORT and width in SHORT_WIDTHS
 
 
@@ -154,7 +154,7 @@ def _flash_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segm
         segments.max_keys,
         window_size=(window, 0) if segments.causal else (window, window),
     )
-    assert isinstance(mixed_NHK, Tensor), "only attention was asked for, without its statistics"
+    assert isinstance(mixed_NHK, Tensor), "it returns only the output, without statistics"
     return mixed_NHK
 
 
@@ -162,7 +162,7 @@ def segments_mask(segments: Segments, num_queries: int, num_keys: int) -> Tensor
     """True where a query may see a key; NM."""
     query_N = torch.arange(num_queries, dtype=torch.int32, device=segments.query_offsets.device)
     key_M = torch.arange(num_keys, dtype=torch.int32, device=segments.key_offsets.device)
-    # The segment of a row is the number of segments that have begun up to it.
+    # The segment of a row is the number of segments that begin before or at this row.
     query_segment_N = torch.searchsorted(segments.query_offsets, query_N, right=True)
     key_segment_M = torch.searchsorted(segments.key_offsets, key_M, right=True)
     mask_NM = query_segment_N[:, None] == key_segment_M

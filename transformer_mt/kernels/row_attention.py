@@ -1,8 +1,8 @@
-"""Attention of sentences that are laid end to end, computed in padded rows. For training on CPUs.
+"""Attention of sentences that are packed end to end, computed in padded rows. For training on CPUs.
 
-It equals F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence on its own, and so do its
-gradients. Products of matrices of one shape are fast on a CPU, so attention pads the rows. No other part of the model
-needs that padding, which is a tenth of the positions in batches that are sorted by length.
+It and its gradients equal F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence. On a
+CPU, products of matrices of the same shape are fast, so attention pads the rows. No other part of the model needs this
+padding, which is a tenth of the positions in batches that are sorted by length.
 
 B sentences  T query positions  S key positions  N all queries  M all keys  H heads  K width of a head
 """
@@ -21,14 +21,14 @@ from transformer_mt.base.languages import PAD
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the N tokens of padded rows are, there and end to end."""
+    """The places of the N tokens, in padded rows and packed end to end."""
 
     padding_BT: Tensor
     """bool."""
     place_BT: Tensor
-    """int64: which of the N; anything at padding."""
+    """int64: the place of each token among the N; any number at padding."""
     place_N: Tensor
-    """int64: which of the BT, row after row."""
+    """int64: the place of each token among the BT, row after row."""
 
     @classmethod
     def of(cls, tokens_BT: Tensor) -> "Rows":
@@ -37,14 +37,14 @@ class Rows:
         return cls(~real_BT, place_BT, real_BT.flatten().nonzero()[:, 0])
 
     def spread(self, x_NHK: Tensor) -> Tensor:
-        """In padded rows, HBTK; anything finite at padding."""
+        """Copy x into padded rows, HBTK; any finite number at padding."""
         _, H, K = x_NHK.shape
         heads_H11 = torch.arange(H, device=x_NHK.device)[:, None, None]
         index_HBT = self.place_BT * H + heads_H11
         return x_NHK.reshape(-1, K).index_select(0, index_HBT.flatten()).view(*index_HBT.shape, K)
 
     def gather(self, x_HBTK: Tensor) -> Tensor:
-        """End to end, NHK."""
+        """Copy x from padded rows to packed tokens, NHK."""
         H, B, T, K = x_HBTK.shape
         index_NH = self.place_N[:, None] + torch.arange(H, device=x_HBTK.device) * (B * T)
         return x_HBTK.reshape(-1, K).index_select(0, index_NH.flatten()).view(-1, H, K)
@@ -52,7 +52,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowMask:
-    """Who may see whom: a query some of the keys of its own row."""
+    """A mask: a query may see some of the keys of its own row."""
 
     queries: Rows
     keys: Rows
@@ -61,24 +61,24 @@ class RowMask:
 
     @classmethod
     def of(cls, queries: Rows, keys: Rows, mask: Tensor) -> "RowMask":
-        """True where the query may see the key; the mask broadcasts to BTS."""
+        """Make it from a bool mask, True where the query may see the key; it broadcasts to BTS."""
         bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return cls(queries, keys, bias)
 
     def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
-        """Eq. 1 for each row on its own, HNK."""
+        """Eq. 1 for each row separately, HNK."""
         query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
         return attention_over_rows(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
 
 
 def attention_over_rows(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row on its own, NHK."""
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row separately, NHK."""
     mixed_NHK: Tensor = _AttentionOverRows.apply(query_NHK, key_MHK, value_MHK, mask)  # type: ignore[no-untyped-call]
     return mixed_NHK
 
 
 class _AttentionOverRows(Function):
-    """Its gradient is written by hand: copies to rows and back are each other's gradients; scores stay in place."""
+    """The gradient is written by hand: `spread` and `gather` are each other's gradient, and scores stay in place."""
 
     @staticmethod
     def forward(ctx: Any, query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:

@@ -1,9 +1,9 @@
-"""Attention of short sentences that are laid end to end, in tiles of their own size. For GPUs; in Triton.
+"""Attention of short sentences that are packed end to end, in tiles of a fitting size. For GPUs; in Triton.
 
-FlashAttention computes 128 queries by 128 keys at a time, of one sentence: a sentence of 25 words fills four hundredths
-of that. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of
-a tile are never in memory, the softmax goes from tile to tile, and the backward pass computes the weights again, from
-the logarithm of the sum that the forward pass has kept. Each sum is made in one order by one program: the same input
+FlashAttention computes 128 queries by 128 keys of one sentence at a time: a sentence of 25 words fills 4 % of such a
+tile. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of a
+tile are never in memory, the softmax is accumulated over tiles, and the backward pass computes the weights again, from
+the logarithm of the sum that the forward pass has saved. One program makes each sum in a fixed order, so the same input
 gives the same output.
 
 It equals the plain formula in `packed_attention.variable_length_attention`. This module can be imported only where
@@ -24,13 +24,13 @@ from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel, self_backward_kernel
 
 TILE = 32
-# Rows of a program, on the side that it writes. One program computes a whole sentence of up to 128 words; longer
-# sentences are divided, so that the GPU does not wait for the program that has the longest one.
+# Rows that a program writes. One program computes a complete sentence of up to 128 words. Several programs share a
+# longer one, so that the GPU does not wait for the program with the longest sentence.
 PART = 128
 
 
 def short_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment on its own; NHK. Sums are in fp32."""
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment separately; NHK. Sums are in fp32."""
     offsets = segments.query_offsets, segments.key_offsets
     sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
     mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
@@ -38,9 +38,9 @@ def short_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segme
 
 
 def short_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
-    """The same of queries, keys and values that lie side by side, as one product has made them; NHK.
+    """The same for queries, keys and values that are side by side in one tensor, the output of one product; NHK.
 
-    So do their gradients then: nobody has to copy three tensors into one for the backward pass of that product.
+    Their gradients are also in one tensor, so the backward pass of that product need not copy three tensors into one.
     """
     sizes = segments.max_queries, segments.causal, segments.window
     mixed_NHK: Tensor = _self_forward(rows_N3HK, segments.query_offsets, *sizes)[0]
@@ -59,7 +59,7 @@ def _forward(
     causal: bool,
     window: int,
 ) -> tuple[Tensor, Tensor]:
-    """The output NHK; and log2 sum_j exp z_j of each query, fp32 HN, where z are the scores that it sees."""
+    """The output NHK, and log2 sum_j exp z_j of each query, fp32 HN, over the scores z of the keys that it sees."""
     return _mixed((query_NHK, key_MHK, value_MHK), query_offsets, key_offsets, max_queries, causal, window)
 
 
@@ -67,14 +67,14 @@ def _forward(
 def _self_forward(
     rows_N3HK: Tensor, offsets: Tensor, max_length: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
-    """As of `_forward`."""
+    """Returns what `_forward` returns."""
     return _mixed(rows_N3HK.unbind(1), offsets, offsets, max_length, causal, window)
 
 
 def _mixed(
     sides: Sequence[Tensor], query_offsets: Tensor, key_offsets: Tensor, max_queries: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
-    """The same; `sides` are queries NHK, keys and values MHK."""
+    """Returns what `_forward` returns; `sides` are queries NHK, keys and values MHK."""
     query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, sides)
     num_queries, num_heads, width = query_NHK.shape
     mixed_NHK = query_NHK.new_empty(query_NHK.shape)
@@ -195,7 +195,7 @@ _self_forward.register_autograd(_self_gradients, setup_context=_keep)
 
 
 def _constants(width: int, causal: bool, window: int) -> dict[str, Any]:
-    """What a kernel is compiled for."""
+    """The constants for which a kernel is compiled."""
     return {
         "CAUSAL": causal,
         "WINDOW": window,
@@ -203,12 +203,12 @@ def _constants(width: int, causal: bool, window: int) -> dict[str, Any]:
         "K": width,
         "TILE": TILE,
         "PART": PART,
-        "num_warps": 1 if width <= 32 else 2 if width <= 64 else 4,  # as few as have registers for the sums of a tile
+        "num_warps": 1 if width <= 32 else 2 if width <= 64 else 4,  # the fewest whose registers hold a tile's sums
         "num_stages": 1,
     }
 
 
 def _with_adjacent_heads(x_NHK: Tensor) -> Tensor:
-    """The same, each row's heads side by side in memory; rows may be apart, as those of a larger product's part are."""
+    """The same, with each row's heads side by side in memory. Rows may have gaps, as in a part of a larger product."""
     _, _, width = x_NHK.shape
     return x_NHK if x_NHK.stride()[1:] == (width, 1) else x_NHK.contiguous()

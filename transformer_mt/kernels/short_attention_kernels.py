@@ -1,7 +1,7 @@
-"""What `short_attention` runs on a GPU: the formulas of one part of one sentence by one head, tile by tile.
+"""The kernels of `short_attention` for GPUs: the formulas for one part of one sentence and one head, tile by tile.
 
-A tile has rows of zeros behind the end of its sentence. They change nothing: no query sees such keys, and what such
-queries would get is not written.
+After the end of its sentence, a tile has rows of zeros. They change nothing: no query sees such keys, and the outputs
+of such queries are not written.
 
 K width of a head  Q queries of a tile  S keys of a tile
 """
@@ -16,7 +16,7 @@ LOG2_E = tl.constexpr(math.log2(math.e))  # exp x = 2^(x log2 e), and powers of 
 
 @triton.jit
 def _rows(matrix, start, end, stride, K: tl.constexpr, TILE: tl.constexpr):
-    """A tile of rows from `start`, TILE by K; those from `end` on are 0."""
+    """A tile of rows beginning at `start`, TILE by K; rows at or after `end` are 0."""
     row = start + tl.arange(0, TILE)
     return tl.load(matrix + row[:, None] * stride + tl.arange(0, K)[None, :], mask=row[:, None] < end, other=0.0)
 
@@ -30,7 +30,7 @@ def _write_rows(matrix, tile, start, end, stride, K: tl.constexpr, TILE: tl.cons
 
 @triton.jit
 def _visible(query_start, key_start, num_keys, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr):
-    """Which queries of a tile see which of its keys; QS."""
+    """True where a query of a tile sees a key of the tile; QS."""
     query = query_start + tl.arange(0, TILE)[:, None]
     key = key_start + tl.arange(0, TILE)[None, :]
     visible = key < num_keys
@@ -56,7 +56,7 @@ def _keys_seen(query_start, num_keys, CAUSAL: tl.constexpr, WINDOW: tl.constexpr
 @triton.jit
 def _queries_seeing(key_start, num_queries, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr):
     """The first tile of queries that see a tile of keys, and the end of the last one."""
-    first, end = _keys_seen(key_start, num_queries, False, WINDOW, TILE)  # a window reaches as far to both sides
+    first, end = _keys_seen(key_start, num_queries, False, WINDOW, TILE)  # a window is symmetric
     if CAUSAL:
         first = key_start
     return first, end
@@ -64,7 +64,7 @@ def _queries_seeing(key_start, num_queries, CAUSAL: tl.constexpr, WINDOW: tl.con
 
 @triton.jit
 def _segment(offsets, segment):
-    """Where a segment starts, in 64 bits, for it is multiplied by the size of a row; and how many rows it has."""
+    """The start of a segment, in 64 bits because it is multiplied by the size of a row, and its number of rows."""
     start = tl.load(offsets + segment)
     return start.to(tl.int64), tl.load(offsets + segment + 1) - start
 
@@ -90,7 +90,7 @@ def forward_kernel(
     TILE: tl.constexpr,
     PART: tl.constexpr,
 ):
-    """The outputs of one part of the queries of one segment, by one head."""
+    """The outputs for one part of the queries of one segment, for one head."""
     segment, part, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first_query, num_queries = _segment(query_offsets, segment)
     first_key, num_keys = _segment(key_offsets, segment)
@@ -101,7 +101,7 @@ def forward_kernel(
     log_sum += head.to(tl.int64) * all_queries + first_query
     for query_start in range(part * PART, tl.minimum(part * PART + PART, num_queries), TILE):
         query_QK = _rows(query, query_start, num_queries, query_stride, K, TILE)
-        top_Q = tl.full([TILE], -1e30, tl.float32)  # not -inf, whose difference to itself is no number
+        top_Q = tl.full([TILE], -1e30, tl.float32)  # not -inf, because -inf - -inf is NaN
         sum_Q = tl.zeros([TILE], tl.float32)
         mixed_QK = tl.zeros([TILE, K], tl.float32)
         first, end = _keys_seen(query_start, num_keys, CAUSAL, WINDOW, TILE)
@@ -127,7 +127,7 @@ def forward_kernel(
 def _weights_and_gradient(
     query_QK, key_SK, value_SK, gradient_QK, mixed_QK, log_sum_Q, visible_QS, SCALE: tl.constexpr
 ):
-    """The weights p of a tile; and the gradient of its scores, p (dp - sum_k d_k o_k), both QS."""
+    """The weights p of a tile, and the gradient of its scores, p (dp - sum_k d_k o_k); both QS."""
     score_QS = tl.dot(query_QK, tl.trans(key_SK), input_precision="ieee") * (SCALE * LOG2_E)
     weight_QS = tl.where(visible_QS, tl.exp2(score_QS - log_sum_Q[:, None]), 0.0)
     weight_gradient_QS = tl.dot(gradient_QK, tl.trans(value_SK), input_precision="ieee")
@@ -162,7 +162,7 @@ def backward_kernel(
     TILE: tl.constexpr,
     PART: tl.constexpr,
 ):
-    """The gradients of one part of the keys, the values and the queries of one segment, by one head."""
+    """The gradients for one part of the keys, the values and the queries of one segment, for one head."""
     segment, part, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first_query, num_queries = _segment(query_offsets, segment)
     first_key, num_keys = _segment(key_offsets, segment)
@@ -234,7 +234,7 @@ def self_backward_kernel(
     TILE: tl.constexpr,
     PART: tl.constexpr,
 ):
-    """The same where query, key and value of a word, each of `width`, lie in one row; and so do their gradients."""
+    """The same if query, key and value of a word, each of `width`, are in one row; so are their gradients."""
     backward_kernel(
         gradient,
         rows,

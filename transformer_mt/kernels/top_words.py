@@ -1,6 +1,6 @@
-"""The most probable words of a large vocabulary, found some times faster than by torch.argmax and torch.topk on a CPU.
+"""Finds the most probable words of a large vocabulary, on a CPU several times faster than torch.argmax and torch.topk.
 
-Both functions look at the vocabulary in groups of words first, and then only at the groups that hold the best words.
+Both functions first look at groups of words, and then only at the groups that hold the best words.
 
 A sentences  W hypotheses of a sentence  V vocabulary  C candidates of a sentence
 N rows, A times W  P parts of a row  G groups of words  g words of a group
@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-PARTS = 12  # of a row of logits, about
+PARTS = 12  # a row of logits is cut into about this many parts
 
 
 def most_probable(logits_AWV: Tensor) -> Tensor:
@@ -30,10 +30,10 @@ def most_probable(logits_AWV: Tensor) -> Tensor:
 
 
 def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Equals `decoding.search.best_continuations`, but for the order of equal sums.
+    """Equals `decoding.search.best_continuations`, except for the order of equal sums.
 
-    The `count` best words lie in the `count` groups whose own best words are the best. Word v belongs to group v % G:
-    so the maxima of all groups are taken side by side.
+    The `count` best words are in the `count` groups with the best maxima. Word v belongs to group v % G, so the maxima
+    of all groups are computed side by side.
     """
     A, W, V = log_probs_AWV.shape
     G = _num_groups(V)
@@ -54,8 +54,8 @@ def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -
 def _num_groups(num_words: int) -> int:
     """A number of groups of equal size, near twice the square root of the number of words.
 
-    A multiple of 32 is best: a vectorised loop takes that many numbers at a time. If no number near enough divides the
-    vocabulary, each word is a group of its own.
+    A multiple of 32 is best, because a vectorised loop takes that many numbers at a time. If no number that is near
+    enough divides the vocabulary, each word is its own group.
     """
     near = 2 * math.sqrt(num_words)
     for multiple in (32, 8, 1):
@@ -67,7 +67,7 @@ def _num_groups(num_words: int) -> int:
 
 @cache
 def _nearest_divisor(number: int, near: float, multiple_of: int = 1) -> int:
-    """The divisor of `number` that is a multiple of `multiple_of` and whose ratio to `near` is nearest to 1.
+    """The divisor of `number` that is a multiple of `multiple_of` and has the ratio to `near` that is nearest to 1.
 
     `number` itself if there is no such divisor.
     """

@@ -17,7 +17,7 @@ from transformer_mt.base.languages import PAD
 def attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1), BHTK, and the weights BHTS, whose rows sum to one.
 
-    `mask` broadcasts to BHTS; True may be attended to, and each query needs one such key.
+    `mask` broadcasts to BHTS. True means that the query may see the key; each query must see at least one key.
     """
     scores_BHTS = query_BHTK / math.sqrt(query_BHTK.shape[-1]) @ key_BHSK.transpose(-1, -2)
     weights_BHTS = scores_BHTS.masked_fill_(~mask, -math.inf).softmax(dim=-1)
@@ -25,19 +25,19 @@ def attention(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Te
 
 
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Attention of padded rows: query BHTK, key BHSK, value BHSK and a mask to BHTK."""
+"""Attention in padded rows: takes query BHTK, key BHSK, value BHSK and a mask, and returns BHTK."""
 
 
 class Sight(Protocol):
-    """What each query may see, wherever that lies: in padded rows, in the past of a search, or packed for speed."""
+    """Which keys each query may see. The keys are in padded rows, in the cache of a search, or packed for speed."""
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, attention: Attention) -> Tensor:
-        """What each query reads of it by this attention, BHTK."""
+        """The output BHTK of `attention` for each query, from the keys and values that it may see."""
 
 
 @dataclass(frozen=True)
 class Padded:
-    """Sentences in rows with padding: a query sees the keys where the mask, which broadcasts to BHTS, is true."""
+    """Sentences in rows with padding. A query sees the keys where the mask is True; the mask broadcasts to BHTS."""
 
     mask: Tensor
 
@@ -46,7 +46,7 @@ class Padded:
 
 
 def padding_mask(tokens_BS: Tensor) -> Tensor:
-    """True at real tokens, which may be attended to; B11S."""
+    """True at real tokens, False at padding; B11S."""
     return (tokens_BS != PAD)[:, None, None, :]
 
 

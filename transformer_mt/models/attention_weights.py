@@ -26,12 +26,12 @@ from transformer_mt.models.variants import VariedTransformer
 
 FloatArray = NDArray[np.float32]
 Attention = Literal["cross", "encoder", "decoder"]
-"""The decoder's to the source; the encoder's to itself; the decoder's to itself."""
+"""From the decoder to the source; within the encoder; within the decoder."""
 
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """The weights of each layer under teacher forcing; their rows sum to one, or with local attention to less."""
+    """The weights of each layer under teacher forcing. Rows sum to one, or to less with local attention."""
 
     encoder_LBHSS: Tensor
     decoder_LBHTT: Tensor
@@ -39,28 +39,28 @@ class AttentionWeights:
 
     @classmethod
     def to_source(cls, cross_LBHTS: Tensor) -> Self:
-        """Those of a model that attends to nothing but the source: it has no layers of self-attention."""
+        """The weights of a model without self-attention, which attends only to the source."""
         _, B, _, T, S = cross_LBHTS.shape
         return cls(cross_LBHTS.new_zeros(0, B, 1, S, S), cross_LBHTS.new_zeros(0, B, 1, T, T), cross_LBHTS)
 
     def heads(self, attention: Attention, layer: int) -> Tensor:
-        """BHTS, BHSS or BHTT of one layer, which is numbered as in `index_of`. Raises UserError as that does."""
+        """The weights of one layer, BHTS, BHSS or BHTT. Layer numbers and UserError are those of `index_of`."""
         layers = {"cross": self.cross_LBHTS, "encoder": self.encoder_LBHSS, "decoder": self.decoder_LBHTT}[attention]
         return layers[index_of(attention, layer, len(layers))]
 
 
 def index_of(attention: Attention, layer: int, num_layers: int) -> int:
-    """The index, from 0, of a layer of that attention: 1 is the lowest, 0 the last but one, or the only one.
+    """The index, from 0, of a layer number of an attention: 1 is the lowest layer, 0 the last but one or the only one.
 
-    Raises UserError if there is no such layer, or none at all.
+    Raises UserError if there is no such layer, or no layer at all.
     """
     if not num_layers:
         raise UserError(
-            f"the {attention} has no self-attention in this model: its attention to the source is all that can be shown"
+            f"the {attention} of this model has no self-attention; choose the attention to the source (cross) instead"
         )
     if not 0 <= layer <= num_layers:
         raise UserError(
-            f"layer {layer}: the {attention} attention has layers 1 to {num_layers}; name one of them, or 0 for the "
+            f"layer {layer}: the {attention} attention has layers 1 to {num_layers}; choose one of them, or 0 for the "
             "last but one"
         )
     return layer - 1 if layer else max(0, num_layers - 2)
@@ -74,16 +74,16 @@ class Ensembled(Protocol):
 
 
 def attends_to_source(model: Seq2Seq) -> bool:
-    """Whether there is attention to the source: without, `attention_weights` raises TranslationError."""
+    """Whether the model attends to the source. If not, `attention_weights` raises TranslationError."""
     models = model.members() if isinstance(model, Ensembled) else [model]
     return all(not isinstance(each, Rnn) or each.attends_to_source() for each in models)
 
 
 def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor, layer: int) -> Tensor:
-    """Teacher forcing: how much each target position looked at each source position, BTS; the mean over heads.
+    """The weight of each source position at each target position, under teacher forcing; the mean over heads, BTS.
 
-    Rows sum to one; those of predictive local attention to less. In a decoder layer: 1 is the lowest, 0 the last but
-    one (Garg et al. 2019), or the only one. Raises TranslationError, and UserError if there is no such layer.
+    Rows sum to one, or to less with predictive local attention. `layer` is a decoder layer: 1 is the lowest, 0 the last
+    but one (Garg et al. 2019) or the only one. Raises TranslationError, and UserError if there is no such layer.
     """
     if isinstance(model, Ensembled):
         of_models = [attention_to_source(each, source_BS, decoder_input_BT, layer) for each in model.members()]
@@ -92,7 +92,7 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
 
 
 def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-    """Those of every attention; of an ensemble the mean of its models' to the source.
+    """The weights of every attention; for an ensemble, its models' mean attention to the source.
 
     Raises TranslationError if there is no attention.
     """
@@ -110,8 +110,8 @@ def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tenso
             mean_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer=0)
             return AttentionWeights.to_source(mean_BTS[None, :, None])
     raise TranslationError(
-        "the model has no attention (model.attention=none), so nothing says which word comes from which; "
-        "train one with another model.attention"
+        "the model has no attention (model.attention=none), so it cannot tell which word comes from which; "
+        "train a model with another model.attention"
     )
 
 
@@ -120,7 +120,7 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
     decoder = [layer.self_attention for layer in model.decoder_layers()]
     cross = [layer.cross_attention for layer in model.decoder_layers()]
     with recorded(encoder) as of_encoder, recorded(decoder) as of_decoder, recorded(cross) as to_source:
-        if isinstance(model, VariedTransformer):  # in padded rows, whatever is faster
+        if isinstance(model, VariedTransformer):  # in padded rows, even if another layout is faster
             model.features(Sentences(source_BS), Sentences(decoder_input_BT))
         else:
             model.features(source_BS, decoder_input_BT)
@@ -129,7 +129,7 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
 
 @contextmanager
 def recorded(attentions: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
-    """Keep the weights BHTS of these attentions to padded rows, a tensor for each use; in one thread at a time."""
+    """Record the weights BHTS of these attentions in padded rows, one tensor for each call. Not for several threads."""
     weights: list[Tensor] = []
     for each in attentions:
         each.attend = partial(_recording, each, weights)  # type: ignore[method-assign]
@@ -148,7 +148,7 @@ def _recording(
     value_BHSK: Tensor,
     see: Sight,
 ) -> Tensor:
-    """`MultiHeadAttention.attend`. What is read of values that are the unit vectors are the weights, BHTS."""
+    """`MultiHeadAttention.attend`, recorded: if the values are unit vectors, attention returns its weights, BHTS."""
     length, is_training = key_BHSK.shape[2], self.training
     units_BHSS = torch.eye(length, dtype=value_BHSK.dtype, device=value_BHSK.device).expand(*key_BHSK.shape[:3], -1)
     self.eval()  # without dropout

@@ -1,4 +1,4 @@
-"""What a Transformer's decoder has seen of some hypotheses: the keys and values of their pasts, and the sources.
+"""The state of a Transformer's decoder: keys and values of the words of each hypothesis so far, and of the sources.
 
 B sentences  W hypotheses of a sentence  S source positions  P positions of the past  H heads  K width of a head
 """
@@ -15,13 +15,13 @@ from transformer_mt.models.multi_head import Memory
 
 @dataclass
 class Cache:
-    """The keys and values that one decoder layer has computed for the past of each hypothesis: all that it may see."""
+    """The keys and values of the past of each hypothesis, in one decoder layer: all that its next word may see."""
 
     key_BWHPK: Tensor
     value_BWHPK: Tensor
 
     def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
-        """What the newest position of each hypothesis reads of its past and of itself, BHWK. Extends the past by it."""
+        """Add the newest position of each hypothesis to its past; returns its attention to all of these, BHWK."""
         # Each hypothesis is a row of its own, with one query.
         parts = (query_BHWK, key_BHWK, value_BHWK)
         query_BWH1K, key_BWH1K, value_BWH1K = (x.transpose(1, 2)[..., None, :] for x in parts)
@@ -31,13 +31,13 @@ class Cache:
         return attention(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything)[..., 0, :].transpose(1, 2)
 
     def select(self, *index: Tensor) -> "Cache":
-        """The pasts of some sentences, or with a second index of some hypotheses of each."""
+        """The pasts of some sentences or, with a second index, of some hypotheses of each sentence."""
         return replace(self, key_BWHPK=self.key_BWHPK[index], value_BWHPK=self.value_BWHPK[index])
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """The pasts of the hypotheses, and their sources, as each decoder layer reads them."""
+    """For each decoder layer, the cache of the hypotheses and the memory of their sources."""
 
     caches: list[Cache]
     memories: list[Memory]

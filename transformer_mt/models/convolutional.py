@@ -1,7 +1,7 @@
 """The convolutional encoder-decoder (Gehring et al. 2017, arXiv 1705.03122).
 
-Two things that the paper has are left out, because training has Adam: weight normalisation, and the division of the
-encoder's gradients by the number of attentions (sec. 3.4).
+Because training uses Adam, two parts of the paper are left out: weight normalisation, and the division of the encoder's
+gradients by the number of attentions (sec. 3.4).
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
 R rows, B times W  P positions of the past that a convolution sees  L decoder layers
@@ -22,11 +22,11 @@ from transformer_mt.models.scores import Annotations, Dot, attention_by
 from transformer_mt.settings.model_settings import ConvolutionalConfig
 
 EMBEDDED = 0.1
-"""The standard deviation of embeddings and positions at first. Larger ones would make scores so large that each word
-sees a single word of the source from the beginning (sec. 3.5)."""
+"""The initial standard deviation of embeddings and positions. With a larger one, scores are so large that each word
+attends to a single source word from the beginning (sec. 3.5)."""
 
 HALF_POWER = math.sqrt(0.5)
-"""By which a sum of two is multiplied, so that its variance is theirs (sec. 3.4)."""
+"""The factor of a sum of two terms, which gives the sum the variance of each term (sec. 3.4)."""
 
 
 class LearnedPositions(nn.Module):
@@ -41,8 +41,8 @@ class LearnedPositions(nn.Module):
         """Encodings of the first positions; TD. Raises TranslationError if fewer have been learned."""
         if num_positions > len(self.table_TD):
             raise TranslationError(
-                f"a sentence of {num_positions} positions, and the model has learned "
-                f"model.max_positions={len(self.table_TD)}: shorten it, or train a model of more positions"
+                f"a sentence has {num_positions} positions, but the model has learned only "
+                f"model.max_positions={len(self.table_TD)}: shorten it, or train a model with more positions"
             )
         return self.table_TD[:num_positions]
 
@@ -60,13 +60,13 @@ class GatedConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x_RTD: Tensor) -> Tensor:
-        """Of each window of as many positions as the kernel is wide; so many positions less one are lost."""
+        """The output for each window of `kernel_width` positions: kernel_width - 1 fewer positions than x has."""
         both_RIT = self.convolution(self.dropout(x_RTD).transpose(1, 2))
         return F.glu(both_RIT, dim=1).transpose(1, 2)
 
 
 class DecoderLayer(nn.Module):
-    """A convolution of the words so far, and attention from each (sec. 3.3)."""
+    """A convolution over the words so far, then attention from each word to the source (sec. 3.3)."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
@@ -78,10 +78,10 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: Annotations, record: list[Tensor] | None
     ) -> tuple[Tensor, Tensor]:
-        """The output BWTD, and the past of the next words. The weights BWTS are appended to `record`, if there is one.
+        """The output BWTD, and the past for the next words. Appends the weights BWTS to `record`, if it is given.
 
-        The query is that of the layer's convolution and of the word, (W h + b + g); what is read is a weighted sum,
-        times the root of the number of source words, for a mean of them has so much less variance (sec. 3.4).
+        The query combines the convolution's output h and the word's embedding g: W h + b + g. What attention reads is
+        multiplied by the square root of the number of source words, because a mean has less variance (sec. 3.4).
         """
         W, T = x_BWTD.shape[1:3]
         seen_BWID = torch.cat([past_BWPD, x_BWTD], dim=2)
@@ -101,7 +101,7 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class ConvolutionalState(DecoderState):
-    """What each hypothesis goes on from; the hypotheses of a sentence share its memory."""
+    """The past of each hypothesis. The hypotheses of a sentence share its memory."""
 
     past_LBWPD: Tensor
     """The last inputs of each layer; 0 before the first word."""
@@ -139,9 +139,9 @@ class Convolutional(Seq2Seq):
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """The weights of each layer's attention, BTS, are appended to `record`, if there is one."""
-        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
-        return said_B1TD[:, 0]
+        """Appends the attention weights of each layer, B1TS, to `record`, if it is given."""
+        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return features_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> ConvolutionalState:
         memory = self._encode(source_BS)
@@ -150,8 +150,8 @@ class Convolutional(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, ConvolutionalState]:
         assert isinstance(state, ConvolutionalState)
-        said_BW1D, state = self._go_on(token_BW[..., None], state)
-        return self.project(said_BW1D[:, :, 0]), state
+        features_BW1D, state = self._steps(token_BW[..., None], state)
+        return self.project(features_BW1D[:, :, 0]), state
 
     def _encode(self, source_BS: Tensor) -> Annotations:
         mask_B11S = padding_mask(source_BS)
@@ -160,29 +160,29 @@ class Convolutional(Seq2Seq):
         x_BSD = self.encoder_input(embedded_BSD)
         side = (self.kernel_width - 1) // 2
         for convolution in self.encoder:
-            # Beyond the ends of a sentence there is nothing, whether it has padding there or not.
+            # Positions before and after a sentence are 0, whether they are padding or not.
             inside_BSD = F.pad(x_BSD.masked_fill(~real_BS1, 0.0), (0, 0, side, side))
             x_BSD = (convolution(inside_BSD) + x_BSD) * HALF_POWER
         x_BSD = self.encoder_output(x_BSD)
-        # What is read has the embeddings too: they say which word it is, besides its surroundings (sec. 3.3).
+        # The values include the embeddings, which say which word it is; x describes its surroundings (sec. 3.3).
         return Annotations(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
 
-    def _go_on(
+    def _steps(
         self, token_BWT: Tensor, state: ConvolutionalState, record: list[Tensor] | None = None
     ) -> tuple[Tensor, ConvolutionalState]:
-        """What is said after each of T words more, BWTD, and the state that has seen them."""
+        """The decoder's output after each of the next T words, BWTD, and the state that includes them."""
         embedded_BWTD = self._embed(self.target_embedding, token_BWT, self.target_positions, state.position)
         x_BWTD, past = self.decoder_input(embedded_BWTD), []
         for layer, past_BWPD in zip(self.decoder, state.past_LBWPD, strict=True):
             x_BWTD, past_BWPD = layer(x_BWTD, past_BWPD.to(x_BWTD.dtype), embedded_BWTD, state.memory, record)
             past.append(past_BWPD)
-        said_BWTD = self.dropout(self.decoder_output(x_BWTD))
-        return said_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
+        x_BWTD = self.dropout(self.decoder_output(x_BWTD))
+        return x_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
-        """Scaled embeddings, and the encodings of their positions (sec. 3.1), from that of number `first`.
+        """Scaled embeddings plus the encodings of their positions, starting at position `first` (sec. 3.1).
 
-        Raises TranslationError if fewer have been learned.
+        Raises TranslationError if fewer positions have been learned.
         """
         scale = EMBEDDED * math.sqrt(self.d_model)
         embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.first(first + tokens.shape[-1])[first:])

@@ -1,4 +1,4 @@
-"""Embeddings, which turn words into vectors and features into words, tied or not (Vaswani et al. 2017, sec. 3.4).
+"""Embeddings turn words into vectors, and features into logits of words (Vaswani et al. 2017, sec. 3.4).
 
 D model width  V vocabulary
 """
@@ -9,7 +9,7 @@ from torch import nn
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
-    """Of standard deviation d_model ** -0.5: so inputs, times sqrt(d_model) (sec. 3.4), and logits have unit scale."""
+    """Drawn with standard deviation d_model ** -0.5: inputs (times sqrt(d_model), sec. 3.4) and logits have scale 1."""
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made

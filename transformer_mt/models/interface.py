@@ -1,4 +1,4 @@
-"""What training and search ask of an architecture: four verbs, and a state to search on from.
+"""The interface of every architecture: what training and search call, and the decoder's state in a search.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
 """
@@ -14,22 +14,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class DecoderState(ABC):
-    """What the decoder has seen of B sources and of W hypotheses of each."""
+    """What the decoder has read: B sources, and W hypotheses of each."""
 
     @abstractmethod
     def follow(self, parent_BW: Tensor) -> Self:
-        """The state in which hypothesis w of sentence b goes on from hypothesis parent_BW[b, w].
+        """The state in which hypothesis w of sentence b continues hypothesis parent_BW[b, w].
 
-        There may be more hypotheses, or fewer, than before.
+        It may have more or fewer hypotheses than before.
         """
 
     @abstractmethod
     def keep(self, sentences: Tensor) -> Self:
-        """The state of only these sentences, by index and in that order."""
+        """The state of only the sentences with these indices, in this order."""
 
 
 class Seq2Seq(nn.Module, ABC):
-    """An encoder-decoder. Source sentences end in EOS; targets begin with BOS; PAD on the right of both."""
+    """An encoder-decoder. Sources end in EOS, decoder inputs begin with BOS, and PAD fills both on the right."""
 
     output_embedding: nn.Embedding
     output_bias_V: Tensor | None
@@ -37,11 +37,11 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-        """Teacher forcing: the decoder's output at each position, before the vocabulary; BTD."""
+        """Teacher forcing: the decoder's output BTD at each target position, before the map to the vocabulary."""
 
     @property
     def output_VD(self) -> Tensor:
-        """The last linear map, from features to one logit a word."""
+        """The matrix of the last linear map, from features to one logit for each word."""
         return self.output_embedding.weight
 
     def project(self, features: Tensor) -> Tensor:
@@ -49,17 +49,17 @@ class Seq2Seq(nn.Module, ABC):
         return F.linear(features, self.output_VD, self.output_bias_V)
 
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-        """Logits of the next word at each position, all positions at once; BTV."""
+        """Logits BTV of the next word at each position, computed for all positions at once."""
         return self.project(self.features(source_BS, decoder_input_BT))
 
     @abstractmethod
     def start(self, source_BS: Tensor, width: int) -> DecoderState:
-        """Read the sources, once; the state of `width` empty hypotheses of each. May use up states of before."""
+        """Read the sources once; returns a state of `width` empty hypotheses of each. May invalidate earlier states."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Logits BWV of the word after `token_BW`, and the state that has seen it. Uses up `state`."""
+        """Logits BWV of the word after `token_BW`, and the state that includes `token_BW`. Invalidates `state`."""
 
     def faster(self, function: Function) -> Function:
-        """The form in which this model computes a function: itself, or what inference/fast.py has exchanged it for."""
+        """The faster form of a function that inference/fast.py chose for this model, or else the function itself."""
         return self.faster_forms.get(function.__name__, function)  # type: ignore[return-value]

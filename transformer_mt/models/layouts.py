@@ -1,7 +1,7 @@
-"""The layouts of sentences in a tensor: in rows, with padding; or without it, for speed.
+"""The layouts of sentences in a tensor: rows with padding or, for speed, sentences without padding.
 
-Packed end to end on GPUs, and rows without PAD on CPUs, equal padded rows: the same sentences have the same features
-and gradients, to rounding. Linear layers, norms and dropout do not care; positions and attention ask here.
+`Packed` (for GPUs) and `Unpadded` (for CPUs) give the same features and gradients as padded rows, up to rounding. Only
+positions and attention depend on the layout; linear layers, norms and dropout do not.
 
 B sentences  N packed tokens  T positions  D model width
 """
@@ -36,7 +36,7 @@ class Sentences:
         return Near(self.tokens != PAD, window, causal=False) if window else Padded(padding_mask(self.tokens))
 
     def backwards(self, window: int = 0) -> Sight:
-        """Each word may see itself and the words before it, or only `window` of them. No word stands after PAD."""
+        """Each word may see itself and the words before it, or only `window` of them. No word comes after PAD."""
         if window:
             return Near(self.tokens != PAD, window, causal=True)
         return Padded(causal_mask(self.tokens.shape[1], self.tokens.device))
@@ -55,11 +55,11 @@ def whole_mask(see: Sight) -> Tensor:
 
 @dataclass(frozen=True)
 class Packed(Sentences):
-    """Sentences end to end, N; sentence i is the rows offsets[i] to offsets[i + 1].
+    """Sentences end to end, N; sentence i has the rows offsets[i] to offsets[i + 1].
 
-    Dummy sentences fill the rows that are left, and the last offset is repeated, so that shapes stay the same from
-    batch to batch. Each sentence has at least one token, and so has its translation: attention does not write rows
-    that belong to no sentence, or that see none, and what lay in memory there may be NaN.
+    Dummy sentences fill the remaining rows, and the last offset is repeated, so that all batches have the same shapes.
+    Each sentence and its translation need at least one token: attention does not write rows that belong to no sentence
+    or see none, so that they may hold NaN.
     """
 
     offsets: Tensor
@@ -67,12 +67,12 @@ class Packed(Sentences):
     positions_N: Tensor
     """int64: the position of each token in its sentence, from 0; in dummies any position that has an encoding."""
     max_length: int
-    """No sentence is longer; a constant bound, so that one compiled graph serves all batches."""
+    """The greatest length of a sentence: a constant bound, so that one compiled graph serves all batches."""
 
     def encodings(self, positions: Positions) -> Tensor:
         """ND."""
         if isinstance(positions, SinusoidalPositions):
-            positions.first(self.max_length)  # so that there are as many
+            positions.first(self.max_length)  # makes the table long enough
         return positions.table_TD[self.positions_N]
 
     def everywhere(self, window: int = 0) -> Segments:
@@ -88,7 +88,7 @@ class Packed(Sentences):
 
 @dataclass(frozen=True)
 class Unpadded(Sentences):
-    """Padded rows without their padding, end to end, N; only attention puts it back. For training on CPUs."""
+    """The tokens of padded rows end to end, N, without padding, which only attention restores. For training on CPUs."""
 
     rows: Rows
 

@@ -13,7 +13,7 @@ def sinusoidal(num_positions: int, d_model: int) -> Tensor:
     PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(the same): interleaved as in the
     paper. tensor2tensor and fairseq put all sines before all cosines, a permutation of the columns.
     """
-    # In fp64: an angle of a thousand radians has few digits left after the point in fp32.
+    # In fp64, because in fp32 an angle of a thousand radians has few digits after the point.
     position_T1 = torch.arange(num_positions, dtype=torch.float64)[:, None]
     exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
     angle_TI = position_T1 / 10000.0**exponent_I
@@ -24,7 +24,7 @@ class SinusoidalPositions(nn.Module):
     """The paper's encodings, for sentences of any length."""
 
     def __init__(self, num_positions: int, d_model: int) -> None:
-        """Make the encodings of the first `num_positions`; more are made when a sentence has more."""
+        """Make the encodings of the first `num_positions`; `first` makes more for a longer sentence."""
         super().__init__()
         self.table_TD: Tensor
         self.register_buffer("table_TD", sinusoidal(num_positions, d_model), persistent=False)

@@ -1,7 +1,7 @@
 """The recurrent encoder-decoder, with attention (Bahdanau et al. 2015, Luong et al. 2015) and without.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  V vocabulary
-C what a recurrence carries
+C states that a recurrence carries from word to word
 """
 
 import math
@@ -27,27 +27,27 @@ from transformer_mt.settings.model_settings import RnnConfig
 
 @dataclass(frozen=True)
 class RnnState(DecoderState):
-    """What each hypothesis goes on from; the hypotheses of a sentence share its annotations."""
+    """The past of each hypothesis. The hypotheses of a sentence share its annotations."""
 
     past: Past
     annotations: Annotations
 
     def follow(self, parent_BW: Tensor) -> "RnnState":
-        parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.said_BWD.shape[-1])
+        parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.output_BWD.shape[-1])
         parent_CBWD = parent_BWD.expand(len(self.past.carried_CBWD), -1, -1, -1)
         carried_CBWD = self.past.carried_CBWD.gather(2, parent_CBWD)
-        said_BWD = self.past.said_BWD.gather(1, parent_BWD)
-        return replace(self, past=replace(self.past, carried_CBWD=carried_CBWD, said_BWD=said_BWD))
+        output_BWD = self.past.output_BWD.gather(1, parent_BWD)
+        return replace(self, past=replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD))
 
     def keep(self, sentences: Tensor) -> "RnnState":
         carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
-        said_BWD = self.past.said_BWD.index_select(0, sentences)
-        past = replace(self.past, carried_CBWD=carried_CBWD, said_BWD=said_BWD)
+        output_BWD = self.past.output_BWD.index_select(0, sentences)
+        past = replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD)
         return RnnState(past, self.annotations.keep(sentences))
 
 
 class Rnn(Seq2Seq):
-    """Encoder of two directions, decoder of one, embeddings."""
+    """A bidirectional encoder, a decoder, and their embeddings."""
 
     def __init__(self, config: RnnConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Rnn(Seq2Seq):
         self.encoder = BidirectionalEncoder(config.cell, config.encoder_layers, config.d_model, config.dropout)
         luong = config.decoder == "luong"
         self.decoder: RecurrentDecoder = LuongDecoder(config) if luong else BahdanauDecoder(config)
-        # The decoder's first states and cells.
+        # It makes the decoder's initial states and cells.
         self.bridge = nn.Linear(config.d_model, self.decoder.recurrence.num_carried * config.d_model)
         for weight_DD in torch.split(self.bridge.weight, config.d_model):
             nn.init.xavier_uniform_(weight_DD)
@@ -67,9 +67,9 @@ class Rnn(Seq2Seq):
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Weights of its attention are appended to `record`, if there is one: in one piece B1TS or more, along T."""
-        said_B1TD, _ = self._go_on(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
-        return said_B1TD[:, 0]
+        """Appends the attention weights to `record`, if it is given: one tensor B1TS, or several to join along T."""
+        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+        return features_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> RnnState:
         lengths_B = (source_BS != PAD).sum(dim=1)
@@ -77,25 +77,25 @@ class Rnn(Seq2Seq):
         # tanh(W [last forward; first backward]); Bahdanau et al. take only the second half (appendix A.2.2).
         carried_BCD = self.bridge(vector_BD).to(vector_BD.dtype).tanh().unflatten(-1, (-1, self.d_model))
         carried_CBWD = carried_BCD.transpose(0, 1)[:, :, None].expand(-1, -1, width, -1)
-        said_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
-        return RnnState(Past(carried_CBWD, said_BWD), self.decoder.context.annotate(source_BS, states_BSD, vector_BD))
+        zeros_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
+        return RnnState(Past(carried_CBWD, zeros_BWD), self.decoder.context.annotate(source_BS, states_BSD, vector_BD))
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, RnnState]:
         assert isinstance(state, RnnState)
-        said_BW1D, state = self._go_on(token_BW[..., None], state)
-        return self.project(said_BW1D[:, :, 0]), state
+        features_BW1D, state = self._steps(token_BW[..., None], state)
+        return self.project(features_BW1D[:, :, 0]), state
 
     def attends_to_source(self) -> bool:
         """Whether it has attention (model.attention)."""
         return isinstance(self.decoder.context, SourceAttention)
 
-    def _go_on(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
-        """What is said after each of T words more, BWTD, and the state that has seen them."""
+    def _steps(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
+        """The decoder's output after each of the next T words, BWTD, and the state that includes them."""
         x_BWTD = self._embed(self.target_embedding, token_BWT)
-        said_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past, record)
-        return self.dropout(said_BWTD), replace(state, past=past)
+        output_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past, record)
+        return self.dropout(output_BWTD), replace(state, past=past)
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        """Scaled embeddings, as the Transformer's."""
+        """Scaled embeddings, as in the Transformer."""
         embedded: Tensor = self.dropout(embedding(tokens) * math.sqrt(self.d_model))
         return embedded

@@ -1,8 +1,8 @@
-"""Recurrences, of which the plain one is Elman's (1990), and the recurrent decoders of Luong and of Bahdanau.
+"""Recurrences (GRU, LSTM, or the plain one of Elman 1990), and the recurrent decoders of Luong and of Bahdanau.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  R rows  Q W times T  D model width
 I width of inputs
-C what is carried from word to word: a state for each layer; of LSTM the hidden states, then the cells
+C states carried from word to word: one for each layer; for LSTM all hidden states, then all cells
 """
 
 from abc import ABC, abstractmethod
@@ -31,9 +31,9 @@ class BidirectionalEncoder(nn.Module):
         self.cells = _cells(cell, num_layers, width, width // 2, dropout, bidirectional=True)
 
     def forward(self, x_BSD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of both directions at each position, BSD, 0 at padding; and their last ones, BD.
+        """The states of both directions at each position, BSD, 0 at padding; and the last state of each direction, BD.
 
-        The last from left to right is that of the last real word, the last from right to left that of the first.
+        From left to right, the last state is that of the last real word; from right to left, that of the first word.
         """
         packed = pack_padded_sequence(x_BSD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         with _onednn_if_able():
@@ -51,10 +51,10 @@ class Recurrence(nn.Module):
         self.cells = _cells(cell, num_layers, input_width, width, dropout)
         self.num_carried = num_layers * (2 if cell == "lstm" else 1)
         self.top = num_layers - 1
-        """Among what is carried, the hidden state of the last layer."""
+        """The index of the last layer's hidden state among the carried states."""
 
     def forward(self, x_BWTI: Tensor, carried_CBWD: Tensor) -> tuple[Tensor, Tensor]:
-        """The last layer's states at T positions more, BWTD, and what is carried after them."""
+        """The last layer's states at the next T positions, BWTD, and the carried states after them."""
         B, W, T, _ = x_BWTI.shape
         x_RTI, carried_CRD = x_BWTI.flatten(0, 1), carried_CBWD.flatten(1, 2)
         if isinstance(self.cells, nn.LSTM):
@@ -69,7 +69,7 @@ class Recurrence(nn.Module):
 
 @contextmanager
 def _onednn_if_able() -> Iterator[None]:
-    """Turn oneDNN off where it has no recurrences in bf16: without AVX-512 it has none, but PyTorch asks for them."""
+    """Turn oneDNN off for bf16 on CPUs without AVX-512: it has no recurrences there, but PyTorch would call them."""
     onednn = torch.backends.mkldnn
     before, in_bf16 = onednn.enabled, torch.is_autocast_enabled("cpu")
     if in_bf16 and onednn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # type: ignore[no-untyped-call]
@@ -83,11 +83,11 @@ def _onednn_if_able() -> Iterator[None]:
 def _cells(
     cell: Cell, num_layers: int, input_width: int, width: int, dropout: float, bidirectional: bool = False
 ) -> nn.GRU | nn.LSTM | nn.RNN:
-    """With dropout between layers.
+    """Recurrent layers with dropout between them.
 
-    For each gate, or for the only map of a plain recurrence: input weights of Glorot and Bengio 2010, orthogonal
-    recurrent weights (Saxe et al. 2014; so did Bahdanau et al.). Biases are 0 but that of the forget gate, which is 1
-    (Jozefowicz et al. 2015).
+    Initial weights of each gate (a plain recurrence has one map): input weights by Glorot and Bengio 2010, orthogonal
+    recurrent weights (Saxe et al. 2014, also in Bahdanau et al.). Biases are 0, except that of the forget gate, which
+    is 1 (Jozefowicz et al. 2015).
     """
     make: dict[Cell, type[nn.GRU | nn.LSTM | nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
     cells = make[cell](
@@ -128,7 +128,7 @@ class SourceWindow(nn.Module):
                 nn.init.xavier_uniform_(linear.weight)
 
     def centre(self, query_BWTD: Tensor, position: int, mask_B11S: Tensor) -> Tensor:
-        """p of each query, BWT; the first query is of the word at `position`, counted from 0."""
+        """p of each query, BWT. The first query belongs to the word at `position`, counted from 0."""
         B, W, T, _ = query_BWTD.shape
         length_B11 = mask_B11S.sum(dim=-1)
         if self.predicts:
@@ -138,11 +138,11 @@ class SourceWindow(nn.Module):
         return word_T.minimum(length_B11).expand(B, W, T)
 
     def sees(self, centre_B1Q: Tensor, length: int) -> Tensor:
-        """Which of that many source positions each query sees; B1QS."""
+        """Which of the `length` source positions each query sees; B1QS."""
         return self._distance(centre_B1Q, length).abs() <= self.half_width
 
     def nearness(self, centre_B1Q: Tensor, length: int) -> Tensor:
-        """exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, by which the weights of local-p are multiplied (eq. 10)."""
+        """exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, the factor of the weights in local-p (eq. 10)."""
         sigma = self.half_width / 2
         return (-self._distance(centre_B1Q, length).square() / (2 * sigma**2)).exp()
 
@@ -152,17 +152,17 @@ class SourceWindow(nn.Module):
 
 
 class SourceAttention(nn.Module):
-    """The encoder's states, weighted anew for each query; in all places, or only those of a window."""
+    """Attention of each query to the encoder's states, to all of them or only to a window."""
 
     def __init__(self, score: Score, window: SourceWindow | None) -> None:
         super().__init__()
         self.score, self.window = score, window
 
     def annotate(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Annotations:
-        """Read once: keys and values are the encoder's states."""
+        """Prepare the encoder's states once for all queries. They are keys and values."""
         mask_B11S = padding_mask(source_BS)
         key_BSD = states_BSD
-        if self.score.reads_last_key:  # it has to be a word
+        if self.score.reads_last_key:  # must be a word, not padding
             last_B = mask_B11S.sum(dim=-1).flatten() - 1
             row_B = torch.arange(len(last_B), device=last_B.device)
             key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)
@@ -171,9 +171,9 @@ class SourceAttention(nn.Module):
     def forward(
         self, query_BWTD: Tensor, annotations: Annotations, position: int, record: list[Tensor] | None = None
     ) -> Tensor:
-        """The context of each query, BWTD, from that of the word at `position`, counted from 0.
+        """The context of each query, BWTD. The first query belongs to the word at `position`, counted from 0.
 
-        The weights BWTS are appended to `record`, if there is one.
+        Appends the weights BWTS to `record`, if it is given.
         """
         W, T = query_BWTD.shape[1:3]
         mask = annotations.mask_B11S
@@ -192,10 +192,10 @@ class SourceAttention(nn.Module):
 
 
 class FixedVector(nn.Module):
-    """No attention: whatever the query, the context is the one vector (Cho et al. 2014)."""
+    """No attention: the context is the same vector for every query (Cho et al. 2014)."""
 
     def annotate(self, source_BS: Tensor, states_BSD: Tensor, vector_BD: Tensor) -> Annotations:
-        """One position, of the vector; nothing else of the source is seen."""
+        """A single position, which holds the vector; the decoder sees nothing else of the source."""
         vector_B11D = vector_BD[:, None, None]
         return Annotations(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
 
@@ -226,17 +226,17 @@ def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
 
 @dataclass(frozen=True)
 class Past:
-    """What a hypothesis goes on from."""
+    """The state of each hypothesis before its next word."""
 
     carried_CBWD: Tensor
-    said_BWD: Tensor
-    """Luong's attentional vector of the word before, for input feeding; 0 at first."""
+    output_BWD: Tensor
+    """Luong's attentional vector of the previous word, for input feeding; 0 before the first word."""
     position: int = 0
-    """How many words it has."""
+    """The number of words so far."""
 
 
 class RecurrentDecoder(nn.Module, ABC):
-    """One part serves teacher forcing, one hypothesis and T words, and search, W hypotheses and one word."""
+    """The same code serves teacher forcing (one hypothesis, T words) and search (W hypotheses, one word)."""
 
     def __init__(self, config: RnnConfig, input_width: int) -> None:
         super().__init__()
@@ -247,17 +247,17 @@ class RecurrentDecoder(nn.Module, ABC):
     def forward(
         self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
-        """What is said after each of T words more, BWTD, and the past with them.
+        """The output after each of the next T words, BWTD, and the past that includes them.
 
-        Weights of attention are appended to `record`, if there is one: in one piece or more, along T.
+        Appends the attention weights to `record`, if it is given: one tensor, or several to join along T.
         """
 
 
 class LuongDecoder(RecurrentDecoder):
     """Attention comes after the recurrence, from its new state s: s~ = tanh(W_c [c; s]) (Luong et al. 2015, eq. 5).
 
-    With input feeding the recurrence reads [y; s~ of the word before] (sec. 3.3), one word after the other; else
-    [y], all of them at once.
+    With input feeding, the recurrence reads [y; s~ of the previous word] (sec. 3.3), so it takes one word after the
+    other. Otherwise it reads [y] and takes all words at once.
     """
 
     def __init__(self, config: RnnConfig) -> None:
@@ -269,29 +269,29 @@ class LuongDecoder(RecurrentDecoder):
         self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
     ) -> tuple[Tensor, Past]:
         if not self.input_feeding:
-            return self._speak(x_BWTD, annotations, past, record)
-        said = []
+            return self._outputs(x_BWTD, annotations, past, record)
+        outputs = []
         for x_BW1D in torch.split(x_BWTD, 1, dim=2):
-            input_BW1I = torch.cat([x_BW1D, past.said_BWD[:, :, None]], dim=-1)
-            said_BW1D, past = self._speak(input_BW1I, annotations, past, record)
-            said.append(said_BW1D)
-        return torch.cat(said, dim=2), past
+            input_BW1I = torch.cat([x_BW1D, past.output_BWD[:, :, None]], dim=-1)
+            output_BW1D, past = self._outputs(input_BW1I, annotations, past, record)
+            outputs.append(output_BW1D)
+        return torch.cat(outputs, dim=2), past
 
-    def _speak(
+    def _outputs(
         self, input_BWTI: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None
     ) -> tuple[Tensor, Past]:
         state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
         context_BWTD = self.context(state_BWTD, annotations, past.position, record)
-        said_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
-        return said_BWTD, Past(carried_CBWD, said_BWTD[:, :, -1], past.position + said_BWTD.shape[2])
+        output_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
+        return output_BWTD, Past(carried_CBWD, output_BWTD[:, :, -1], past.position + output_BWTD.shape[2])
 
 
 class BahdanauDecoder(RecurrentDecoder):
-    """Attention comes before the recurrence, from the state before; the recurrence reads [y; c] (Bahdanau et al.
+    """Attention comes before the recurrence and uses the previous state; the recurrence reads [y; c] (Bahdanau et al.
     2015, appendix A.1.2 and A.2.2).
 
-    Then t~ = U_o s + V_o y + C_o c, and what is said is the larger of each two neighbours in it (maxout). s is the
-    new state, as in eq. 4; the appendix writes the state before there.
+    Then t~ = U_o s + V_o y + C_o c, and the output is the larger of each pair of neighbours in t~ (maxout). s is the
+    new state, as in eq. 4; the appendix has the previous state there.
     """
 
     def __init__(self, config: RnnConfig) -> None:
@@ -310,7 +310,7 @@ class BahdanauDecoder(RecurrentDecoder):
             contexts.append(context_BW1D)
         read_BWTI = torch.cat([torch.cat(states, dim=2), x_BWTD, torch.cat(contexts, dim=2)], dim=-1)
         pairs_BWTD2 = self.readout(read_BWTI).unflatten(-1, (-1, 2))
-        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.said_BWD, past.position + x_BWTD.shape[2])
+        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.output_BWD, past.position + x_BWTD.shape[2])
 
 
 def _glorot(linear: nn.Linear) -> nn.Linear:

@@ -1,6 +1,6 @@
-"""Score functions: how well a query and a key go together (Luong et al. 2015, Bahdanau et al. 2015).
+"""Score functions: how well a query matches a key (Luong et al. 2015, Bahdanau et al. 2015).
 
-B sentences  T query positions  S key positions  H heads  K width of a head  A inner width, or that of prepared keys
+B sentences  T query positions  S key positions  H heads  K width of a head  A inner width, or width of prepared keys
 Q width of queries, where it differs from that of keys
 """
 
@@ -18,14 +18,14 @@ from transformer_mt.settings.model_settings import ScoreChoice
 
 
 class Score(nn.Module, ABC):
-    """How well each query goes with each key: f(Q, K). Each head has its own weights, if there are any."""
+    """How well each query matches each key: f(Q, K). If a score has weights, each head has its own."""
 
     reads_last_key = False
-    """Whether the last key is read and no other: behind the end of a shorter sentence it has to be repeated then, lest
-    padding be seen."""
+    """Whether the score reads only the last key. The caller then puts the key of the last word there, also for a
+    sentence that ends in padding."""
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """What can be computed of the keys once, for all queries to come; BHS and any width."""
+        """Compute once what depends only on the keys, for all later queries; BHS and any width."""
         return key_BHSK
 
     @abstractmethod
@@ -77,7 +77,7 @@ class General(Dot):
 class Additive(Score):
     """v^T tanh(W Q + U K) (Bahdanau et al. 2015, appendix A.1.2). Luong's concat with a tanh is the same.
 
-    With `biased` it is v^T tanh(W Q + U K + b), as where a linear layer reads [Q; K].
+    With `biased` it is v^T tanh(W Q + U K + b), like a linear layer with a bias that reads [Q; K].
     """
 
     def __init__(self, num_heads: int, query_width: int, key_width: int, inner_width: int, biased: bool) -> None:
@@ -98,10 +98,10 @@ class Additive(Score):
 
 
 class Concat(Score):
-    """w^T [Q; K], a number a pair of positions: a linear map of both, joined.
+    """w^T [Q; K]: a linear map of query and key, joined, to one number.
 
-    It is the sum of a number of the query and one of the key, and the softmax over keys does not see the first:
-    every query gets the same weights.
+    This is a number of the query plus a number of the key. The softmax over keys cancels the first, so every query gets
+    the same weights.
     """
 
     def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
@@ -117,9 +117,9 @@ class Concat(Score):
 
 
 class Location(Score):
-    """W q: a row of W for each position, of which there is a fixed number (Luong et al. 2015, eq. 8). It has one head.
+    """W q, where W has a row for each of a fixed number of positions (Luong et al. 2015, eq. 8). It has one head.
 
-    No score is of a key: a query knows the places that it looks at, and not what stands there.
+    The score does not read the keys: a query chooses positions and does not know which words are there.
     """
 
     def __init__(self, query_width: int, num_positions: int) -> None:
@@ -128,7 +128,7 @@ class Location(Score):
         nn.init.xavier_uniform_(self.weight_SQ)
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
-        """Nothing but the number of keys; BHS0. Raises TranslationError if there are more than positions."""
+        """Keeps only the number of keys; BHS0. Raises TranslationError if there are more keys than positions."""
         _check_length(key_BHSK.shape[2], len(self.weight_SQ), "attention by location")
         return key_BHSK[..., :0]
 
@@ -137,9 +137,9 @@ class Location(Score):
 
 
 class FixedConcat(Score):
-    """W [q; k_S] + b, where k_S is the last key: a row of W for each position, of which there is a fixed number.
+    """W [q; k_S] + b, where k_S is the last key and W has a row for each of a fixed number of positions.
 
-    No score is of the key that it is the score of. Met in tutorials of PyTorch, and in no paper. It has one head.
+    So a key's score does not depend on that key. PyTorch tutorials have this score, but no paper has. It has one head.
     """
 
     reads_last_key = True
@@ -164,7 +164,7 @@ class FixedConcat(Score):
 
 
 class FixedLengthAttention(nn.Module):
-    """Attention by FixedConcat as tutorials have it: what is read is joined with the query, and mapped linearly."""
+    """Attention by FixedConcat, as in tutorials: a linear map reads the query, joined with the output of attention."""
 
     def __init__(
         self, query_width: int, key_width: int, num_positions: int, value_width: int, output_width: int
@@ -174,10 +174,10 @@ class FixedLengthAttention(nn.Module):
         self.out_projection = nn.Linear(query_width + value_width, output_width)
 
     def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
-        """What the last query makes of the values, B1O, and their weights, BS, which sum to one.
+        """The output for the last query, B1O, and the weights of the values, BS, which sum to one.
 
-        The last key is for all values: there may be any number of keys, U. Raises TranslationError for more values
-        than positions.
+        Only the last of the U keys is used. Raises TranslationError if there are more values than positions that the
+        score has weights for.
         """
         query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
         length = value_BSV.shape[1]
@@ -190,15 +190,15 @@ class FixedLengthAttention(nn.Module):
 
 @dataclass(frozen=True)
 class Annotations:
-    """What the decoder sees of the source, which Bahdanau et al. call annotations. The axis of heads has one."""
+    """What the decoder sees of the source; Bahdanau et al. call it annotations. There is one head."""
 
     prepared_B1SA: Tensor
-    """What the score has made of the keys."""
+    """The keys, prepared by the score."""
     value_B1SD: Tensor
     mask_B11S: Tensor
 
     def keep(self, sentences: Tensor) -> "Annotations":
-        """Those of some of the sentences."""
+        """The annotations of only the sentences with these indices."""
         parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
         return Annotations(*(part.index_select(0, sentences) for part in parts))
 
@@ -206,13 +206,13 @@ class Annotations:
 def attention_by(
     score: Score, query_BHTK: Tensor, prepared: Tensor, value_BHSK: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Attention by any score to keys that it has prepared; BHTK, and the weights BHTS, whose rows sum to one."""
+    """Attention with any score to keys that the score has prepared: BHTK, and the weights BHTS (rows sum to one)."""
     weights_BHTS = score(query_BHTK, prepared).masked_fill_(~mask, -math.inf).softmax(dim=-1)
     return weights_BHTS @ value_BHSK, weights_BHTS
 
 
 def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width: int) -> Score:
-    """For queries and keys of these widths in each head; dot and scaled_dot need them to be equal."""
+    """The score for queries and keys of these widths in each head; dot and scaled_dot need equal widths."""
     score: Score
     match choice.name:
         case "dot":
@@ -233,8 +233,8 @@ def build_score(choice: ScoreChoice, num_heads: int, query_width: int, key_width
 def _check_length(length: int, num_positions: int, attention: str) -> None:
     if length > num_positions:
         raise TranslationError(
-            f"a sentence of {length} positions, and {attention} has weights for model.max_positions={num_positions}: "
-            "shorten it, or train a model of more positions, or with another attention"
+            f"a sentence has {length} positions, but {attention} has weights for only "
+            f"model.max_positions={num_positions}: shorten it, or train with more positions or another attention"
         )
 
 

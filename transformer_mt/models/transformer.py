@@ -31,7 +31,7 @@ class Residual(nn.Module):
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        # In bf16 only products are bf16. A sum of two types is slow on CPUs: hence the type is changed before it.
+        # In bf16 training only products are bf16. Adding two types is slow on CPUs, so the type is converted first.
         input_BTD = self.norm(x_BTD) if self.pre_norm else x_BTD
         sum_BTD = x_BTD + self.dropout(sublayer(input_BTD)).to(x_BTD.dtype)
         output_BTD: Tensor = sum_BTD if self.pre_norm else self.norm(sum_BTD)
@@ -65,7 +65,7 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = Residual(config)
 
     def forward(self, x_BTD: Tensor, see: Sight, memory: Memory) -> Tensor:
-        """`see` is what each position may see of all of x; or, in a search, the past, which x is added to."""
+        """`see` says which positions of x each position may see. In a search it is the past, to which x is added."""
         x_BTD = self.around_self_attention(x_BTD, lambda x_BTD: self.self_attention(x_BTD, see))
         x_BTD = self.around_cross_attention(x_BTD, lambda x_BTD: self.cross_attention.read(x_BTD, memory))
         x_BTD = self.around_feed_forward(x_BTD, self.feed_forward)
@@ -89,14 +89,14 @@ class FeedForward(nn.Module):
 
 
 class Transformer(Seq2Seq):
-    """Encoder, decoder, embeddings. What the paper does not have is in variants.py."""
+    """The paper's encoder, decoder and embeddings. variants.py adds options that the paper does not have."""
 
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config, self.d_model = config, config.d_model
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        # With the norm inside the residuals nothing has normalised their sum at the end.
+        # With norm=pre, the last layer returns a sum to which no norm has been applied.
         last = nn.LayerNorm if config.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(config.d_model), last(config.d_model)
         self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
@@ -108,7 +108,7 @@ class Transformer(Seq2Seq):
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         x_BTD = self.embed(self.target_embedding, decoder_input_BT, self.positions.first(decoder_input_BT.shape[1]))
-        see = Padded(causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device))  # no word stands after PAD
+        see = Padded(causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device))  # no word comes after PAD
         return self.decode(x_BTD, [see] * len(self.decoder), self.read(source_BS))
 
     def start(self, source_BS: Tensor, width: int) -> TransformerState:
@@ -122,7 +122,7 @@ class Transformer(Seq2Seq):
         return self.project(features_BWD), TransformerState(state.caches, state.memories, state.position + 1)
 
     def read(self, source_BS: Tensor) -> list[Memory]:
-        """The encoder's output, as the attention of each decoder layer reads it."""
+        """The encoder's output, as keys and values for each decoder layer."""
         see = Padded(padding_mask(source_BS))
         x_BSD = self.embed(self.source_embedding, source_BS, self.positions.first(source_BS.shape[1]))
         return self.memories(self.encode(x_BSD, see), see)
@@ -142,7 +142,7 @@ class Transformer(Seq2Seq):
         return [layer.cross_attention.memory(memory_BSD, see) for layer in self.decoder_layers()]
 
     def decode(self, x_BTD: Tensor, sights: Sequence[Sight], memories: list[Memory]) -> Tensor:
-        """`sights` are of the decoder's layers, each of which has a past of its own in a search."""
+        """`sights` has one entry for each decoder layer, because in a search each layer has its own past."""
         for layer, see, memory in zip(self.decoder, sights, memories, strict=True):
             x_BTD = layer(x_BTD, see, memory)
         features_BTD: Tensor = self.decoder_norm(x_BTD)

@@ -1,4 +1,4 @@
-"""The Transformer with what the paper does not have: other scores, activations and positions, windows, other layouts.
+"""The Transformer with options that the paper does not have: other scores, activations, positions, windows, layouts.
 
 B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width  H heads
 K width of a head  F inner width
@@ -22,14 +22,14 @@ from transformer_mt.settings.model_settings import TransformerConfig
 
 
 class VariedAttention(MultiHeadAttention):
-    """With any score (scores.py), and with dropout of the weights."""
+    """Multi-head attention with any score (scores.py), and with dropout of the weights."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config.d_model, config.num_heads)
         self.vary(config)
 
     def vary(self: MultiHeadAttention, config: TransformerConfig) -> None:
-        """Make one of a plain attention, with the weights that it has."""
+        """Turn a plain attention into this class. Its weights stay."""
         self.__class__ = VariedAttention
         width = config.d_model // config.num_heads
         self.score = build_score(config.score, config.num_heads, width, width)
@@ -51,11 +51,11 @@ class VariedAttention(MultiHeadAttention):
 
 
 class VariedFeedForward(FeedForward):
-    """With what came after the ReLU.
+    """The feed-forward layer with an activation that is newer than ReLU.
 
     gelu: x Phi(x), exactly, in place of max(0, x) (Hendrycks and Gimpel 2016). swiglu: (silu(x W1 + b1) *
-    (x W3 + b3)) W2 + b2 (Shazeer 2020). Its third matrix makes it half as large again at the same ffn_dim;
-    2/3 of ffn_dim have the parameters of the others.
+    (x W3 + b3)) W2 + b2 (Shazeer 2020). With the same ffn_dim, its third matrix adds half as many parameters again;
+    with 2/3 of that ffn_dim, it has as many parameters as the others.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -63,7 +63,7 @@ class VariedFeedForward(FeedForward):
         self.vary(config)
 
     def vary(self: FeedForward, config: TransformerConfig) -> None:
-        """Make one of a plain feed-forward layer, with the weights that it has."""
+        """Turn a plain feed-forward layer into this class. Its weights stay."""
         self.__class__ = VariedFeedForward
         self.activation = config.activation
         if config.activation == "swiglu":
@@ -87,7 +87,7 @@ class VariedFeedForward(FeedForward):
 
 
 class VariedTransformer(Transformer):
-    """With all that its settings say, and for sentences in any layout."""
+    """The Transformer with all options of its settings, for sentences in any layout."""
 
     def __init__(self, config: TransformerConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__(config, source_vocab_size, target_vocab_size)
@@ -101,9 +101,9 @@ class VariedTransformer(Transformer):
             self.positions = LearnedPositions(config.max_positions, config.d_model)  # type: ignore[assignment]
 
     def features(self, source: Tensor | Sentences, decoder_input: Tensor | Sentences) -> Tensor:
-        """BTD of ids in padded rows, BS and BT; or ND of sentences that both have another layout.
+        """BTD for ids in padded rows, BS and BT; ND for sentences in another layout, the same for source and target.
 
-        If both are packed, sentence i of the one stands beside sentence i of the other.
+        If they are packed, source sentence i and target sentence i must be a pair.
         """
         sources, target = (Sentences(ids) if isinstance(ids, Tensor) else ids for ids in (source, decoder_input))
         is_padded = sources.tokens.dim() == 2
@@ -115,7 +115,7 @@ class VariedTransformer(Transformer):
 
     @property
     def goes_packed(self) -> bool:
-        """Whether `features` can do without the padding of rows."""
+        """Whether `features` also takes sentences without padding."""
         return not self.config.why_not_packed()
 
     def encoded(self, source: Sentences) -> Tensor:

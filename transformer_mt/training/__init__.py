@@ -1,7 +1,7 @@
 """Logits become a better model: the loss, one update, the loop.
 
-loss.py, update.py and loop.py are what a student reads. What a run needs besides, on disk and at signals, is in run/;
-what several devices or little memory need is in scale/.
+A student reads loss.py, update.py and loop.py. run/ has what a run needs around its updates, such as files and signals;
+scale/ has what training needs on several devices or with little memory.
 
 Other rooms use:
 

@@ -1,4 +1,4 @@
-"""The loss of a micro-batch, in the faster forms that training takes where it can, and R-Drop (arXiv 2106.14448).
+"""The loss of a micro-batch, computed in faster forms where the model has them, and R-Drop (arXiv 2106.14448).
 
 B sentences  T target positions  N real target tokens  D model width  V vocabulary
 """
@@ -21,18 +21,18 @@ from transformer_mt.models.layouts import Packed
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features, smoothed_nll
 
 Features = Callable[..., Tensor]
-"""`Seq2Seq.features`, of packed sentences where the model takes them."""
+"""`Seq2Seq.features`, which takes packed sentences if the model supports them."""
 
-# Compiling takes about a minute, and a micro-batch that is not compiled loses some hundredths of a second: after about
-# so many of them, compiling would have been the shorter way.
+# Compiling takes about a minute, and each micro-batch without it loses some hundredths of a second: after about this
+# many micro-batches, both cost the same.
 PATIENCE_CUDA = 1000
 
 
 class CommonShapes:
-    """Equals `features` of packed sentences. Computes them by `compiled`, which compiles for each shape anew, or not.
+    """Equals `features` of packed sentences. Common shapes use `compiled`, which compiles once for each shape.
 
-    The largest shape so far is compiled at once: it is that of nearly all micro-batches. A smaller one, that of the
-    last micro-batch of an epoch or of one that was split, is compiled when it has come more often than `patience`.
+    The largest shape so far is compiled at once, because nearly all micro-batches have it. A smaller shape (of the last
+    micro-batch of an epoch, or of a split one) is compiled when it has come more often than `patience`.
     """
 
     def __init__(self, features: Features, compiled: Features, patience: int) -> None:
@@ -41,7 +41,7 @@ class CommonShapes:
 
     def __call__(self, source: Packed | Tensor, target: Packed | Tensor) -> Tensor:
         """ND."""
-        assert isinstance(source, Packed) and isinstance(target, Packed), "padded batches are of too many shapes"
+        assert isinstance(source, Packed) and isinstance(target, Packed), "padded batches have too many shapes"
         shape = (len(source.tokens), len(target.tokens))
         self._seen[shape] += 1
         is_common = self._seen[shape] > self._patience or sum(shape) == max(map(sum, self._seen))
@@ -49,9 +49,9 @@ class CommonShapes:
 
 
 def patience_on(device: Device) -> int:
-    """How often a shape comes before it is compiled; 0 on a CPU.
+    """How often a shape must come before it is compiled; 0 on a CPU.
 
-    What is compiled rounds differently, and a run that resumes on a CPU has to round as if it had not been interrupted.
+    Compiled code rounds differently, and a run on a CPU must give the same numbers if it is interrupted and resumed.
     """
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 
@@ -67,11 +67,11 @@ def r_drop(
 ) -> LossSums:
     """The mean of both passes' label-smoothed cross-entropies + alpha / 4 (KL(P1 || P2) + KL(P2 || P1)), over N.
 
-    That is half of the paper's eq. 4, summed over tokens: `alpha` is the paper's (5 for translation), and a token
-    counts once, as in `label_smoothed`, which this is if both passes are the same. `nll` is the mean of both.
-    Where the paper has the negative log-likelihood of the label, its code too has the smoothed one.
+    This is half of the paper's eq. 4, summed over tokens: `alpha` is the paper's (5 for translation), and each token
+    counts once. If both passes are the same, it equals `label_smoothed`. `nll` is the mean of both. The paper's formula
+    has no label smoothing, but its code has.
 
-    The logits exist a chunk at a time, and once more in the backward pass.
+    Only a chunk of the logits exists at a time; the backward pass computes it again.
     """
     smoothed = nll = torch.zeros((), device=first_ND.device)
     chunk = max(1, CHUNK_LOGITS // (2 * len(output_VD)))
@@ -107,7 +107,7 @@ def _sums(
 
 
 class BatchLoss(nn.Module):
-    """The loss of a micro-batch: of its real target tokens, each predicted from those before it (teacher forcing)."""
+    """The loss of the real target tokens of a micro-batch, each predicted from those before it (teacher forcing)."""
 
     def __init__(
         self, model: Seq2Seq, device: Device, smoothing: float, r_drop: float = 0.0, compiled: bool = False
@@ -140,9 +140,9 @@ def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -
 def features_and_labels(
     model: Seq2Seq, features: Features, batch: Batch | PackedBatch, device: Device
 ) -> tuple[Tensor, Tensor]:
-    """The decoder's features of each target token, ND, and the token itself as its label, N.
+    """The decoder's features for each target token, ND, and the token itself as its label, N.
 
-    The PAD of padded rows is left out. Packed batches keep the PAD of their dummies, so that their shape stays.
+    Leaves out the PAD of padded rows. Packed batches keep the PAD of their dummies, so that all have the same shape.
     """
     with device.autocast():
         if isinstance(batch, PackedBatch):

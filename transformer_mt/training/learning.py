@@ -1,4 +1,4 @@
-"""What an update changes, and a moving average of the weights."""
+"""All that an update changes, such as the moving average of the weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MovingAverage:
     """average <- decay average + (1 - decay) weights, after each update; with a decay of 0 there is none.
 
-    Early on the decay is (1 + step) / (10 + step) where that is less, lest the first, random weights linger.
+    At the beginning the decay is (1 + step) / (10 + step) if this is smaller, so that the random initial weights fade.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -32,7 +32,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after update `step`."""
+        """Include the weights after update `step`."""
         if self.averages:
             decay = min(self.decay, (1 + step) / (10 + step))
             blend = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ class MovingAverage:
 
     @contextmanager
     def in_place_of_the_weights(self) -> Iterator[None]:
-        """The model with the average, where there is one."""
+        """Inside this context the model has the averaged weights, if there is an average."""
         self._swap()
         try:
             yield
@@ -58,7 +58,7 @@ class MovingAverage:
 
 @dataclass(frozen=True)
 class Learner:
-    """All that an update changes: the model inside its loss, the optimizer, the moving average, what did not fit."""
+    """All that an update changes: the model inside its loss, optimizer, moving average, and sizes that did not fit."""
 
     loss: "BatchLoss"
     optimizer: Optimizer
@@ -76,7 +76,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Update:
-    """An update that was made, and what the host knows of it at once; all over all ranks, but for the pairs."""
+    """An update, with what the host knows of it without waiting for a GPU. Counts are over all ranks."""
 
     numbers: Numbers
     step: int
@@ -87,9 +87,9 @@ class Update:
     num_positions: int
     """Target positions, padding included."""
     num_batches: int
-    """Micro-batches, before any was split."""
+    """The number of micro-batches before any was split."""
     pairs: Tensor
-    """int64, on the CPU: the numbers of the corpus's pairs that this rank saw."""
+    """int64, on the CPU: the numbers, in the corpus, of the pairs that this rank used."""
 
     @property
     def splits(self) -> int:

@@ -30,9 +30,9 @@ def train(
     run: "Run",
     ranks: Ranks,
 ) -> tuple[Progress, int]:
-    """Update the model from `progress` on until it is trained or a signal asks to stop.
+    """Update the model, starting from `progress`, until training is complete or a signal asks to stop.
 
-    Returns the progress that the newest checkpoint holds, and the number of the signal, or 0.
+    Returns the progress in the newest checkpoint, and the number of the signal, or 0 if there was none.
     """
     learner.loss.train()
     with run:
@@ -42,11 +42,11 @@ def train(
             made = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
             progress = run.after_update(replace(progress, step=step, position=position), made)
 
-            # every so many updates, a validation
+            # validate after every `validate_every` updates
             if is_due(settings.validate_every, step, settings):
                 progress = run.after_validation(progress, validate())
 
-            # every so many updates, and for the best, a checkpoint; for the last, `run.end` saves it
+            # save after every `save_every` updates, and after those with the best scores; `run.end` saves the last
             if run.signal or is_trained(progress, settings):
                 break
             if is_due(settings.save_every, step, settings) or step in progress.best_steps:
@@ -62,7 +62,7 @@ def one_update(
     settings: TrainingConfig,
     ranks: Ranks,
 ) -> Update:
-    """Make one update of these micro-batches; every rank has as many. What does not fit into memory is split."""
+    """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
     numbers = learner.room.fit(

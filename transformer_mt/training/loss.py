@@ -16,15 +16,15 @@ class LossSums(NamedTuple):
     """Sums over tokens, in nats."""
 
     smoothed: Tensor
-    """What is minimised; carries the gradient."""
+    """The loss that training minimises; has a gradient."""
     nll: Tensor
-    """Unsmoothed: perplexity = exp(nll / tokens)."""
+    """The same without label smoothing: perplexity = exp(nll / tokens)."""
 
 
 def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-    """The decoder's features of each real target token, ND: it is predicted from those before it in the reference.
+    """The decoder's features for each real target token, ND.
 
-    This is teacher forcing: whatever the model itself would have said before.
+    This is teacher forcing: the token is predicted from the reference's tokens before it, not from the model's own.
     """
     return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
 
@@ -32,7 +32,7 @@ def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -
 def label_smoothed(
     features_ND: Tensor, output_VD: Tensor, labels_N: Tensor, smoothing: float, bias_V: Tensor | None = None
 ) -> LossSums:
-    """The cross-entropy of softmax(features output^T + bias) against smoothed labels, summed over N, as it is written.
+    """The cross-entropy of softmax(features output^T + bias) against smoothed labels, summed over the N tokens.
 
     The smoothed label of a token gives 1 - smoothing to the word itself, and shares `smoothing` evenly among all V
     words, that word included (Szegedy et al. 2016, sec. 7). Equals F.cross_entropy(label_smoothing=smoothing,
@@ -45,7 +45,7 @@ def label_smoothed(
 
 
 def smoothed_nll(log_probs_NV: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    """The formula of `label_smoothed`, of the log-probabilities of all words."""
+    """The formula of `label_smoothed`, from the log-probabilities of all words."""
     nll_N = -log_probs_NV.gather(1, labels_N[:, None]).squeeze(1)
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N

@@ -10,7 +10,7 @@ from transformer_mt.settings.training_settings import TrainingConfig
 
 
 def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
-    """Vaswani et al. 2017, eq. 3, written by its peak; theirs is peak_lr = (d_model * warmup_steps) ** -0.5.
+    """Vaswani et al. 2017, eq. 3, with any peak; the paper has peak_lr = (d_model * warmup_steps) ** -0.5.
 
     `step` counts updates from 1.
     """
@@ -18,26 +18,26 @@ def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
 
 
 def linear(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
-    """Straight up to the peak at `warmup_steps`, straight down to zero just after `max_steps`."""
+    """Linear up to the peak at `warmup_steps`, then linear down to zero just after `max_steps`."""
     return peak_lr * min(step / warmup_steps, (max_steps + 1 - step) / max(1, max_steps + 1 - warmup_steps))
 
 
 def cosine(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
-    """Up to the peak at `warmup_steps`, down by half a cosine to zero just after `max_steps`.
+    """Linear up to the peak at `warmup_steps`, then down by half a cosine to zero just after `max_steps`.
 
-    Loshchilov and Hutter 2017 (SGDR), eq. 5, of one period and without restarts.
+    Loshchilov and Hutter 2017 (SGDR), eq. 5, with one period and without restarts.
     """
     since_peak = max(0, step - warmup_steps) / max(1, max_steps + 1 - warmup_steps)
     return peak_lr * min(step / warmup_steps, (1 + math.cos(math.pi * since_peak)) / 2)
 
 
 def constant(step: int, *, peak_lr: float, warmup_steps: int) -> float:
-    """Straight up to the peak at `warmup_steps`, where it stays."""
+    """Linear up to the peak at `warmup_steps`, then constant."""
     return peak_lr * min(1.0, step / warmup_steps)
 
 
 def cooldown(step: int, *, peak_lr: float, warmup_steps: int, cooldown_steps: int, max_steps: int) -> float:
-    """A trapezoid: the peak until the last `cooldown_steps` updates, then straight down to zero after `max_steps`.
+    """A trapezoid: the peak until the last `cooldown_steps` updates, then linear down to zero after `max_steps`.
 
     Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", sec. 3,
     with a linear cooldown; also known as warm-up, stable, decay.
@@ -67,7 +67,7 @@ def learning_rate(step: int, settings: TrainingConfig) -> float:
 
 
 def depends_on_end(settings: TrainingConfig) -> bool:
-    """Whether another max_steps would have changed the rates of earlier updates; a run then keeps its max_steps."""
+    """Whether another max_steps would have changed the rates of earlier updates. Then a run must keep its max_steps."""
     match settings.schedule:
         case "linear" | "cosine" | "cooldown":
             return True

@@ -1,4 +1,4 @@
-"""How far a run has come, and which of its settings may change when it is resumed."""
+"""The progress of a run, and which of its settings may change when it is resumed."""
 
 import math
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from transformer_mt.training.optimization import depends_on_end
 
 @dataclass(frozen=True)
 class Progress:
-    """What changes in a run besides tensors, saved whole."""
+    """The state of a run, except its tensors. Each checkpoint holds it."""
 
     step: int = 0
     position: Position = field(default_factory=Position)
     layout: BatchLayout = "padded"
-    """How sentences lie in a micro-batch, chosen when the run began."""
+    """The layout of sentences in a micro-batch, chosen when the run began."""
     tokens: int = 0
     """Real target tokens trained on."""
     seconds: float = 0.0
-    """Spent in updates."""
+    """The time spent in updates."""
     skipped: int = 0
-    """Updates that moved no weight, because their loss or gradient was not finite."""
+    """Updates that changed no weight, because their loss or gradient was not finite."""
     skipped_in_a_row: int = 0
     split: int = 0
     """Micro-batches that did not fit into memory and were split in two."""
@@ -30,7 +30,7 @@ class Progress:
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the training and the validation data (data.prepared.data_digests); empty before the first."""
+    """Digests of training and validation data (preparing.prepared.data_digests); empty before the first start."""
 
     @property
     def best_steps(self) -> list[int]:
@@ -43,12 +43,12 @@ def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
 
 
 def is_due(every: int, step: int, settings: TrainingConfig) -> bool:
-    """Whether what comes every so many updates comes after this one, as all does after the last."""
+    """Whether something that happens every `every` updates happens after this one. After the last, everything does."""
     return step % every == 0 or step == settings.max_steps
 
 
 def compare_with_best(progress: Progress, metric: float, settings: TrainingConfig) -> Progress:
-    """Progress with a validation ranked among the best so far; higher is better, and of equal ones the earlier."""
+    """Progress with a validation ranked among the best so far. Higher is better; of equal ones, the earlier is."""
     metric = -math.inf if math.isnan(metric) else metric
     is_better = not progress.best or metric > progress.best[0][0]
     ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
@@ -57,12 +57,12 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
 
 
 def with_counts(then: Progress, counted: Progress) -> Progress:
-    """Earlier progress with the counts of skipped updates and split micro-batches that were read since."""
+    """The progress `then`, with the counts of skipped updates and split micro-batches in `counted`."""
     return replace(then, skipped=counted.skipped, skipped_in_a_row=counted.skipped_in_a_row, split=counted.split)
 
 
-# These do not change what a run has done so far. Directories and tokenizers may have been moved: what counts of the
-# data is in `corpus`, in the filters and in the tokenizer's digest.
+# These would not have changed the updates so far. Directories and tokenizers may have been moved: `corpus`, the filters
+# and the tokenizer's digest say what the data are.
 FREE_TO_CHANGE = {
     "data_dir",
     "run_dir",

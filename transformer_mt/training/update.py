@@ -15,18 +15,18 @@ from transformer_mt.training.scale.distributed import Ranks, whole
 
 
 class Numbers(NamedTuple):
-    """What an update has computed, over all ranks. On a GPU, it may still be computing them."""
+    """The results of an update, over all ranks. A GPU may still be computing them."""
 
     smoothed: Tensor
     """The loss, summed over target tokens, in nats."""
     nll: Tensor
     """The same without label smoothing."""
     num_batches: Tensor
-    """Micro-batches."""
+    """The number of micro-batches."""
     gradient_norm: Tensor
-    """Before it is clipped."""
+    """The norm of the gradient before clipping."""
     is_finite: Tensor
-    """Whether loss and gradient are finite; if not, the weights have not moved."""
+    """Whether loss and gradient are finite; if not, the weights have not changed."""
 
 
 def update(
@@ -40,10 +40,10 @@ def update(
     seeds: tuple[int, int],
     ranks: Ranks,
 ) -> Numbers:
-    """Move the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
+    """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
-    `loss` gives the LossSums of a micro-batch. Dropout is drawn from `seeds`, those of the run and of the update, and
-    from the number of the micro-batch. If there are several ranks, these are the micro-batches of one of them.
+    `loss` returns the LossSums of a micro-batch. The seed of dropout comes from `seeds` (of the run and of the update)
+    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only.
     """
     parameters = list(loss.parameters())
     sums = torch.zeros(3, device=parameters[0].device)
@@ -62,7 +62,7 @@ def update(
     # clip the gradient; with a clip_norm of 0, only measure it
     norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
 
-    # one step: the fused optimizer leaves all as it is if `found_inf` is 1, and the host need not wait to learn that
+    # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
     optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
@@ -73,5 +73,5 @@ def update(
 
 
 def seed_of(*numbers: int) -> int:
-    """A seed made of several numbers; other numbers make another seed."""
+    """A seed made from several numbers; different numbers make different seeds."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

@@ -1,4 +1,4 @@
-"""What a run is made of besides its updates: checkpoints, the log, its record, validation, signals.
+"""The parts of a run besides its updates: checkpoints, log, record, validation, signals.
 
 A run that is killed at any instant resumes from its newest checkpoint.
 

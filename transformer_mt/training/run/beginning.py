@@ -1,4 +1,4 @@
-"""What a run begins with: its device, how sentences are laid out in a batch, the learner, and its weights."""
+"""Begins a run: chooses its device and the layout of its batches, makes the learner, and loads initial weights."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from transformer_mt.training.scale.distributed import Ranks, shard
 
 
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
-    """The device of this rank: each rank of a machine has a GPU of its own. Sets up the CPU as `choose_device` does.
+    """The device of this rank: each rank of a machine has its own GPU. Sets up the CPU as `choose_device` does.
 
-    If that is the CPU because PyTorch cannot use the GPU, a warning says why. Raises ConfigError.
+    Warns if it is the CPU because PyTorch cannot use the GPU. Raises ConfigError.
     """
     if ranks.size > 1 and settings.device.startswith("cuda:"):
-        raise ConfigError(f"training.device={settings.device} is one GPU, and there are {ranks.size} ranks: say cuda")
+        raise ConfigError(f"training.device={settings.device} is one GPU, but there are {ranks.size} ranks: set cuda")
     device = choose_device(ranks.own_gpu(settings.device), settings.precision, settings.num_threads)
     if device.torch_device.type == "cuda":
         check_c_compiler()
@@ -48,21 +48,21 @@ def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) 
 
 
 def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> None:
-    """Raises ConfigError if a run that began with this layout cannot go on on this device."""
+    """Raises ConfigError if a run that began with this layout cannot continue on this device."""
     fault = _packed_fault(model, device)
     if layout == "packed" and fault:
-        raise ConfigError(f"this run began with packed sentences, and training.layout=packed {fault}")
+        raise ConfigError(f"this run began with packed sentences, but training.layout=packed {fault}")
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
     """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
-    Raises ConfigError for what cannot be compiled, or if it can be kept nowhere safely.
+    Raises ConfigError if these settings cannot be compiled, or if there is no safe directory for compiled code.
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
     if settings.compile is True and (layout == "padded" or is_sharded):
         raise ConfigError(
-            "training.compile=true needs training.layout=packed, since padded batches are of many shapes, and "
+            "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
             "training.sharding=none"
         )
     on_gpu = device.torch_device.type == "cuda"
@@ -78,25 +78,25 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
 
 
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
-    """Take the weights of another run's model directory or checkpoint.
+    """Load the weights of another run's model directory or checkpoint.
 
     `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
     mean something else or have another shape in this model, or if they are damaged.
     """
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
-        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); take another checkpoint")
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")
     if not is_checkpoint and (path / MODEL).is_file():
         check_model(path)
     if tokenizer_of(path) is None:
         inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
         raise CheckpointError(
-            f"training.initialise_from={path} is neither a model directory, as runs/<name>/model, nor a checkpoint, "
-            "as runs/<name>/checkpoints/best" + (f"; name {inside[0]}" if inside else "")
+            f"training.initialise_from={path} is neither a model directory (like runs/<name>/model) nor a checkpoint "
+            "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
         )
     holder = path.absolute().parent.parent if is_checkpoint else path
     advice = (
-        "Its weights would stand for other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
         f"into another data_dir: tokenizer.from={holder}"
     )
     check_tokenizer(path, tokenizer_digest, advice)
@@ -105,10 +105,10 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
 
 
 def _units(model: Seq2Seq) -> list[nn.Module]:
-    """Parts whose own `forward` runs once a pass: sharded training gathers their parameters one at a time."""
+    """Modules that run `forward` once in a pass: sharded training gathers the parameters of one at a time."""
     if not isinstance(model, Transformer):
         return []
-    # The attention of a decoder layer is used outside of the layer too: for the keys of the encoder's output.
+    # Without a decoder layer's attention: it is also used outside of the layer, for the keys of the encoder's output.
     return [*model.encoder, *(layer.feed_forward for layer in model.decoder_layers())]
 
 
@@ -118,25 +118,25 @@ def _packed_fault(model: ModelConfig, device: Device) -> str:
         return fault
     if device.torch_device.type == "cpu":
         return ""
-    assert isinstance(model, TransformerConfig), "nothing else is packed"
+    assert isinstance(model, TransformerConfig), "only a Transformer takes packed sentences"
     width = model.d_model // model.num_heads
     if device.dtype != torch.bfloat16 or torch.cuda.get_device_capability(device.torch_device) < (8, 0):
-        return "needs training.precision=bf16 and a GPU of compute capability 8.0: its attention knows no fp32"
+        return "needs training.precision=bf16 and a GPU of compute capability 8.0 or higher: its attention has no fp32"
     if width % 8 or width > 256:
         return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
     return ""
 
 
 def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
-    """Raises CheckpointError unless weights mean in a model with these settings what they mean in that of `config`."""
+    """Raises CheckpointError if weights mean something else in a model with `settings` than with those of `config`."""
     if not config.is_file():
         raise CheckpointError(
-            f"{config} is missing, which says what the weights of training.initialise_from={path} mean: copy there the "
-            "config.yaml of the run that made them"
+            f"{config} is missing. It says what the weights of training.initialise_from={path} mean: copy the "
+            "config.yaml of the run that made them to this path"
         )
     if other := other_meaning_than(config, settings):
         raise CheckpointError(
             f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
             + "\n  ".join(other)
-            + f"\nGive the values that it was trained with, which are in {config}, or leave initialise_from out"
+            + f"\nSet the values that it was trained with, which are in {config}, or leave initialise_from out"
         )

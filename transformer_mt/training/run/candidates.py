@@ -1,4 +1,4 @@
-"""The models that can be made of the checkpoints of a run, and how good each is on the validation set."""
+"""The models that can be made from the checkpoints of a run, and their scores on the validation set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ from transformer_mt.training.run.checkpoint import (
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 from transformer_mt.training.scale.distributed import Ranks
 
-LISTED = 5  # updates in a sentence; of more, the first and the last
+LISTED = 5  # a message lists at most this many updates; of more, it names only the first and the last
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights that may become the model: the mean of some checkpoints, or the moving average that one holds."""
+    """Weights that may become the model: the mean of some checkpoints, or the moving average in one of them."""
 
     run_dir: Path
     steps: tuple[int, ...]
-    """Of its checkpoints, rising."""
+    """The steps of its checkpoints, ascending."""
     of_updates: bool = False
     """The moving average of the weights over updates (training.average_decay), instead of a mean of checkpoints."""
 
@@ -42,7 +42,7 @@ class Candidate:
         return [checkpoint_path(self.run_dir, step) for step in self.steps]
 
     def weights(self) -> dict[str, Tensor]:
-        """By name, fp32."""
+        """The weights by name, in fp32."""
         return moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
 
     def __str__(self) -> str:
@@ -56,16 +56,16 @@ class Candidate:
 
 
 def find_candidates(run_dir: Path, settings: AveragingConfig, training: TrainingConfig) -> list[Candidate]:
-    """What can become the model: first what `choose` names, last only the best checkpoint; none of them twice.
+    """What may become the model: first what `choose` names, last the best checkpoint alone; without duplicates.
 
-    The last checkpoints are the newest that were saved on schedule: others are there because a run was stopped, and
-    would make its model depend on when that was. Raises CheckpointError if there is no checkpoint, or a damaged one.
+    Only checkpoints that were saved on schedule count as last ones. Others exist because the run was stopped, and the
+    model must not depend on when that was. Raises CheckpointError if there is no checkpoint, or a damaged one.
     """
     steps = saved_steps(run_dir)
     if not steps:
-        raise CheckpointError(f"{run_dir} holds no checkpoint; name a run that has been trained, such as runs/<name>")
+        raise CheckpointError(f"{run_dir} holds no checkpoint; choose a run that has been trained, such as runs/<name>")
     newest = steps[-1]
-    _check_whole(run_dir, [newest])
+    _check_undamaged(run_dir, [newest])
     best = [step for step in load_progress(checkpoint_path(run_dir, newest)).best_steps if step in steps]
     last = (scheduled_steps(run_dir, training) or [newest])[-settings.checkpoints :]
     moving = [Candidate(run_dir, (step,), of_updates=True) for step in dict.fromkeys([newest, *best[:1]])]
@@ -79,20 +79,20 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
         case "best":
             path = checkpoint_path(run_dir, newest)
             raise CheckpointError(
-                f"{path} knows no best checkpoint, because there was no validation yet: train on, or average with "
-                "choose=last"
+                f"{path} names no best checkpoint, because there was no validation yet: continue training, or average "
+                "with choose=last"
             )
         case "moving_average":
             found = moving[:1]
         case _:
             assert_never(settings.choose)
     found.append(Candidate(run_dir, tuple(best[:1] or [newest])))
-    _check_whole(run_dir, sorted({step for candidate in found for step in candidate.steps} - {newest}))
+    _check_undamaged(run_dir, sorted({step for candidate in found for step in candidate.steps} - {newest}))
     return list(dict.fromkeys(found))
 
 
 def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
-    """The mean of all, of half as many, and so on: early in training, the fewer and newer ones are the better ones."""
+    """The mean of all, of the newer half, and so on: early in training, a mean of fewer and newer ones is better."""
     found = []
     while len(last) > 1:
         found.append(Candidate(run_dir, tuple(last)))
@@ -100,10 +100,10 @@ def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
     return [*found, Candidate(run_dir, tuple(last))]
 
 
-def _check_whole(run_dir: Path, steps: Sequence[int]) -> None:
+def _check_undamaged(run_dir: Path, steps: Sequence[int]) -> None:
     for path in [checkpoint_path(run_dir, step) for step in steps]:
         if fault := damage(path):
-            raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or train on")
+            raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or continue training")
 
 
 def validate_candidates(
@@ -112,7 +112,7 @@ def validate_candidates(
     validation: ValidationSet,
     device: Device,
 ) -> Iterator[ValidationScores]:
-    """The scores of each, one after another, as training finds them."""
+    """The scores of each candidate, one after another, computed as in training."""
     tokenizer = validation.tokenizer
     model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     model.to(device.torch_device).eval()
@@ -124,5 +124,5 @@ def validate_candidates(
 
 
 def best_of(scores: Sequence[ValidationScores], metric: ValidationMetric) -> int:
-    """The index of the best: by the metric, then by perplexity; of equals the first."""
+    """The index of the best: by the metric, then by perplexity; of equal ones, the first."""
     return max(range(len(scores)), key=lambda number: (scores[number].rank(metric), scores[number].rank("nll")))

@@ -41,19 +41,19 @@ FILES = (MODEL, TRAINING, STATE)
 
 @dataclass(frozen=True)
 class Tensors:
-    """What a checkpoint holds besides the state, all shards together."""
+    """The tensors of a checkpoint, all shards together."""
 
     model: dict[str, Tensor]
     training: dict[str, Tensor]
     copied: torch.cuda.Event | None = None
-    """Happens when a GPU has copied them to the host, which is only then to read them."""
+    """Occurs when the GPU has copied them to the host. The host must not read them before."""
 
     @classmethod
     def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
-        """Gather the tensors on the first rank; every rank has to call this. The other ranks get none.
+        """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors.
 
-        If `copied`, they are copies on the host, so that training can continue. A GPU makes them after the work that
-        is queued, and the host does not wait for that.
+        If `copied`, they are copies on the host, so that training can continue. A GPU makes the copies after the work
+        in its queue, and the host does not wait for them.
         """
         training = {
             f"optimizer.{key}.{name}": value
@@ -68,9 +68,9 @@ class Tensors:
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
-    """Save a checkpoint, let `best` name the best one, delete those that need not stay.
+    """Save a checkpoint, point the link `best` at the best one, and delete those that are not needed any more.
 
-    Raises CheckpointError or OSError if that fails, as on a full disk.
+    Raises CheckpointError or OSError if this fails, for example on a full disk.
     """
     if tensors.copied is not None:
         tensors.copied.synchronize()
@@ -81,7 +81,7 @@ def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: 
 
 
 def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
-    """Write a directory with another name and rename it, so that a checkpoint is complete at every instant.
+    """Write a directory under another name, then rename it, so that a checkpoint is always complete.
 
     Raises CheckpointError if it cannot be written (a full disk); earlier checkpoints stay.
     """
@@ -103,31 +103,31 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
-            f"{path}: cannot be saved ({error}). The checkpoints before it are whole: "
+            f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
             f"{cure(error)} and run the same command again"
         ) from None
 
 
 def load_progress(path: Path) -> Progress:
-    """What a verified checkpoint was saved at. Raises CheckpointError if another version wrote it."""
+    """The progress in a verified checkpoint. Raises CheckpointError if another version wrote it."""
     try:
         values = json.loads((path / STATE).read_text())["progress"]
         best = tuple((metric, step) for metric, step in values["best"])
         return Progress(**{**values, "position": Position(**values["position"]), "best": best})
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read here ({error.strerror}); every rank reads the run_dir") from None
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); every rank needs the run_dir") from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(
-            f"{path} was written by another version of this program; resume it with that one, or choose another run_dir"
+            f"{path} was written by another version of this program; resume it with that one, or set another run_dir"
         ) from None
 
 
 def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
-    """Fill weights, optimizer and moving average from a verified checkpoint, each rank its shard.
+    """Load weights, optimizer and moving average from a verified checkpoint; each rank loads its shard.
 
-    Raises CheckpointError if it was trained with another tokenizer or is of another shape.
+    Raises CheckpointError if it was trained with another tokenizer or has other shapes.
     """
-    check_tokenizer(path, tokenizer_digest, "Prepare the data as it was, or choose another run_dir")
+    check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
     load_weights(learner.model, path / MODEL, sharded_like)
     parameters = dict(learner.model.named_parameters())
     for key, tensor in read_tensors(path / TRAINING).items():
@@ -148,7 +148,7 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
 
 
 def tokenizer_of(path: Path) -> str | None:
-    """The digest that a checkpoint or a model directory was written with; None if it is neither."""
+    """The digest of the tokenizer of a checkpoint or model directory; None if `path` is neither."""
     if (path / STATE).is_file():
         return str(json.loads((path / STATE).read_text()).get("tokenizer", ""))
     return read_metadata(path / MODEL).get("tokenizer")
@@ -175,33 +175,33 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
 
 
 def scheduled_steps(run_dir: Path, settings: TrainingConfig) -> list[int]:
-    """The steps of the checkpoints that any run of these settings makes, rising: not those of an interruption."""
+    """The steps of the checkpoints that were saved on schedule, ascending; without those of an interruption."""
     every, last = settings.save_every, settings.max_steps
     return [step for step in saved_steps(run_dir) if step % every == 0 or step == last]
 
 
 def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
-    """Delete all up to now but the newest, the best, and the last few that were saved on schedule.
+    """Delete checkpoints, except the newest, the best, and the last few that were saved on schedule.
 
-    Later ones are damaged, for the run has gone on from before them; it will write them anew.
+    Later ones stay: they are damaged, because the run has resumed from an earlier one, and it will replace them.
     """
-    _forget_old(run_dir)
+    _delete_old(run_dir)
     scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             path = checkpoint_path(run_dir, step)
-            os.replace(path, path.with_name(path.name + ".old"))  # so that no half of it passes for a checkpoint
-    _forget_old(run_dir)
+            os.replace(path, path.with_name(path.name + ".old"))  # half of it must not look complete
+    _delete_old(run_dir)
 
 
-def _forget_old(run_dir: Path) -> None:
+def _delete_old(run_dir: Path) -> None:
     for old in (run_dir / "checkpoints").glob("step-*.old"):
-        shutil.rmtree(old, ignore_errors=True)  # where a file is still read over a network, the next time
+        shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use
 
 
 def point_best_at(run_dir: Path, step: int) -> None:
-    """Let the link checkpoints/best name the checkpoint of a step."""
+    """Point the link checkpoints/best at the checkpoint of a step."""
     partial = run_dir / "checkpoints" / "best.partial"
     partial.unlink(missing_ok=True)
     partial.symlink_to(checkpoint_path(run_dir, step).name)
@@ -226,7 +226,7 @@ def moving_average(path: Path) -> dict[str, Tensor]:
 
 
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:
-    """One after the other, and on the CPU: a device of a sharded run need not have room for all."""
+    """Gather one tensor after the other. Sharded ones go to the CPU, because they may not all fit on one device."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         together = whole(tensor)
@@ -240,20 +240,20 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
 
 
 def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """A tensor of the optimizer's state, sharded as its parameter is; a single number, such as a step, stays whole."""
-    # A copy: the file's tensor is mapped, and the file may go.
+    """A tensor of the optimizer's state, sharded like its parameter. Single numbers, such as a step, are not."""
+    # A copy, because the tensor is a memory map of the file, which may be deleted.
     return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 
 
 class Saver:
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
-    Every rank has to call its methods, and gets their errors. At its end, also by an error, it waits for the checkpoint
-    that is being written.
+    Every rank must call its methods, and gets their errors. On exit, also after an error, it waits until the current
+    checkpoint is written.
     """
 
     saved: Progress
-    """What the newest checkpoint holds; before the first, what the run begins with."""
+    """The progress in the newest checkpoint; before the first, the progress at the start."""
 
     def __init__(
         self,
@@ -275,26 +275,26 @@ class Saver:
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
-        # Only where an error ended the loop: else nothing is left to settle.
+        # Only if an error ended the loop; otherwise `settle` has already reported errors.
         if self._written and (error := self._written.exception()):
             print(f"warning: {error}", file=sys.stderr)
 
     def save(self, progress: Progress, at_once: bool = False) -> None:
-        """Begin to save a checkpoint; the one before has to be settled. It is written at the return if `at_once`.
+        """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written on return.
 
-        Raises CheckpointError if it cannot be written then.
+        Raises CheckpointError if it cannot be written before the return.
         """
-        beside = writes_beside(self.device) and not at_once
-        tensors = Tensors.of(self._learner, self.ranks, copied=beside)
+        in_thread = writes_beside(self.device) and not at_once
+        tensors = Tensors.of(self._learner, self.ranks, copied=in_thread)
         write = partial(save, self.run_dir, tensors, progress, self._digest, self.settings)
         self._saving = progress
-        if not beside:
+        if not in_thread:
             self._check(write)
         else:
             self._written = self._thread.submit(write if self.ranks.is_first else lambda: None)
 
     def settle(self, wait: bool) -> None:
-        """Learn what became of the checkpoint that is being saved, if it is written or if told to wait for it.
+        """Check that the current checkpoint was written: with `wait` in any case, otherwise only if writing has ended.
 
         Raises CheckpointError if it could not be written.
         """

@@ -1,4 +1,4 @@
-"""The numbers of a run: a line of log.jsonl each, a progress bar on a terminal, plain lines elsewhere."""
+"""Writes the numbers of a run: lines of log.jsonl, and a progress bar on a terminal or plain lines elsewhere."""
 
 import json
 import math
@@ -26,10 +26,10 @@ _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
 
 class RunLog:
-    """Writes what happens after `progress`, on the first rank; later records, from before a crash, are dropped.
+    """Logs on the first rank what happens after `progress`. Deletes later records, which are from before a crash.
 
-    Raises TrainingError if TensorBoard is asked for and not installed, and when nothing more can be written, as
-    on a full disk.
+    Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written, for example on
+    a full disk.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class RunLog:
         self._path = run_dir / "log.jsonl"
         self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
         self._metric = settings.metric
-        self._talks = ranks.is_first
-        if self._talks:
+        self._is_first = ranks.is_first
+        if self._is_first:
             _drop_later_records(self._path, progress.step)
-        self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._talks else None
+        self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._is_first else None
         self._bar = tqdm(
             total=settings.max_steps,
             initial=progress.step,
             unit=" updates",
-            disable=None if self._talks else True,  # off where standard error is no terminal
+            disable=None if self._is_first else True,  # None: off if standard error is not a terminal
             dynamic_ncols=True,
         )
         self._updates: list[Update] = []
-        self._begun = self._logged = self._said = progress
-        self._validated = 0.0  # seconds
+        self._begun = self._logged = self._printed = progress
+        self._validated = 0.0  # seconds of all validations
 
     def __enter__(self) -> Self:
         return self
@@ -62,18 +62,18 @@ class RunLog:
             self._board.close()
 
     def update(self, progress: Progress, update: Update) -> None:
-        """Note one update, whose numbers are on the host; every `log_every` updates, write their means."""
+        """Add one update, whose numbers are on the host. After `log_every` updates, write their means."""
         self._bar.update()
         self._updates.append(update)
         if progress.step % self._every:
-            if progress.seconds - self._said.seconds >= _LONGEST_SILENCE:
-                self._say_how_far(progress, "")
+            if progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
+                self._print_progress(progress, "")
             return
-        if self._talks:
-            self._means(progress)
+        if self._is_first:
+            self._write_means(progress)
         self._updates, self._logged = [], progress
 
-    def _means(self, progress: Progress) -> None:
+    def _write_means(self, progress: Progress) -> None:
         self._warn(progress)
         updates = [update for update in self._updates if update.numbers.is_finite]
         if not updates:
@@ -98,17 +98,17 @@ class RunLog:
         }
         self._write(record)
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
-        self._say_how_far(
+        self._print_progress(
             progress,
             f"  loss {record['loss']:.3f}  perplexity {two_decimals(record['perplexity'])}  "
             f"{record['tokens_per_second']:,.0f} tokens/s",
         )
 
-    def _say_how_far(self, progress: Progress, numbers: str) -> None:
-        """Where no bar shows it, say how many updates are made, and how long the others take at the speed so far."""
-        if not self._talks or not self._bar.disable:
+    def _print_progress(self, progress: Progress, numbers: str) -> None:
+        """If no bar shows it, print how many updates are done, and how long the rest takes at the speed so far."""
+        if not self._is_first or not self._bar.disable:
             return
-        self._said = progress
+        self._printed = progress
         made, left = progress.step - self._begun.step, self._num_updates - progress.step
         seconds = progress.seconds - self._begun.seconds + self._validated
         time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
@@ -119,15 +119,15 @@ class RunLog:
             self._say(f"warning: {counted(skipped, 'update')} skipped, because loss or gradient was not finite")
         if split := progress.split - self._logged.split:
             self._say(
-                f"warning: {counted(split, 'micro-batch', 'micro-batches')} did not fit into memory and had to be made "
-                "in two parts: that is slower, but the updates are the same. Lower training.tokens_per_batch in a new "
+                f"warning: {counted(split, 'micro-batch', 'micro-batches')} did not fit into memory and were split in "
+                "two: this is slower, but the updates are the same. Set a lower training.tokens_per_batch in a new "
                 "run"
             )
 
     def validation(self, progress: Progress, scores: "ValidationScores") -> None:
-        """Write and say how good the model is now."""
+        """Write and print the scores of a validation."""
         self._validated += scores.seconds
-        if not self._talks:
+        if not self._is_first:
             return
         best = progress.best_steps[:1] == [progress.step]
         self._write({"step": progress.step} | scores.record() | {"best": best})
@@ -144,26 +144,26 @@ class RunLog:
                 file.write(json.dumps(finite) + "\n")
         except OSError as error:
             if self._path.exists():
-                os.truncate(self._path, size)  # half a line may have had room
+                os.truncate(self._path, size)  # a part of the line may have been written
             advice = f"{cure(error)} and run the same command again"
             raise TrainingError(f"{self._path}: cannot be written ({error.strerror}): {advice}") from None
         if self._board is not None:
             for name, number in record.items():
                 if name != "step":
                     self._board.add_scalar(name, number, record["step"])
-            self._board.flush()  # a kill leaves both with the same records
+            self._board.flush()  # so that both have the same records after a kill
 
     def _say(self, text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
 def _tensorboard(run_dir: Path, step: int) -> Any:
-    """What writes the same numbers for TensorBoard; those of later steps, from before a crash, are dropped."""
+    """A writer of the same numbers for TensorBoard. It drops those of later steps, which are from before a crash."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise TrainingError(
-            "training.tensorboard=true needs a package that is not here: pip install tensorboard, or set it to false"
+            "training.tensorboard=true needs the package tensorboard: pip install tensorboard, or set it to false"
         ) from None
     return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
 
@@ -175,7 +175,7 @@ def _drop_later_records(path: Path, step: int) -> None:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             if parse_json(line)["step"] <= step:
-                kept.append(line + "\n")  # which a crash may have cut off
+                kept.append(line + "\n")  # a crash may have cut off the line's end
         except (ValueError, KeyError, TypeError):
             continue  # half a line, cut off by a crash
     write_whole(path, "".join(kept))

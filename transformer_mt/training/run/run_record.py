@@ -1,4 +1,4 @@
-"""run.json: how each start of a run was made, and whether it is resumed with the data that it was trained on."""
+"""Records each start of a run in run.json, and checks that a run resumes with the data that it was trained on."""
 
 import json
 import os
@@ -32,14 +32,14 @@ def on_data(
 ) -> tuple[Progress, list[str]]:
     """The progress of a run that resumes with these data, and which of `train` and `valid` have changed.
 
-    `data` are the digests of the files in data_dir. Raises CheckpointError if they differ and that is not accepted.
+    `data` are the digests of the files in data_dir. Raises CheckpointError if they changed, unless `is_accepted`.
     """
     changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
     if changed and not is_accepted:
         raise CheckpointError(
             f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
-            "text was changed, or prepared in another way. Put the former data back, choose another run_dir, or "
-            "resume with the new data: training.accept_changed_data=true"
+            "text was changed, or prepared in another way. Restore the earlier data, choose another run_dir, or set "
+            "training.accept_changed_data=true to resume with the new data"
         )
     return replace(progress, data=dict(data)), changed
 
@@ -48,14 +48,14 @@ def say_of_data(changed: list[str], ranks: Ranks) -> None:
     """Warn that a run resumes with other data."""
     if changed:
         ranks.say(
-            f"the {_described(changed)} are other ones from now on, as training.accept_changed_data=true allows: what "
-            "was measured before cannot be compared with what comes",
+            f"the {_described(changed)} have changed, as training.accept_changed_data=true allows: do not compare "
+            "scores from before with later ones",
             warning=True,
         )
 
 
 def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
-    """Copy into the run what `average` puts into a model besides its weights."""
+    """Copy into the run the files that `average` puts into a model besides its weights."""
     tokenizer.save(run_dir)
     TrainingLines.load(data_dir).save(run_dir)
     write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
@@ -72,10 +72,10 @@ PACKAGE = Path(__file__).parents[2]
 def record_start(
     run_dir: Path, progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks
 ) -> None:
-    """Append to run.json that training begins, or resumes from this progress, and with what.
+    """Append to run.json that training begins, or resumes from this progress, with its command, data and versions.
 
-    Only the first rank does so. Where the file cannot be read or written there is a warning on standard error,
-    and it stays as it is: training does not depend on it.
+    Only the first rank does so. If the file cannot be read or written, a warning on standard error says so, and the
+    file stays as it is: training does not depend on it.
     """
     if not ranks.is_first:
         return
@@ -83,12 +83,12 @@ def record_start(
     try:
         starts = read_json(path) if path.exists() else []
         if not isinstance(starts, list):
-            raise ValueError("it holds no list")
+            raise ValueError("it is not a list")
         starts.append(_start(progress, changed_data, seed, device, ranks))
         write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
-        tqdm.write(f"warning: {reason}. This start is not recorded there; training continues", file=sys.stderr)
+        tqdm.write(f"warning: {reason}. It will not record this start; training continues", file=sys.stderr)
 
 
 def _start(progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
@@ -113,13 +113,13 @@ def _start(progress: Progress, changed_data: list[str], seed: int, device: Devic
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """Commit of the checkout that the package runs from, and whether its files were changed since.
+    """The commit of the checkout that the package runs from, and whether its files were changed since.
 
-    None if it is no checkout, as where a wheel is installed, or if git cannot tell.
+    None if the package is not in a checkout, for example as a wheel, or if git fails.
     """
     if not (checkout / ".git").exists():
         return None
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # another checkout's
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # of another checkout
     command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         done = subprocess.run(

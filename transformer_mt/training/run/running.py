@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
-PASSED_ON = 5.0  # seconds in which torchrun sends its processes what the terminal has sent them too
-PATIENCE = 0.1  # seconds between two looks whether a signal has come
+PASSED_ON = 5.0  # seconds in which torchrun repeats to its processes a signal that the terminal has sent them
+PATIENCE = 0.1  # seconds between two checks for a signal
 
 
 class StopSignal:
-    """Turns the first SIGINT or SIGTERM into a question to be asked between updates; lets a second SIGINT through.
+    """Remembers the first SIGINT or SIGTERM, so that training can ask for it between updates.
 
-    That raises KeyboardInterrupt. A SIGTERM is often sent twice, by a scheduler and by what it has started: to stop at
-    once there is SIGKILL, which does no harm.
+    A second SIGINT raises KeyboardInterrupt. A second SIGTERM does nothing, because a scheduler and a process that it
+    has started often both send one. SIGKILL stops at once, and does no harm.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -57,13 +57,13 @@ class StopSignal:
             signal.signal(number, handler)
 
     def number(self) -> int:
-        """The number of the signal, or 0: the same on every rank, whichever got it, and every rank has to ask."""
+        """The number of the signal, or 0. Every rank must call this, and gets the same number."""
         return self._ranks.max(self._received)
 
     def unless_it_comes(self, work: Callable[[], T]) -> T | None:
         """The result of long work that every rank does, or None as soon as the signal comes.
 
-        A thread does it, because Python handles no signal while a function of NumPy runs. If memory is too short for
+        A thread does the work, because Python handles no signal while a NumPy function runs. If there is no memory for
         another thread, this one does the work, and the signal has to wait.
         """
         made: Future[T] = Future()
@@ -89,7 +89,7 @@ class StopSignal:
         if self._received:
             return
         self._received, self._time = signum, time.monotonic()
-        # Not print: it may have been interrupted in the midst of printing. Ctrl-C may have ended the reader too.
+        # Not `print`, which the signal may have interrupted. Ctrl-C may also have ended the reader of standard error.
         with suppress(OSError):
             if self._ranks.is_first:
                 os.write(2, b"\nStopping after this update; Ctrl-C again stops at once.\n")
@@ -101,8 +101,8 @@ MOST_IN_A_ROW = 10  # then training stops
 class SkippedUpdates:
     """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
 
-    An update is skipped if its loss or gradient is not finite: no weight moves. `lines_of` says where pairs stand in
-    the text.
+    An update is skipped, and changes no weight, if its loss or gradient is not finite. `lines_of` describes where
+    pairs are in the text.
     """
 
     def __init__(self, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks) -> None:
@@ -126,15 +126,15 @@ class SkippedUpdates:
         return (
             f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
             f"{update.step}, was on {self.lines_of(pairs)}. None of them changed the weights. Look at "
-            "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or take "
+            "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
             "training.precision=fp32"
         )
 
 
 class Run:
-    """The course of a run from what `saver` has saved on, as a context: at its end, nothing is left to be written.
+    """A run that starts from the progress that `saver` has saved. A context: at its end, everything is written.
 
-    `lines_of` says where pairs stand in the text.
+    `lines_of` describes where pairs are in the text.
     """
 
     def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
@@ -144,7 +144,7 @@ class Run:
         self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, saver.device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
         self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
-        self._began = 0.0  # when the time of this update began
+        self._began = 0.0  # when this update began
         self.signal = 0
 
     def __enter__(self) -> Self:
@@ -158,9 +158,9 @@ class Run:
         self._entered.close()
 
     def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[Batch | PackedBatch], Position]]:
-        """This rank's micro-batches of each update, and the position after it; without end.
+        """This rank's micro-batches of each update, and the position after it; an endless iterator.
 
-        If a signal comes while the order of an epoch is made, that is the end, and `signal` is its number.
+        It ends only if a signal comes while the order of an epoch is made. Then `signal` is the signal's number.
         """
         updates = loader.updates(progress.position, self._stop.unless_it_comes)
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
@@ -170,13 +170,13 @@ class Run:
         self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
-        """Count what was done, and log it; `progress` has the step and the position after the update."""
+        """Count and log an update; `progress` has the step and the position after it."""
         settings, step = self._settings, update.step
         to_validate = is_due(settings.validate_every, step, settings)
         is_needed = to_validate or is_due(settings.save_every, step, settings)
         to_read = is_needed or is_due(settings.log_every, step, settings) or reads_at_once(self._device)
         if to_read:
-            self._device.synchronize()  # the seconds of a GPU are thus counted here
+            self._device.synchronize()  # so that the time includes the work of a GPU
         seconds = progress.seconds + time.perf_counter() - self._began
         progress = replace(progress, tokens=progress.tokens + update.num_labels, seconds=seconds)
         self._unread.append((progress, update))
@@ -191,7 +191,7 @@ class Run:
         return progress
 
     def _read(self, progress: Progress) -> Progress:
-        """Log the updates since the last time, and count the skipped ones and the micro-batches that were split."""
+        """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
         for then, update in self._unread:
             progress = self._skipped.count(progress, update)
             self._log.update(with_counts(then, progress), update)
@@ -209,7 +209,7 @@ class Run:
         self._saver.save(progress)
 
     def end(self, progress: Progress) -> Progress:
-        """Read and save what is not yet, and wait until it is written. Returns the progress that was saved."""
+        """Log and save everything that is not yet saved, and wait until it is written. Returns the saved progress."""
         progress = self._read(progress)
         self._saver.settle(wait=True)
         if progress != self._saver.saved:
@@ -218,8 +218,8 @@ class Run:
 
 
 def reads_at_once(device: Device) -> bool:
-    """Whether the numbers of each update are read when it is made.
+    """Whether the host reads the numbers of each update at once.
 
-    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would run empty.
+    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would become empty.
     """
     return device.torch_device.type != "cuda"

@@ -43,11 +43,11 @@ class ValidationSet:
     max_positions: int
     tokens_per_batch: int
     num_decoded: int
-    """How many are translated, the first ones."""
+    """The number of pairs to translate, from the first one on."""
 
 
 def perplexity(nll: float) -> float:
-    """From nats per token."""
+    """The perplexity of a loss in nats per token."""
     return math.exp(min(nll, 700.0))
 
 
@@ -66,18 +66,18 @@ class ValidationScores:
         return VALIDATION_METRICS[metric].sign * self[metric]
 
     def rank(self, metric: ValidationMetric) -> float:
-        """Higher for a better model. Rounded as it is printed: less than that is chance, and does not decide."""
+        """Higher for a better model. Rounded as it is printed, because smaller differences are chance."""
         shown = VALIDATION_METRICS[metric]
         value = shown.sign * round(self._printed(metric), shown.digits)
         return -math.inf if math.isnan(value) else value
 
     def shown(self, metric: ValidationMetric) -> str:
-        """The value, as it is printed where models are compared."""
+        """The value as text, as it is printed where models are compared."""
         digits, value = VALIDATION_METRICS[metric].digits, self._printed(metric)
         return two_decimals(value) if digits == 2 else f"{value:.{digits}f}"
 
     def said(self, chosen: ValidationMetric) -> str:
-        """The values that are printed, in words."""
+        """The values of the printed metrics, as text."""
         shown = {VALIDATION_METRICS[metric].name: self._printed(metric) for metric in shown_metrics(chosen)}
         return ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
 
@@ -86,14 +86,14 @@ class ValidationScores:
         return perplexity(self[metric]) if metric == "nll" else self[metric]
 
     def record(self) -> dict[str, float]:
-        """The line of log.jsonl."""
+        """The record for log.jsonl."""
         likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
         of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
         return likelihood | of_all | {"valid_seconds": self.seconds}
 
 
 def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
-    """The metrics that are printed: two that everybody knows, and the one that was chosen."""
+    """The printed metrics: two that everybody knows, and the chosen one."""
     printed: tuple[ValidationMetric, ...] = ("nll", "bleu", chosen)
     return list(dict.fromkeys(printed))
 
@@ -106,13 +106,13 @@ def load_validation(
     training: TrainingConfig,
     decoding: DecodingConfig,
 ) -> ValidationSet:
-    """Read what `prepare` wrote of the validation set. Raises CorpusError if it is not as it was written."""
+    """Read the validation set that `prepare` wrote. Raises CorpusError if its files have changed since."""
     encoded = EncodedCorpus.load(data_dir / "valid")
     references = list(read_lines(data_dir / "valid.target.txt"))
     if len(references) != len(encoded):
         raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
     _, language = corpus.languages_of(corpus.valid)
-    check_tokeniser(language)  # better said now than at the first validation
+    check_tokeniser(language)  # an error now is better than one at the first validation
     return ValidationSet(
         encoded,
         references,
@@ -126,7 +126,7 @@ def load_validation(
 
 
 def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
-    """Scores of the model that is being trained: of the moving average of its weights, where there is one."""
+    """Scores of the model in training, with the moving average of its weights if there is one."""
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
         scores = validate_model(learner.model, learner.device, validation, ranks)
@@ -135,9 +135,9 @@ def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> Valid
 
 
 def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
-    """Teacher-forced likelihood of all pairs, and scores of the first `num_decoded` translated greedily.
+    """The teacher-forced likelihood of all pairs, and the scores of greedy translations of the first `num_decoded`.
 
-    The model is in evaluation mode on the device. Each rank takes its share of the batches.
+    The model must be in evaluation mode on the device. Each rank takes its share of the batches.
     """
     began, num_decoded = time.perf_counter(), validation.num_decoded
     shares = ranks.gather(_validate_share(model, device, validation, ranks))
@@ -159,7 +159,7 @@ def _validate_share(
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
-    # The frozen form is faster. It copies the weights as they are now, and knows no mixed precision.
+    # The frozen form is faster. It copies the current weights, and has no mixed precision.
     searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.faster_forms else model
     tokenizer = validation.tokenizer
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
@@ -177,6 +177,6 @@ def _validate_share(
         with device.autocast():
             found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
         for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            # Where the numbers are not finite there is no translation: training continues, and its scores fall.
+            # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
             translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
     return nll, tokens, translations

@@ -1,6 +1,6 @@
-"""What training needs on several devices, or with little memory.
+"""Training on several devices, or with little memory.
 
-One process is the case of one rank.
+One process alone is one rank.
 
 Other rooms use:
 

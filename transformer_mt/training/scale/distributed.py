@@ -1,7 +1,7 @@
-"""Ranks: the processes of one run, each with a device of its own. One process is the case of one rank.
+"""Ranks: the processes of one run, each with its own device. Without torchrun there is one rank.
 
-torchrun starts them and tells each its number. Every rank holds the whole model and works on its share of an
-update's micro-batches; the gradients are summed before the weights move, so that all ranks stay equal.
+torchrun starts them and gives each a number. Every rank holds the complete model and works on its share of an update's
+micro-batches. The gradients are summed before the weights change, so that all ranks keep the same weights.
 """
 
 import sys
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT = timedelta(minutes=10)  # of one collective: longer than a checkpoint takes to be saved
+TIMEOUT = timedelta(minutes=10)  # of one collective operation; saving a checkpoint takes less
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of the run."""
+    """The place of this process among the processes of the run."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    """Among those on this machine: the number of its GPU."""
+    """Its number among the ranks on this machine, which is also the number of its GPU."""
     local_size: int = 1
-    """How many are on this machine."""
+    """The number of ranks on this machine."""
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes and talks."""
+        """Whether this is the rank that writes files and prints."""
         return self.rank == 0
 
     def say(self, text: str, *, warning: bool = False) -> None:
-        """Print text, or a warning on standard error; the first rank speaks for all."""
+        """Print text, or a warning on standard error. Only the first rank prints."""
         if self.is_first:
             print(f"warning: {text}" if warning else text, file=sys.stderr if warning else sys.stdout, flush=True)
 
     def share(self, items: Sequence[T]) -> list[T]:
-        """This rank's part, every rank's as long as any other's if their number is a multiple of the ranks'."""
+        """This rank's part. All ranks' parts have the same length if the number of items is a multiple of `size`."""
         return list(items[self.rank :: self.size])
 
     def sum(self, numbers: Tensor) -> Tensor:
@@ -70,23 +70,23 @@ class Ranks:
         return int(numbers)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Let each gradient be the sum over all ranks; all in one message. Sharded ones are summed already."""
+        """Replace each gradient by its sum over all ranks, in one message. FSDP has already summed sharded ones."""
         if self.size == 1:
             return
-        whole = [parameter for parameter in parameters if _sharded(parameter) is None]
-        for parameter in whole:
-            if parameter.grad is None:  # no work here
+        unsharded = [parameter for parameter in parameters if _sharded(parameter) is None]
+        for parameter in unsharded:
+            if parameter.grad is None:  # this rank had no work
                 parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in whole if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in unsharded if parameter.grad is not None]
         if not gradients:
             return
         summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
-        for parameter, part in zip(whole, parts, strict=True):
+        for parameter, part in zip(unsharded, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
     def broadcast(self, thing: T) -> T:
-        """What the first rank has."""
+        """The `thing` of the first rank."""
         if self.size == 1:
             return thing
         things = [thing]
@@ -94,7 +94,7 @@ class Ranks:
         return things[0]
 
     def gather(self, thing: T) -> list[T]:
-        """What each rank has, by rank."""
+        """The `thing` of each rank, in the order of the ranks."""
         if self.size == 1:
             return [thing]
         things: list[Any] = [None] * self.size
@@ -102,9 +102,9 @@ class Ranks:
         return things
 
     def wait(self, meanwhile: Callable[[], object]) -> None:
-        """Wait until every rank has come here, and call `meanwhile` now and then.
+        """Wait until every rank has called this. Until then, call `meanwhile` about twice a second.
 
-        Raises RuntimeError if another rank has gone, which `all_ranks` makes a RankError.
+        Raises RuntimeError if another rank has ended; `all_ranks` turns it into a RankError.
         """
         if self.size == 1:
             return
@@ -115,15 +115,15 @@ class Ranks:
         coming.wait()
 
     def own_gpu(self, device: str) -> str:
-        """The GPU of this rank in the place of `auto` and `cuda`, if each of several ranks has its own."""
+        """The same device; but `auto` and `cuda` become this rank's own GPU if there are GPUs and several ranks."""
         own = self.size > 1 and device in ("auto", "cuda") and torch.cuda.is_available()
         return f"cuda:{self.local_rank}" if own else device
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Work that each rank does by itself; if it fails on any, no rank continues.
+        """A context for work that each rank does alone: if it fails on one rank, no rank continues.
 
-        Raises TrainingError on every rank, with what each of them has met with, said once.
+        Raises TrainingError on every rank, with the messages of all ranks that failed, each message once.
         """
         if self.size == 1:
             yield
@@ -140,9 +140,9 @@ class Ranks:
 
 @contextmanager
 def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
-    """The ranks that torchrun has started, connected; a single one where it has not.
+    """Connect the ranks that torchrun has started. Without torchrun there is a single one.
 
-    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank goes,
+    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank ends,
     ConfigError if torchrun's variables are wrong.
     """
     place = torchrun.place()
@@ -158,7 +158,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
         raise
     except RuntimeError as error:
         may_wait = False
-        if not _is_of_the_connection(error):
+        if not _is_lost_connection(error):
             raise
         reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
@@ -166,56 +166,56 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             "message; if there is none, it was killed. The same command resumes from the newest checkpoint"
         ) from None
     finally:
-        if may_wait or not torch.cuda.is_available():  # NCCL would wait for what ranks that are gone have to send
+        if may_wait or not torch.cuda.is_available():  # NCCL would wait for ranks that have ended
             dist.destroy_process_group()
-            # The threads of gloo may still let go of the last message, which takes the interpreter. They get it while
-            # this one sleeps; if it was ending by then, the process would be aborted.
+            # Gloo's threads may still have to free the last message, and need the interpreter for it. They get it
+            # during this sleep. If the interpreter were shutting down by then, the process would be aborted.
             time.sleep(0.05)
 
 
 def _connect(rank: int, timeout: timedelta) -> None:
-    """Connect this rank with the others. Raises RankError if torchrun, which tells each where they are, is gone."""
+    """Connect this rank with the others. Raises RankError if torchrun or the others cannot be reached."""
     try:
-        # The long timeout of a rank that waits for others does not hold here: nobody would end a rank whose torchrun
-        # was killed before the two were connected.
+        # Not `timeout`, which may be long: if torchrun is killed before this rank has connected to it, nothing else
+        # would end this rank.
         store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
-        # Numbers on a GPU go by NCCL. Those of the host go by gloo, so that reading them waits for no GPU.
+        # NCCL sends tensors on a GPU. Gloo sends those on the host, so that reading them does not wait for a GPU.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     except dist.DistError as error:
         reason = str(error).splitlines()[0]
         raise RankError(
-            f"rank {rank}: cannot connect to torchrun or to the other ranks ({reason}). If torchrun was stopped, give "
-            "the same command again; else check MASTER_ADDR, MASTER_PORT and the network between the machines"
+            f"rank {rank}: cannot connect to torchrun or to the other ranks ({reason}). If torchrun was stopped, run "
+            "the same command again; otherwise check MASTER_ADDR, MASTER_PORT and the network between the machines"
         ) from None
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
     """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
 
-    The parameters of a unit are brought together while it runs, all others of `model` while that does. The units run in
-    the order in which they are given.
+    The parameters of a unit are gathered while the unit runs, all other parameters of `model` while `model` runs. The
+    units must run in the given order.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    # Nothing here changes the output of a unit in place.
+    # The warning is about changing the output of a unit in place, which nothing here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
     sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
-    # The backward pass brings the unit before together in advance. Which one that is has to be said: FSDP would go by
-    # all forward passes since the last backward pass. Those of a validation are among them, and ranks may have made
-    # unequal numbers of them. Then they would wait for each other for ever.
+    # The backward pass gathers the previous unit in advance. It must know which one that is: FSDP would infer it from
+    # all forward passes since the last backward pass. These include the passes of a validation, and ranks may have made
+    # unequal numbers of those. Then they would wait for each other for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
         unit.set_modules_to_backward_prefetch([former])
-        # The sum of the ranks' gradients, as without sharding; by itself FSDP would take their mean.
+        # The sum of the ranks' gradients, as without sharding; FSDP's default is their mean.
         unit.set_gradient_divide_factor(1.0)
         unit.set_force_sum_reduction_for_comms(True)
 
 
 @contextmanager
 def whole_parameters(model: nn.Module) -> Iterator[None]:
-    """All parameters together on each rank, for work that does not go through `forward`, such as decoding."""
+    """Inside this context each rank has all parameters, for work that does not call `forward`, such as decoding."""
     sharded = [unit for module in model.modules() if (unit := _unit(module)) is not None]
     for module in sharded:
         module.set_reshard_after_forward(False, recurse=False)  # ranks have unequal work in between
@@ -232,13 +232,13 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor with all its shards; every rank has to ask for it."""
+    """The tensor with all its shards. Every rank must call this."""
     sharded = _sharded(tensor)
     return tensor if sharded is None else sharded.full_tensor()
 
 
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """A copy of a whole tensor where the parameter is, sharded if that is."""
+    """A copy of an unsharded tensor on the parameter's device, sharded if the parameter is."""
     copied = tensor.to(parameter.device, copy=True)
     sharded = _sharded(parameter)
     if sharded is None:
@@ -248,7 +248,7 @@ def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     return distribute_tensor(copied, sharded.device_mesh, sharded.placements)
 
 
-# Nothing is sharded where these modules have not been imported, which takes almost as long as PyTorch itself.
+# If these modules are not imported, nothing is sharded. Importing them takes almost as long as importing PyTorch.
 
 
 def _sharded(tensor: Tensor) -> "DTensor | None":
@@ -263,6 +263,6 @@ def _unit(module: nn.Module) -> "FSDPModule | None":
     return module if fsdp is not None and isinstance(module, fsdp.FSDPModule) else None
 
 
-def _is_of_the_connection(error: RuntimeError) -> bool:
+def _is_lost_connection(error: RuntimeError) -> bool:
     words = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
     return any(word in str(error) for word in words)

@@ -1,4 +1,4 @@
-"""Splits micro-batches that do not fit into memory, so that the update is made all the same."""
+"""Splits micro-batches that do not fit into memory, so that the same update is made from smaller ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
@@ -14,14 +14,14 @@ from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
 from transformer_mt.training.scale.distributed import is_sharded
 
 OUT_OF_MEMORY_SHARDED = (
-    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: lower "
-    "training.tokens_per_batch, in a new run_dir; training.tokens_per_update keeps the update as it is"
+    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a lower "
+    "training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep their size"
 )
 
-ALIKE = 0.9  # a micro-batch of this share of one that failed is held to be as large: a split costs less than a failure
+ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
 
-# What errors say that have no type of their own: of PyTorch's CPU, C++, CUDA and its AcceleratorError, Triton and NCCL;
-# of cuBLAS and cuDNN. Triton's "out of resource" is no lack of memory: a kernel wants too much of a core for itself.
+# Messages of errors without a type of their own: from PyTorch on CPUs, C++, CUDA (AcceleratorError), Triton and NCCL;
+# from cuBLAS and cuDNN. Triton's "out of resource" is not about memory: a kernel needs too much of one core.
 MESSAGES = (
     *("can't allocate memory", "bad_alloc", ONEDNN_REFUSES, "out of memory", "Failed to CUDA malloc"),
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "DEVICE_ALLOCATION_FAILED", "HOST_ALLOCATION_FAILED"),
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Size(NamedTuple):
-    """What the memory of a micro-batch grows with."""
+    """The sizes on which the memory of a micro-batch depends."""
 
     positions: int
     """Of both sides, padding included."""
@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 
 class Room:
-    """Which sizes did not fit into this rank's memory since the run was started: what is as large is split untried."""
+    """The sizes that did not fit into this rank's memory since the start. Micro-batches as large are split untried."""
 
     def __init__(self) -> None:
         self._too_large: list[Size] = []
@@ -68,18 +68,18 @@ class Room:
     def fit(
         self, batches: Sequence[MicroBatch], work: Callable[[Iterable[MicroBatch]], T], loss: nn.Module, device: Device
     ) -> T:
-        """What `work` makes of these micro-batches, each split in two as long as it does not fit into memory.
+        """The result of `work` on these micro-batches. Each is split in two until its parts fit into memory.
 
-        After a split all is done anew, because a backward pass that broke off has left a part of its gradient. Raises
-        RankError for a single pair that does not fit, and for a sharded loss, where the ranks have to split together.
+        After a split, all work is repeated, because a failed backward pass has left a part of its gradient. Raises
+        RankError for a single pair that does not fit, and for a sharded loss, where all ranks would have to split.
         """
         has_failed = False
         while True:
-            at_work: list[MicroBatch] = []  # the one that is being computed; none when all are done
+            current: list[MicroBatch] = []  # the one that is being computed; none when all are done
             try:
-                made = work(_told(self.parts(batches), at_work))
+                made = work(_tracked(self.parts(batches), current))
             except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is a RuntimeError
-                if not at_work or not is_out_of_memory(error):
+                if not current or not is_out_of_memory(error):
                     raise
                 if ONEDNN_REFUSES in str(error):
                     do_without_onednn()
@@ -87,8 +87,8 @@ class Room:
                 if has_failed:
                     device.give_back()
                 return made
-            # Here the error is gone, and with it all tensors that it held.
-            self._learn_from(at_work[0], loss)
+            # Here Python has freed the error, and with it all tensors that it held.
+            self._learn_from(current[0], loss)
             loss.zero_grad(set_to_none=True)
             device.give_back()
             has_failed = True
@@ -98,7 +98,7 @@ class Room:
         if is_sharded(loss):
             raise RankError(OUT_OF_MEMORY_SHARDED)
         if len(batch.pairs_B) < 2:
-            raise RankError(_a_single_pair(batch))
+            raise RankError(_single_pair_message(batch))
         self.lacks(batch)
 
     def _is_too_large(self, size: Size) -> bool:
@@ -108,26 +108,26 @@ class Room:
         )
 
 
-def _told(batches: Sequence[MicroBatch], at_work: list[MicroBatch]) -> Iterator[MicroBatch]:
-    """The micro-batches; `at_work` holds the one that was taken last, until another is asked for."""
+def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterator[MicroBatch]:
+    """The micro-batches; `current` always holds the one that was taken last."""
     for batch in batches:
-        at_work[:] = [batch]
+        current[:] = [batch]
         yield batch
-    at_work.clear()
+    current.clear()
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """Whether the error says that a device or the host has no more memory.
 
-    Many have no type of their own: only their message tells them apart.
+    Many such errors have no type of their own: only their message says it.
     """
     is_of_type = isinstance(error, torch.OutOfMemoryError | MemoryError)
     return is_of_type or any(message in str(error) for message in MESSAGES)
 
 
-def _a_single_pair(batch: MicroBatch) -> str:
+def _single_pair_message(batch: MicroBatch) -> str:
     return (
         f"out of memory with a single pair, of {batch.num_labels} target pieces: "
-        "lower corpus.max_length (and prepare anew), model.d_model, model.ffn_dim or the number of layers, "
-        "or take training.precision=bf16"
+        "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of layers, "
+        "or set training.precision=bf16"
     )
