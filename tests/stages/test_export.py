@@ -178,7 +178,7 @@ def test_without_a_validation_set_it_says_how_to_measure(
         joint_tokenizer.save(tmp_path / "data")
     export.export(model, tmp_path / "exported", "ctranslate2", "int8")
     said = capsys.readouterr().out
-    assert "data holds no validation set for this tokenizer: measure the quality of the export with `python" in said
+    assert "data has no validation set for this tokenizer: measure the quality of the export with `python" in said
     assert f"evaluate {tmp_path / 'exported'} --engine ctranslate2`" in said
 
 
@@ -202,7 +202,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine holds thesis.tex, which `export` did not write and would delete: move it away" in error
+    assert "mine contains thesis.tex, which `export` did not write and would delete: move it away" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
@@ -225,7 +225,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()
-        with pytest.raises(UserError, match=rf"holds {name}, which `export` did not write"):
+        with pytest.raises(UserError, match=rf"contains {name}, which `export` did not write"):
             export.check_output(tmp_path / "exported")
         (tmp_path / "exported" / name).rmdir()
 
@@ -254,7 +254,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer,
     pre = write_untrained(tmp_path / "pre", joint_tokenizer, norm="pre")
     status, error = status_and_error(export.main, pre, tmp_path / "exported", "--format", "huggingface", capsys=capsys)
     assert status == 2
-    assert f"{pre} cannot be exported as huggingface: MarianMTModel has its layer norms after" in error
+    assert f"{pre} cannot be exported as huggingface: MarianMTModel has layer norms after" in error
     assert files(tmp_path / "exported") == before
 
 
@@ -268,8 +268,8 @@ def test_a_setting_that_a_format_knows_nothing_of_is_refused():
     held = set(TransformerConfig.model_fields)
     assert beyond(Newer(), held) is None
     assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
-    assert beyond(Newer(memory_tokens=5), held) == "it does not have model.memory_tokens=5"
-    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not have model.norm=pre"
+    assert beyond(Newer(memory_tokens=5), held) == "it does not support model.memory_tokens=5"
+    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not support model.norm=pre"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_what_a_format_does_not_compute_is_refused(format, setting, joint_tokeni
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
     status, error = status_and_error(export.main, model_dir, tmp_path / "x", "--format", format, capsys=capsys)
     assert status == 2
-    assert f"cannot be exported as {format}: it does not have model.{setting}" in error
+    assert f"cannot be exported as {format}: it does not support model.{setting}" in error
     assert not (tmp_path / "x").exists()
 
 
