@@ -103,12 +103,12 @@ def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str
             import_ctranslate2()
             from transformer_mt.exporting import ctranslate2_format
 
-            reason = ctranslate2_format.refusal(trained.config.model)
+            reason = ctranslate2_format.unsupported(trained.config.model)
             write = partial(ctranslate2_format.write, trained, quantization=quantization)
         case "huggingface":
             from transformer_mt.exporting import huggingface
 
-            reason, write = huggingface.refusal(trained.config.model), partial(huggingface.write, trained)
+            reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
         case _:
             assert_never(format)
     if reason:

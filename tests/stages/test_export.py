@@ -16,7 +16,7 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import chrf
-from transformer_mt.exporting.trained_model import beyond, random_pairs, read_trained
+from transformer_mt.exporting.trained_model import random_pairs, read_trained, unsupported_setting
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -266,10 +266,10 @@ def test_a_setting_that_a_format_knows_nothing_of_is_refused():
         memory_tokens: int = 0
 
     held = set(TransformerConfig.model_fields)
-    assert beyond(Newer(), held) is None
-    assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
-    assert beyond(Newer(memory_tokens=5), held) == "it does not support model.memory_tokens=5"
-    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not support model.norm=pre"
+    assert unsupported_setting(Newer(), held) is None
+    assert unsupported_setting(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
+    assert unsupported_setting(Newer(memory_tokens=5), held) == "it does not support model.memory_tokens=5"
+    assert unsupported_setting(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not support model.norm=pre"
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,15 @@ def analyse(
     check_aligned([sources, hypotheses, references], ["source", "hypothesis", "reference"])
     source_spaced, target_spaced = (has_spaces(language) for language in languages)
     lengths = [len(split_units(source, source_spaced)) for source in sources]
-    wanted = sum(len(split_units(reference, target_spaced)) for reference in references)
-    written = sum(len(split_units(hypothesis, target_spaced)) for hypothesis in hypotheses)
-    scores = [_chrf_of_line(said, right) for said, right in zip(hypotheses, references, strict=True)]
+    reference_units = sum(len(split_units(reference, target_spaced)) for reference in references)
+    hypothesis_units = sum(len(split_units(hypothesis, target_spaced)) for hypothesis in hypotheses)
+    scores = [_chrf_of_line(*pair) for pair in zip(hypotheses, references, strict=True)]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
     return Analysis(
         "word" if source_spaced else "character",
         groups_of(lengths, hypotheses, references, languages[1]),
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
-        written / max(wanted, 1),
+        hypothesis_units / max(reference_units, 1),
         suspicious_lines(sources, hypotheses, references),
         [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
     )
@@ -151,8 +151,8 @@ def groups_of(
     for number in range(len(bounds)):
         lines = np.flatnonzero(number_of == number).tolist()
         own = [values[line] for line in lines]
-        said, wanted = [hypotheses[line] for line in lines], [references[line] for line in lines]
-        groups.append(Group(min(own), max(own), len(own), bleu(said, wanted, target_language), chrf(said, wanted)))
+        texts = [hypotheses[line] for line in lines], [references[line] for line in lines]
+        groups.append(Group(min(own), max(own), len(own), bleu(*texts, target_language), chrf(*texts)))
     return groups
 
 
@@ -161,14 +161,14 @@ def suspicious_lines(
 ) -> dict[str, list[int]]:
     """Return the numbers (from 1) of lines with odd translations, for each key of SUSPICIOUS."""
     found: dict[str, list[int]] = {kind: [] for kind in SUSPICIOUS}
-    for number, (source, said, wanted) in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
-        if source.strip() and not said.strip():
+    for number, (source, hypothesis, reference) in enumerate(zip(sources, hypotheses, references, strict=True), 1):
+        if source.strip() and not hypothesis.strip():
             found["empty"].append(number)
-        elif said.casefold() == source.casefold() != wanted.casefold():
+        elif hypothesis.casefold() == source.casefold() != reference.casefold():
             found["copied"].append(number)
-        elif _is_untranslated(source, said, wanted):
+        elif _is_untranslated(source, hypothesis, reference):
             found["untranslated"].append(number)
-        if any(repeated[0] not in wanted for repeated in _REPEATED.finditer(said)):
+        if any(repeated[0] not in reference for repeated in _REPEATED.finditer(hypothesis)):
             found["repeated"].append(number)
     return found
 
@@ -179,6 +179,6 @@ def _chrf_of_line(hypothesis: str, reference: str) -> float:
 
 def _is_untranslated(source: str, hypothesis: str, reference: str) -> bool:
     """Whether most words of a translation are in the source but not in the reference."""
-    said = hypothesis.casefold().split()
+    words = hypothesis.casefold().split()
     foreign = set(source.casefold().split()) - set(reference.casefold().split())
-    return len(said) >= 3 and 2 * sum(word in foreign for word in said) > len(said)
+    return len(words) >= 3 and 2 * sum(word in foreign for word in words) > len(words)

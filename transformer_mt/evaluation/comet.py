@@ -48,7 +48,7 @@ class Comet:
         Raises EvaluationError if the model cannot be loaded or does not run.
         """
         rows = zip(sources, hypotheses, references, strict=True)
-        samples = [{"src": source, "mt": said, "ref": reference} for source, said, reference in rows]
+        samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in rows]
         try:
             from torch import cuda  # imported here, because it takes long
 

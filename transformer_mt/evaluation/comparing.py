@@ -191,10 +191,10 @@ def _read(path: Path) -> _Run:
 
 
 def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
-    first, wanted = runs[0], texts[0]
+    first, first_text = runs[0], texts[0]
     systems, notes = [], []
     for run, text in zip(runs, texts, strict=True):
-        if text.references != wanted.references:
+        if text.references != first_text.references:
             raise EvaluationError(
                 f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
                 "cannot be compared: prepare both with the same test set, or compare files of translations"
@@ -202,7 +202,7 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
-    return ComparedTest(name, wanted.references, systems, language, notes)
+    return ComparedTest(name, first_text.references, systems, language, notes)
 
 
 def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:

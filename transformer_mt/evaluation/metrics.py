@@ -204,12 +204,12 @@ def cut_warning(name: str, lines: Sequence[str]) -> str | None:
 
 def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
     """A warning if only one of the two texts has capital letters (BLEU distinguishes them); else None."""
-    said, wanted = (sum(line != line.lower() for line in lines) for lines in (hypotheses, references))
-    size = len(references)
-    for name, few, other, many in ((names[0], said, names[1], wanted), (names[1], wanted, names[0], said)):
-        if few <= _LOWER_SHARE * size and many >= _CASED_SHARE * size:
+    size, cased = len(references), [sum(line != line.lower() for line in lines) for lines in (hypotheses, references)]
+    for at, other in ((0, 1), (1, 0)):
+        if cased[at] <= _LOWER_SHARE * size and cased[other] >= _CASED_SHARE * size:
             return (
-                f"{name} looks lower-cased ({few:,} of {counted(size, 'line')} with a capital letter), and {other} "
-                f"does not ({many:,}): each capital letter counts as an error. Score text with capital letters"
+                f"{names[at]} looks lower-cased ({cased[at]:,} of {counted(size, 'line')} with a capital letter), and "
+                f"{names[other]} does not ({cased[other]:,}): each capital letter counts as an error. Score text with "
+                "capital letters"
             )
     return None

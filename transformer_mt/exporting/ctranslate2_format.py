@@ -12,7 +12,7 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Trained, unsupported_setting
 from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.experiment import Config
@@ -22,9 +22,9 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
 
-def refusal(model: ModelConfig) -> str | None:
+def unsupported(model: ModelConfig) -> str | None:
     """The reason why CTranslate2 cannot run this model; None if it can."""
-    return beyond(model, HELD)
+    return unsupported_setting(model, SUPPORTED)
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:

@@ -18,20 +18,20 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import power_of_length
-from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Array, Trained, beyond
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Array, Trained, unsupported_setting
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
 
-def refusal(model: ModelConfig) -> str | None:
+def unsupported(model: ModelConfig) -> str | None:
     """The reason why MarianMTModel cannot run this model; None if it can."""
     if isinstance(model, TransformerConfig) and model.norm == "pre":
         return "MarianMTModel has layer norms after the residual sums, this model has them before (model.norm=pre)"
     if isinstance(model, TransformerConfig) and model.activation == "swiglu":
         return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU has three (model.activation=swiglu)"
-    return beyond(model, HELD - {"positions"})
+    return unsupported_setting(model, SUPPORTED - {"positions"})
 
 
 def write(trained: Trained, directory: Path) -> None:

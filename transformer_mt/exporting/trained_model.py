@@ -19,7 +19,7 @@ from transformer_mt.text.training_lines import TrainingLines
 
 Array = NDArray[np.float32]
 
-HELD = {
+SUPPORTED = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
     *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
 }
@@ -39,7 +39,7 @@ class Trained:
 
     @property
     def model(self) -> TransformerConfig:
-        assert isinstance(self.config.model, TransformerConfig), "`beyond` has rejected other kinds"
+        assert isinstance(self.config.model, TransformerConfig), "`unsupported_setting` has rejected other kinds"
         return self.config.model
 
     @property
@@ -73,8 +73,8 @@ def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int
     return [(sentence(sizes[0]), sentence(sizes[1])) for _ in range(count)]
 
 
-def beyond(model: ModelConfig, held: set[str]) -> str | None:
-    """The reason why a format that supports only the settings in `held` cannot store this model; None if it can.
+def unsupported_setting(model: ModelConfig, supported: set[str]) -> str | None:
+    """The reason why a format that supports only the settings in `supported` cannot store this model; None if it can.
 
     Thus `export` also rejects settings that are added later, until someone adds them to the format.
     """
@@ -82,6 +82,6 @@ def beyond(model: ModelConfig, held: set[str]) -> str | None:
         return f"it supports only Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if key not in held | ONLY_FOR_TRAINING and value != field.default:
+        if key not in supported | ONLY_FOR_TRAINING and value != field.default:
             return f"it does not support model.{key}={value}"
     return None

@@ -43,7 +43,7 @@ class Chart:
     key: str
     """A unique name in the page."""
     title: str
-    said: Sequence[tuple[str, int, str]] = ()
+    descriptions: Sequence[tuple[str, int, str]] = ()
     """For readers who cannot see it: for each run its name, the number of its colour, and a description."""
     num_layers: int = 0
     num_heads: int = 0
@@ -134,11 +134,11 @@ def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
         yield figure
         content = io.StringIO()
         figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
-    said = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.said)])
+    label = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.descriptions)])
     svg = content.getvalue().partition("<svg ")[2]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub("<[^>]+>", _in_page, svg)  # tags only: text has no < or >
-    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(said) + Markup(svg)
+    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg)
 
 
 def _in_page(tag: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ class Picture:
     make: Callable[[], "Figure"]
     numbers: picture_file.Numbers
     """The arrays and labels for --numbers."""
-    said: str
+    summary: str
     """The text to print after the name of the file."""
     text: str = ""
     """All of the user's text in the picture, to find fonts with its characters."""
@@ -62,7 +62,7 @@ class Command:
         picture_file.write(arguments.output, picture.make, picture.text)
         if arguments.numbers is not None:
             picture_file.write_numbers(arguments.numbers, name, picture.numbers)
-        print(f"{cli.shown(arguments.output)}: {picture.said}")
+        print(f"{cli.shown(arguments.output)}: {picture.summary}")
         return 0
 
 

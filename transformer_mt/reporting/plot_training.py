@@ -58,7 +58,7 @@ def _curves(arguments: argparse.Namespace) -> Picture:
     return _over_updates(panels, list(map(str, arguments.runs)), "; ".join(CURVES[key] for key in panels))
 
 
-def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
+def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], summary: str) -> Picture:
     """Return a picture with a panel for each field of the log, and in it a line for each name.
 
     In the file of numbers, the arrays of the first name end in _1, those of the second name in _2, and so on.
@@ -69,7 +69,7 @@ def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str]
             key = f"{field}_{1 + names.index(name)}"
             numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
     drawn = {CURVES[field]: lines for field, lines in panels.items()}
-    return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
+    return Picture(lambda: figures.of_lines(drawn), numbers, summary, "".join(names))
 
 
 def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
