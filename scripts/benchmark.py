@@ -1,4 +1,4 @@
-"""Measure how fast this machine trains and decodes: ours and its peers take turns in one run.
+"""Measure how fast this machine trains and decodes with our program and with other programs, the peers.
 
     python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N] [--device cpu] [--precision fp32 …]
@@ -6,34 +6,34 @@
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
         [--beam 4 …] [--peer NAME=PYTHON …] [--device cpu] [--precision fp32 …] [--json FILE]
 
-A speed is the median of the rounds. Machines drift, so a ratio compares speeds of the same round: the median of the
-rounds' ratios is printed, with the lowest and the highest beside it.
+Our program and its peers take turns. A speed is the median of the rounds. The speed of a machine changes with time, so
+a ratio compares speeds of the same round: the script prints the median of the ratios, with the lowest and the highest.
 
-train: each contender is a process of its own. All have the same text, vocabulary, shape, size of a batch, threads and
-thresholds of glibc's malloc. A speed is what the contender's own log says, in real target tokens, without padding.
+train: each program is a separate process. All have the same text, vocabulary, shape, batch size, number of threads and
+thresholds of glibc's malloc. The speed is taken from the program's own log, in real target tokens, without padding.
 Ours, nn.Transformer and Hugging Face's Marian train on the same batches; the last two in a hand-written loop, with
-our initial weights, and their first loss has to equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
-and are started by their own commands. Peers run with PyTorch's default settings.
+our initial weights, and their first loss must equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
+and run by their own commands. Peers have PyTorch's default settings.
 
-prepare: the stage beside sentencepiece and fairseq, on the text of --text, which benchmarks/generated_text.py can make;
-benchmarks/prepare_race.py says what is timed.
+prepare: compares the stage with sentencepiece and fairseq, on the text of --text, which benchmarks/generated_text.py
+can make; benchmarks/prepare_race.py describes what is timed.
 
-decode: the peer is nn.Transformer with our weights, greedy and without a cache. It runs in one process with ours, with
-the settings of `choose_device`, and in fp32 it has to find the same words.
+decode: the peer is nn.Transformer with our weights, with greedy search and without a cache. Both run in one process,
+with the settings of `choose_device`, and in fp32 both must find the same words.
 
-decode --model: a trained model translates a text, on a GPU if there is one, greedily and by beam search: ours,
+decode --model: a trained model translates a text, on a GPU if there is one, by greedy search and by beam search: ours,
 CTranslate2, and with --peer Hugging Face's generate and, on a CPU, fairseq and JoeyNMT, all with the same weights. Each
-is a process of its own, as above, and translates the whole text after a warm-up, with the batch size that suits it
-best. The clock runs from text to text; for fairseq and JoeyNMT from pieces to pieces.
-  "alone": the mean time of a sentence when the first 50 come one at a time.
-  "first line": the time of a whole process that is given one line; files are in the disk cache.
-  Memory: that of a process and its children; what they share counts once.
-CTranslate2 runs what `export` writes, once with a translator of one thread for each core (its fastest) and once with
-one translator of all threads (its default); on a GPU there is one. Greedy translations have to agree with ours. In
-beam search each program has its own length penalty, set as near to ours as it allows; BLEU shows what each finds.
+is a separate process, as above, and translates the complete text after a warm-up, with the batch size that is fastest
+for it. The time is measured from text to text; for fairseq and JoeyNMT from pieces to pieces.
+  "alone": the mean time of each of the first 50 sentences, if they are translated one at a time.
+  "first line": the time of a complete process that gets one line; files are in the disk cache.
+  Memory: that of a process and its children; shared memory counts once.
+CTranslate2 runs an export of the model, once with a translator of one thread for each core (its fastest setting) and
+once with one translator with all threads (its default); on a GPU there is one. Greedy translations must agree with
+ours. In beam search each program has its own length penalty, set as close to ours as possible; compare their BLEU.
 
-nn.Transformer and CTranslate2 always take part. Another peer takes part if --peer names the Python of an environment
-that holds it. These were made on Python 3.11 with PyTorch 2.13 as follows:
+The script always measures nn.Transformer and CTranslate2. It measures another peer if --peer gives the Python of an
+environment with this program. We made such environments on Python 3.11 with PyTorch 2.13 as follows:
 
     huggingface  pip install torch numpy transformers==5.23.0 sentencepiece
     joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
@@ -44,8 +44,8 @@ that holds it. These were made on Python 3.11 with PyTorch 2.13 as follows:
                      omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
                  PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
 
-omegaconf 2.0.6 needs pip before 24.1. Python 3.11 refuses some dataclasses of fairseq; benchmarks/contenders/
-run_fairseq.py makes it accept them.
+omegaconf 2.0.6 needs a pip before 24.1. Python 3.11 rejects some dataclasses of fairseq; benchmarks/contenders/
+run_fairseq.py makes Python accept them.
 """
 
 import argparse
@@ -87,7 +87,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> Works:
-    """Work that orders the pairs of an epoch of random words and makes its batches."""
+    """Return work that shuffles the pairs of an epoch of random words and makes its batches."""
     write_encoded(directory, random_rows(vocab_size), vocab_size, vocab_size)
     corpus = EncodedCorpus.load(directory)
 
@@ -99,9 +99,9 @@ def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> W
 
 
 def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
-    """Time each work in every round, after one untimed call of each; compare ours with its peer.
+    """Call each work once without timing; then time each in every round, and compare ours with its peer.
 
-    Every other round runs backwards, so that no work always comes first.
+    Every second round has the reverse order, so that no work is always the first.
     """
     done = {name: work() for name, work in works.items()}
     results: Results = {name: {"seconds": []} for name in works}
@@ -136,7 +136,7 @@ def print_results(results: Results) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Print conditions and results as they come, and return all of them for JSON.
+    """Measure; print conditions and results at once, and return all of them for JSON.
 
     Raises PeerError, CorpusError and TokenizerError.
     """
@@ -185,7 +185,7 @@ def raced(works: Works, rounds: int, on_gpu: bool) -> Results:
 
 
 def named_by(precision: str, results: Results) -> Results:
-    """The same, with other precisions than fp32 in the names."""
+    """Return the results with the precision in their names, except for fp32."""
     return {name if precision == "fp32" else f"{name}, {precision}": result for name, result in results.items()}
 
 
@@ -204,7 +204,7 @@ def trained_decoding(arguments: argparse.Namespace, device: str, directory: Path
 
 
 def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str, directory: Path) -> Race:
-    """The conditions of the training race; a shape whose updates take seconds gets fewer of them."""
+    """Return the conditions for comparing training. Shapes with slow updates get fewer of them."""
     config, vocab_size = SHAPES[arguments.shape]
     warm_up, updates = (2, 6) if device == "cpu" and config.d_model >= 512 else (5, 25)
     return Race(
@@ -222,12 +222,12 @@ def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "names", metavar="data|train|decode|prepare", nargs="*", help="the first three if none is named"
+        "names", metavar="data|train|decode|prepare", nargs="*", help="what to measure (default: the first three)"
     )
     add_subjects(parser)
     add_conditions(parser)
     parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="also write the results here, those of each round too"
+        "--json", metavar="FILE", type=Path, help="also write the results to this file, with those of each round"
     )
     arguments = parser.parse_args(argv)
     check(parser, arguments)
@@ -239,18 +239,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def add_subjects(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is measured, and beside what."""
-    parser.add_argument("--shape", choices=SHAPES, default="small", help="of the model (default: small)")
+    """Add the options for models, texts and peers."""
+    parser.add_argument("--shape", choices=SHAPES, default="small", help="shape of the model (default: small)")
     parser.add_argument(
         "--text",
         metavar=("SOURCE", "TARGET"),
         type=Path,
         nargs=2,
         default=(),
-        help="text to train on (default: random words); with --model, a source to translate and its reference",
+        help="text for training (default: random words); with --model, a source to translate and its reference",
     )
     parser.add_argument(
-        "--model", metavar="MODEL_DIR", type=Path, help="decode: a trained model, such as runs/<name>/model"
+        "--model", metavar="MODEL_DIR", type=Path, help="for decode: a trained model, such as runs/<name>/model"
     )
     parser.add_argument(
         "--beam",
@@ -258,39 +258,38 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         type=int,
         nargs="+",
         default=[4],
-        help="with --model: beam sizes to measure besides greedy",
+        help="with --model: beam sizes to measure besides greedy search",
     )
-    parser.add_argument(
-        "--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=", ".join(PEERS)
-    )
+    about = f"also measure this program, with this Python; NAME is {', '.join(PEERS)}"
+    parser.add_argument("--peer", metavar="NAME=PYTHON", type=named_python, action="append", default=[], help=about)
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how it is measured."""
-    parser.add_argument("--rounds", metavar="N", type=int, default=3)
-    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: one for each core")
+    """Add the options for the conditions of the measurement."""
+    parser.add_argument("--rounds", metavar="N", type=int, default=3, help="number of rounds (default: 3)")
+    parser.add_argument("--threads", metavar="N", type=int, default=0, help="threads of the CPU; 0: one for each core")
     parser.add_argument(
-        "--warm-up", metavar="N", type=int, default=0, help="updates before the clock starts; 0: chosen by the shape"
+        "--warm-up", metavar="N", type=int, default=0, help="updates before the timed ones; 0: depends on the shape"
     )
-    parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed updates; 0: chosen by the shape")
+    parser.add_argument("--updates", metavar="N", type=int, default=0, help="timed updates; 0: depends on the shape")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(default: auto)")
     parser.add_argument(
         "--precision",
         choices=["fp32", "bf16", "fp16", "int8"],
         nargs="+",
         default=[],
-        help="default: fp32, and bf16 in training if the hardware multiplies it; with --model fp32 and int8, or on a "
+        help="default: fp32, and in training also bf16 if the hardware supports it; with --model fp32 and int8, on a "
         "GPU fp32 and fp16",
     )
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
+    """Stop with an error for arguments that exclude each other, or need others."""
     numbers = arguments.threads, arguments.warm_up, arguments.updates
     if not {*arguments.names} <= {"data", "train", "decode", "prepare"} or arguments.rounds < 1 or min(numbers) < 0:
-        parser.error("name data, train, decode or prepare; --rounds is at least 1, the other numbers at least 0")
+        parser.error("give data, train, decode or prepare; --rounds must be at least 1, other numbers at least 0")
     if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
-        parser.error("--model is only for decode and needs --text SOURCE REFERENCE; a --beam is at least 1")
+        parser.error("--model is only for decode and needs --text SOURCE REFERENCE; --beam must be at least 1")
     if "prepare" in arguments.names and not arguments.text:
         parser.error("prepare needs --text SOURCE TARGET")
     trains = not arguments.names or "train" in arguments.names

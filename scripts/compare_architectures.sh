@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Recurrent and convolutional models and Transformers side by side: the same corpus, tokenizer, batches, updates and, within 10 %,
-# parameters. From the directory of the repository:
+# Compares recurrent models, convolutional models and Transformers: with the same corpus, tokenizer, batches and updates,
+# and with numbers of parameters that differ by at most 10 %. Run it in the directory of the repository:
 #
-#   scripts/compare_architectures.sh [demo|multi30k|both]    train, average and evaluate all, then the table
-#   scripts/compare_architectures.sh speed [demo|multi30k|both]    how fast each trains and decodes, alone, one by one
-#   scripts/compare_architectures.sh table [demo|multi30k|both]    the table and the picture of what is there
-#   scripts/compare_architectures.sh one demo|multi30k NAME     a single architecture
+#   scripts/compare_architectures.sh [demo|multi30k|both]        train, average and evaluate all, then write the table
+#   scripts/compare_architectures.sh speed [demo|multi30k|both]  measure training and decoding, one architecture at a time
+#   scripts/compare_architectures.sh table [demo|multi30k|both]  write the table and the picture of the existing results
+#   scripts/compare_architectures.sh one demo|multi30k NAME      train a single architecture
 #
-# What is done is not done again; what was begun goes on. Results lie in runs/compare_<corpus>/: a run a folder,
-# its output in <name>.log, table.md and by_length.png. In the environment:
+# If you start it again, it skips finished runs, and resumes others. Results are in runs/compare_<corpus>/: a directory
+# for each run, its output in <name>.log, table.md and by_length.png. Environment variables:
 #
-#   PYTHON    the interpreter (.venv/bin/python)
-#   JOBS      architectures that are trained at a time (1)
-#   MULTI30K  a folder with train, val and test_2016_flickr, each .en and .de; else the hub's data set is taken
-#   SET       settings for all, as "training.max_steps=200"
+#   PYTHON    the interpreter (default: .venv/bin/python)
+#   JOBS      how many architectures to train at the same time (default: 1)
+#   MULTI30K  a directory with train, val and test_2016_flickr, each .en and .de (default: the data set of the hub)
+#   SET       settings for all architectures, such as "training.max_steps=200"
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +21,8 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 read -r -a for_all <<< "${SET:-}"
 
-# Name, kind and what differs from configs/compare_<corpus>_<kind>.yaml. Bahdanau's decoder has more weights at a width.
+# Name, kind and changed settings of configs/compare_<corpus>_<kind>.yaml. For equal widths, Bahdanau's decoder has more
+# weights than the others, so its width is smaller.
 architectures() {
     cat << 'END'
 rnn-none                rnn          model.attention=none
@@ -53,7 +54,7 @@ choose() {
     settings+=(${for_all[@]+"${for_all[@]}"})
 }
 
-# How many words wider each bucket of lengths is.
+# Make the corpus, check the numbers of parameters, and prepare the data of corpus $1.
 prepare() {
     if [[ $1 == demo ]]; then
         "$PYTHON" scripts/make_demo_corpus.py --output data/demo_corpus_long --join 4 --train 30000 --test 1000
@@ -87,7 +88,7 @@ one() {
     } >> "$run.log" 2>&1 || { echo "error: $2 failed; see $run.log" >&2; exit 2; }
 }
 
-# A few updates, and the test set once more, with nothing beside them.
+# Measure the speed of architecture $2 on corpus $1: a few updates, and the test set again, without other processes.
 speed() {
     local run=runs/compare_$1/speed/$2
     choose "$1" "$2"

@@ -1,9 +1,9 @@
-"""Shows what scripts/compare_architectures.sh found: a table in Markdown, and BLEU by source length as a picture.
+"""Shows the results of scripts/compare_architectures.sh: a table in Markdown, and BLEU by source length as a picture.
 
     python scripts/compare_table.py RUNS_DIR NAME …
 
-Reads the run RUNS_DIR/NAME of each architecture and, if they were measured, the speeds in RUNS_DIR/speed. Prints the
-table and writes RUNS_DIR/by_length.png.
+Reads the run RUNS_DIR/NAME of each architecture and, if there are any, the speeds in RUNS_DIR/speed. Prints the table
+and writes RUNS_DIR/by_length.png.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Row:
     interval: float
     by_length: list[Group]
     num_target_tokens: int
-    """The number of target tokens that it was trained on."""
+    """The number of target tokens of its training."""
     tokens_per_second: float | None
     sentences_per_second: float | None
 
@@ -85,7 +85,7 @@ def read_row(runs: Path, name: str) -> Row:
 
 
 def num_parameters(path: Path) -> int:
-    """Count the numbers in a file of weights, where a tied matrix is stored once."""
+    """Count the parameters in a file of weights, in which a tied matrix is stored once."""
     total = 0
     with safe_open(path, "pt") as weights:
         for name in weights.keys():  # noqa: SIM118 - it is not a dictionary
@@ -97,9 +97,9 @@ def num_parameters(path: Path) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the table in Markdown, with a dash for what was not measured.
+    """Return the table in Markdown, with a dash for missing measurements.
 
-    The minutes of training are computed from its tokens and the measured speed.
+    The minutes of training are the number of tokens divided by the measured speed.
     """
     lines = [_HEAD]
     for row in rows:
@@ -118,7 +118,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def figure_of(rows: Sequence[Row]) -> "Figure":
-    """Draw BLEU by length, one line for each architecture; below, the lengths and the number of their sentences."""
+    """Draw BLEU by length, one line for each architecture; the axis shows lengths and numbers of sentences."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
@@ -139,7 +139,7 @@ def figure_of(rows: Sequence[Row]) -> "Figure":
 def _scores(path: Path) -> list[TestSetScores]:
     found = list(read_scores(path).values())
     if not found:
-        raise EvaluationError(f"{path}: is missing, or has no scores; run scripts/compare_architectures.sh to its end")
+        raise EvaluationError(f"{path} is missing, or has no scores; run scripts/compare_architectures.sh to its end")
     return found
 
 

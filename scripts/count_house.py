@@ -1,9 +1,10 @@
-"""Counts what a newcomer has to read: lines, files, settings, imports, and how the rooms build on each other.
+"""Counts what a newcomer has to read: lines, files, settings, imports, and the layers of folders ("rooms").
 
     python scripts/count_house.py [DIRECTORY_OF_THE_PROJECT]
 
-The closure of a module is what it imports from this package, what that imports, and so on, wherever in a file an import
-stands but under `if TYPE_CHECKING`. Floors: a room stands one floor above the highest room from which it imports.
+The closure of a module contains the modules of this package that it imports, the modules that these import, and so on;
+imports anywhere in a file count, except under `if TYPE_CHECKING`. Floors: a room is one floor above the highest room
+from which it imports.
 """
 
 import ast
@@ -21,7 +22,7 @@ def module_name(root: Path, path: Path) -> str:
 
 
 def imported(tree: ast.AST, known: set[str]) -> set[str]:
-    """The modules of the package that this code imports when it is imported or called."""
+    """The modules of the package that this code imports, at import time or when it is called."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -36,7 +37,7 @@ def imported(tree: ast.AST, known: set[str]) -> set[str]:
 
 
 def closure(start: str, graph: dict[str, set[str]]) -> set[str]:
-    """A module and all that it imports, directly or not."""
+    """A module and all modules that it imports, directly or indirectly."""
     seen, waiting = set(), [start]
     while waiting:
         if (name := waiting.pop()) not in seen:
@@ -46,13 +47,13 @@ def closure(start: str, graph: dict[str, set[str]]) -> set[str]:
 
 
 def room(name: str, files: dict[str, Path]) -> str:
-    """The folder of a module; a module of the ground floor is a room of its own."""
+    """The folder of a module; a module directly in the package counts as its own room."""
     parts = name.split(".")[1:]
     return ".".join(parts[:-1] if len(parts) > 1 and files[name].name != "__init__.py" else parts) or "__init__"
 
 
 def floors(rooms: dict[str, set[str]]) -> tuple[dict[str, int], list[str]]:
-    """The floor of each room, from 1, and the rooms that stand in a circle."""
+    """The floor of each room, from 1, and the rooms that import each other in a circle, or from such rooms."""
     known: dict[str, int] = {}
     while ready := [name for name in rooms if name not in known and rooms[name] <= known.keys()]:
         known |= {name: 1 + max((known[below] for below in rooms[name]), default=0) for name in ready}
@@ -66,13 +67,13 @@ def reading_list(root: Path) -> list[str]:
 
 
 def num_settings(root: Path) -> int:
-    """The settings: fields of sections, where they are defined first; a section that is a field is none itself."""
+    """The number of settings: fields of sections, each counted where it is defined first. Sections are not counted."""
     files = sorted((root / PACKAGE / "settings").glob("*.py"))
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
     def bases(name: str) -> set[str]:
-        """All classes that a class inherits from."""
+        """All classes from which a class inherits."""
         own = {ast.unparse(base) for base in classes[name].bases} if name in classes else set()
         return own.union(*map(bases, own))
 

@@ -1,6 +1,6 @@
 """Prints the number of parameters of a configuration's model.
 
-The vocabulary is taken to have tokenizer.vocab_size pieces.
+It assumes that the vocabulary has tokenizer.vocab_size pieces.
 
     python scripts/count_parameters.py CONFIG [key=value …]
 """
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", metavar="key=value", nargs="*", help="change a setting, as in model.d_model=256")
     arguments = parser.parse_args(argv)
     config = load_config(arguments.config, arguments.overrides)
-    with torch.device("meta"):  # only shapes, no memory
+    with torch.device("meta"):  # makes only shapes, without memory for numbers
         model = build_model(config.model, config.tokenizer.vocab_size, config.tokenizer.vocab_size)
     print(sum(parameter.numel() for parameter in model.parameters()))
     return 0

@@ -2,8 +2,8 @@
 
     python scripts/evaluate_bleu.py HYPOTHESIS REFERENCE [REFERENCE …] [--language CODE] [--json FILE]
 
-Files are plain UTF-8 text, detokenised, and line n of one belongs to line n of the others. The options are those of
-`python -m transformer_mt.evaluate`, which does the work.
+Files contain plain, detokenised UTF-8 text; line n of one file belongs to line n of the others. The script calls
+`python -m transformer_mt.evaluate` and has the same options.
 """
 
 import argparse
@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print one line for each metric, and write them as JSON if --json names a file."""
+    """Print one line for each metric; with --json FILE, write the scores as JSON, too."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hypothesis")
     parser.add_argument("reference", nargs="+")

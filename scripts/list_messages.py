@@ -1,9 +1,9 @@
-"""Lists every error message for users in tests/messages.yaml, each under a short code by which tests name it.
+"""Lists every error message for users in tests/messages.yaml, each with a short code for use in tests.
 
     python scripts/list_messages.py          shows what has changed
     python scripts/list_messages.py --write  writes the file
 
-Messages that are reworded keep their codes, if a file has as many of them as before. You may change a code.
+If you reword a message, it keeps its code, as long as its file has the same number of messages. You may change a code.
 """
 
 import ast
@@ -36,7 +36,7 @@ def error_classes() -> set[str]:
 
 
 def template(node: ast.expr) -> str:
-    """The text that an expression makes; what is known only when it runs is in braces."""
+    """The text of an expression; values that are known only at run time are in braces."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -51,13 +51,13 @@ def template(node: ast.expr) -> str:
 
 
 def placeholder(node: ast.expr) -> str:
-    """What stands for a value: its name, as {path.name}, or {…} if it has none."""
+    """The placeholder of a value: its name, such as {path.name}, or {…} if it has no name."""
     text = ast.unparse(node)
     return "{" + (text if re.fullmatch(r"[\w.]+", text) else "…") + "}"
 
 
 def messages() -> dict[str, list[str]]:
-    """The messages of each file, in their order there, without those that are wholly made elsewhere."""
+    """The messages of each file, in their order there, without those that consist of placeholders only."""
     classes, found = error_classes(), {}
     for path in sorted(PACKAGE.rglob("*.py")):
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
@@ -70,7 +70,7 @@ def messages() -> dict[str, list[str]]:
 
 
 def code_of(text: str, taken: set[str]) -> str:
-    """A code of a message's first words that no other message has."""
+    """A code, made of a message's first words, that no other message has."""
     words = re.findall(r"[a-z]+", re.sub(r"\{.*?\}", "", text).lower())
     words = [word for word in words if word not in NOT_IN_A_CODE][:WORDS_OF_A_CODE]
     code, number = "-".join(words), 2
@@ -80,12 +80,12 @@ def code_of(text: str, taken: set[str]) -> str:
 
 
 def listed() -> dict[str, dict[str, str]]:
-    """The messages of each file by their codes, as tests/messages.yaml has them."""
+    """The messages of each file, by code, in tests/messages.yaml."""
     return yaml.safe_load(LIST.read_text(encoding="utf-8")) if LIST.exists() else {}
 
 
 def renewed() -> dict[str, dict[str, str]]:
-    """The same, as the package has them now, under the codes that they had."""
+    """The messages that are now in the package, by code; codes are kept where possible."""
     before, now = listed(), messages()
     taken = {code for codes in before.values() for code in codes}
     moved = {text: code for codes in before.values() for code, text in codes.items()}
@@ -104,7 +104,7 @@ def renewed() -> dict[str, dict[str, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the list, or print how it differs; 1 if it does."""
+    """Write the list, or print the differences. Returns 1 if there are any, else 0."""
     now, before = renewed(), listed()
     if arguments == ["--write"]:
         text = yaml.safe_dump(now, sort_keys=False, allow_unicode=True, width=120)

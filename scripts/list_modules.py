@@ -1,8 +1,9 @@
-"""Writes what can be read off the code: docs/design.md's list of modules, and what other rooms use of each room.
+"""Writes two kinds of lists: all modules, in docs/design.md, and the names in each room that other rooms use.
 
     python scripts/list_modules.py
 
-The list has the first line of each module. What others use stands at the end of a room's `__init__.py`.
+A room is a folder of the package. The list of modules contains the first line of each docstring. The names that other
+rooms use are at the end of the docstring of a room's `__init__.py`.
 """
 
 import ast
@@ -17,17 +18,17 @@ USED = "Other rooms use:\n"
 
 
 def docstring(path: Path) -> str:
-    """What a module says of itself."""
+    """The docstring of a module."""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def rooms() -> list[Path]:
-    """The folders of the package, without the one that holds the stages."""
+    """The folders inside the package."""
     return sorted(path.parent for path in PACKAGE.rglob("*/__init__.py"))
 
 
 def used_elsewhere() -> dict[Path, dict[str, set[str]]]:
-    """For each room, what modules outside of it import of its modules."""
+    """For each room and each of its modules, the names that modules of other rooms import."""
     found: dict[Path, dict[str, set[str]]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -44,7 +45,7 @@ def used_elsewhere() -> dict[Path, dict[str, set[str]]]:
 
 
 def page_with_modules(page: str) -> str:
-    """docs/design.md with a table for each room as it is now, the stages first."""
+    """Return docs/design.md with a new table for each room; the stages come first."""
     parts = []
     for folder in [PACKAGE, *rooms()]:
         name = folder.relative_to(ROOT).as_posix()
@@ -58,7 +59,7 @@ def page_with_modules(page: str) -> str:
 
 
 def room_with_uses(room: Path, used: dict[str, set[str]]) -> str:
-    """The `__init__.py` of a room with what others use of it as it is now."""
+    """Return the `__init__.py` of a room with a new list of the names that other rooms use."""
     about, lines = docstring(room / "__init__.py").partition(USED)[0].strip(), []
     for module, names in sorted(used.items()):
         text = f"{module}: {', '.join(sorted(names, key=lambda name: (name.lower(), name)))}" if names else module
@@ -67,7 +68,7 @@ def room_with_uses(room: Path, used: dict[str, set[str]]) -> str:
 
 
 def written() -> dict[Path, str]:
-    """All files that this script writes, as they must be."""
+    """Return the right content of all files that this script writes."""
     used = used_elsewhere()
     files = {room / "__init__.py": room_with_uses(room, used.get(room, {})) for room in rooms()}
     return files | {PAGE: page_with_modules(PAGE.read_text(encoding="utf-8"))}

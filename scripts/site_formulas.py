@@ -1,6 +1,6 @@
-"""Writes the formulas of the documentation's site as MathML, which browsers draw without a script.
+"""Converts the formulas of the documentation's site to MathML, which browsers draw without a script.
 
-A hook of MkDocs (mkdocs.yml): its extension arithmatex marks the formulas, and latex2mathml converts them.
+This is a hook of MkDocs (see mkdocs.yml): the extension arithmatex marks the formulas, and latex2mathml converts them.
 """
 
 import html as html_text
@@ -13,5 +13,5 @@ MARKED = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>'
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """The HTML of a page, with its formulas as MathML. MkDocs gives more arguments by name."""
+    """Return the HTML of a page with its formulas as MathML. MkDocs passes further keyword arguments."""
     return MARKED.sub(lambda marked: convert(html_text.unescape(marked[3]), display=DISPLAY[marked[2]]), html)

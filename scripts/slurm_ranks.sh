@@ -1,5 +1,5 @@
-# The common part of slurm_train.sh and slurm_translate.sh, which read it: runs the stage $stage on all nodes of the job,
-# a process for each GPU, and puts the job back into the queue before its time limit, if the stage has not ended.
+# The common part of slurm_train.sh and slurm_translate.sh, which source this file: runs the stage $stage on all nodes of
+# the job, with a process for each GPU. If the stage has not ended shortly before the time limit, it queues the job again.
 # shellcheck shell=bash
 
 set -euo pipefail
@@ -14,21 +14,22 @@ torchrun=(
     --nnodes "$SLURM_JOB_NUM_NODES"
     --nproc-per-node "$processes"
     --rdzv-backend c10d
-    --rdzv-endpoint "$first_node:$((20000 + SLURM_JOB_ID % 10000))" # jobs that share a node have a port each
+    --rdzv-endpoint "$first_node:$((20000 + SLURM_JOB_ID % 10000))" # jobs that share a node have different ports
     --rdzv-id "$SLURM_JOB_ID"
-    --max-restarts 3 # if a process fails, all begin again from what was saved
+    --max-restarts 3 # if a process fails, all processes start again and resume
 )
 
-# The steps are signalled, and not srun: on SIGTERM srun kills them at once.
+# The signal goes to the job's steps, not to srun: on SIGTERM, srun kills the steps at once.
 time_is_short=
 trap 'time_is_short=yes; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 
-# srun does not take over --cpus-per-task by itself. In the background, because a trap waits for the foreground.
+# srun does not inherit --cpus-per-task. It runs in the background, because bash delays a trap until a foreground command
+# ends.
 srun --nodes "$SLURM_JOB_NUM_NODES" --ntasks-per-node 1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task "$SLURM_CPUS_PER_TASK"} \
     "${torchrun[@]}" -m "transformer_mt.$stage" "$@" &
 status=0
 wait $! || status=$?
-if [[ $time_is_short ]]; then # the signal has ended that wait, and not the stage
+if [[ $time_is_short ]]; then # the signal has ended only the `wait`, not the stage
     status=0
     wait $! || status=$?
 fi
@@ -37,7 +38,7 @@ if [[ $time_is_short && $status -ne 0 ]]; then
     if scontrol requeue "$SLURM_JOB_ID"; then
         exit 0
     fi
-    printf 'This job cannot be queued again. To go on: sbatch --nodes %q' "$SLURM_JOB_NUM_NODES"
+    printf 'This job cannot be queued again. To resume: sbatch --nodes %q' "$SLURM_JOB_NUM_NODES"
     printf ' %q' ${SLURM_GPUS_ON_NODE:+--gpus-per-node "$SLURM_GPUS_ON_NODE"} "scripts/slurm_$stage.sh" "$@"
     echo
 fi

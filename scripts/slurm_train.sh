@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Train on one or more nodes under Slurm, from the directory of the repository, after `prepare`:
+# Trains on one or more nodes under Slurm. Submit it in the directory of the repository, after `prepare`:
 #
 #   sbatch --nodes 2 --gpus-per-node 8 --time 12:00:00 scripts/slurm_train.sh configs/x.yaml [key=value …]
 #
-# Memory, CPUs, partition and account are options of sbatch, likewise. PYTHON names another interpreter than
-# .venv/bin/python. data_dir and run_dir have to lie where all nodes see them. Five minutes before the time limit
-# training saves, and the job goes back into the queue, to go on from there: torchrun leaves it 30 seconds for that.
+# Memory, CPUs, partition and account are options of sbatch, too. To use another interpreter than .venv/bin/python, set
+# PYTHON. data_dir and run_dir must be on a disk that all nodes share. Five minutes before the time limit, training saves
+# a checkpoint (torchrun gives it 30 seconds for this), and the job is queued again and then resumes.
 
 #SBATCH --job-name transformer-mt
 #SBATCH --ntasks-per-node 1
 #SBATCH --requeue
 #SBATCH --open-mode append
-# Not TERM: that is scancel's, and who cancels a job does not want it back.
+# Not TERM, because scancel sends TERM, and a cancelled job must not be queued again.
 #SBATCH --signal B:USR1@300
 
 set -euo pipefail
-: "${1:?name a configuration: sbatch … scripts/slurm_train.sh configs/x.yaml}"
-# Slurm runs a copy of this file, so what lies beside it is found from the directory of the repository.
+: "${1:?give a configuration: sbatch … scripts/slurm_train.sh configs/x.yaml}"
+# Slurm runs a copy of this file, so the path of the other file starts at the directory of the repository.
 stage=train
 source scripts/slurm_ranks.sh

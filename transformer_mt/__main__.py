@@ -10,17 +10,17 @@ from transformer_mt.terminal import cli
 from transformer_mt.version import __version__
 
 STAGES = {
-    "prepare": "text becomes token ids on disk",
-    "train": "token ids become checkpoints",
-    "average": "checkpoints become a model",
-    "translate": "lines become translations",
-    "score": "pairs become log-probabilities",
-    "rerank": "n-best lists and several models' scores become translations",
-    "export": "a model becomes a directory for another program",
-    "evaluate": "translations become scores",
-    "report": "runs become a page of HTML: curves, scores, translations, attention",
-    "plot": "attention, and what else books draw, becomes a picture",
-    "demo": "all stages from prepare to evaluate, on a small synthetic corpus",
+    "prepare": "trains a tokenizer, and writes the corpus as token ids",
+    "train": "trains a model on the token ids, and writes checkpoints",
+    "average": "makes a model of the checkpoints",
+    "translate": "translates lines of text",
+    "score": "computes log-probabilities of sentence pairs",
+    "rerank": "chooses the best translations of n-best lists by the scores of several models",
+    "export": "writes a model in the format of another program",
+    "evaluate": "scores a model on its test sets, or a file of translations",
+    "report": "writes a page of HTML about runs: curves, scores, translations, attention",
+    "plot": "draws attention, and other pictures known from textbooks",
+    "demo": "runs all stages from prepare to evaluate on a small synthetic corpus",
 }
 OTHERS = {
     "configs": "copies the configurations that come with the package",
@@ -29,26 +29,26 @@ OTHERS = {
 
 
 def main() -> int:
-    """Run the command that the first argument names, with the arguments after it. Returns the exit status."""
+    """Run the command named by the first argument, with the arguments after it. Returns the exit status."""
     name, *others = sys.argv[1:] or [""]
     if name in OTHERS:
         command = copy_configs if name == "configs" else show_settings
         return cli.run(lambda _: command(others))
     if name not in STAGES:
         return cli.run(lambda _: _list_commands(sys.argv[1:]))
-    # Imported before `run`, so that Ctrl-C ends this at once.
+    # Imported before `run`, so that Ctrl-C ends the import at once.
     module = importlib.import_module(f"transformer_mt.{name}")
     return cli.run(lambda _: module.main(others))
 
 
 def show_settings(argv: Sequence[str]) -> int:
-    """Print all settings, the settings of a section, or a single one."""
+    """Print all settings, the settings of one section, or a single setting."""
     from transformer_mt.settings.suggestions import settings_text
 
     parser = cli.parser(
         "settings",
-        "Shows settings: key, default, [values it can have], and what it means. Set them in the configuration file,\n"
-        "or as key=value after the name of that file on the command line.",
+        "Shows settings: key, default, [allowed values] and meaning. Set them in the configuration file, or as\n"
+        "key=value after the name of that file on the command line.",
         "python -m transformer_mt settings training\n  python -m transformer_mt settings training.peak_lr",
     )
     about = "a section such as training, or a key such as training.peak_lr"
@@ -58,15 +58,15 @@ def show_settings(argv: Sequence[str]) -> int:
 
 
 def copy_configs(argv: Sequence[str]) -> int:
-    """Copy the configurations into a directory. Files that exist there are kept."""
+    """Copy the configurations into a directory. Existing files are not replaced."""
     from transformer_mt.demo import copy_config, shipped_configs
 
     parser = cli.parser(
         "configs",
-        "Copies the configurations that come with the package into a directory, with schema.json, which lets\n"
-        "editors check them, and constraints.txt, the versions of other packages that are tested: if a newer one\n"
-        "gives trouble, install the wheel again by `pip install -c DIR/constraints.txt WHEEL`.\n"
-        "A file that exists there already is kept as it is.",
+        "Copies the configurations that come with the package into a directory. It also copies schema.json, with\n"
+        "which editors check configurations, and constraints.txt, which lists the tested versions of other packages:\n"
+        "if a newer version gives trouble, install the wheel again by `pip install -c DIR/constraints.txt WHEEL`.\n"
+        "Existing files are not replaced.",
         "python -m transformer_mt configs my_configs",
     )
     about = "where to copy them (default: configs)"

@@ -1,4 +1,4 @@
-"""Turns the checkpoints of a run into its model."""
+"""The stage `average`: makes the model of a run from its checkpoints."""
 
 import json
 import os
@@ -43,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = cli.parser(
         "average",
         "Reads the checkpoints of a run, and writes <run>/model: model.safetensors, config.yaml and the tokenizer.\n"
-        "Translation needs nothing else. It validates the mean of the last checkpoints, means of fewer of them, and\n"
-        "the single best checkpoint, and the best of these becomes the model. To choose one yourself, give\n"
-        "choose=last, best or moving_average.",
+        "Translation needs only this directory. `average` validates the mean of the last checkpoints, means of fewer\n"
+        "checkpoints, and the single best checkpoint, and takes the best of these as the model. To choose yourself,\n"
+        "set choose=last, choose=best or choose=moving_average.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
     parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the directory of a run, such as runs/<name>")
@@ -55,25 +55,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_intermixed_args(argv)
     if not (arguments.run / "config.yaml").is_file():
-        raise CheckpointError(f"{arguments.run} holds no config.yaml: name the directory of a run, such as runs/<name>")
+        raise CheckpointError(f"{arguments.run} has no config.yaml: give the directory of a run, such as runs/<name>")
     config = load_config(arguments.run / "config.yaml", arguments.overrides, "averaging")
     average_run(arguments.run, config, arguments.device)
     return 0
 
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
-    """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is whole."""
-    newest = str((saved_steps(run_dir) or [0])[-1])  # before the checkpoints are read, because training may still go on
+    """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
+    newest = str((saved_steps(run_dir) or [0])[-1])  # looked up first, because training may still write checkpoints
     candidates = find_candidates(run_dir, config.averaging, config.training)
     if damage := fault(run_dir, COPIED_FROM_DATA):
-        raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again, from {config.data_dir}")
+        raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again from {config.data_dir}")
     model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
     _check_ours(model_dir, tokenizer)
-    TrainingLines.load(run_dir)  # an error is better raised now than after the validation
+    TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     advice = (
-        f"The tokenizer in {run_dir} is damaged, or was exchanged: copy the one that it was trained with, from its "
-        f"data_dir, into {run_dir}"
+        f"The tokenizer in {run_dir} is damaged, or was replaced by another one: copy the tokenizer of the run's "
+        f"data_dir into {run_dir}"
     )
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
@@ -114,9 +114,9 @@ def _validate(
     found_digest = Tokenizer.load(data_dir).digest
     if found_digest != tokenizer.digest:
         raise CheckpointError(
-            f"{data_dir} was prepared with another tokenizer (digest {found_digest[:8]}) than that of this run "
-            f"({tokenizer.digest[:8]}), so the models cannot be validated on it: average again with "
-            "data_dir=DIRECTORY, where the data of this run are"
+            f"{data_dir} was prepared with another tokenizer (digest {found_digest[:8]}) than this run "
+            f"({tokenizer.digest[:8]}), so the models cannot be validated on it: average again, with "
+            "data_dir=DIRECTORY naming the data of this run"
         )
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name, training)
@@ -134,9 +134,9 @@ def _validate(
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:
-    """Return the device that was named, or that of training; if this machine does not have that one, its own.
+    """Return the named device; without a name, that of training or, if this machine lacks it, the best one here.
 
-    Raises ConfigError, also if what is compiled for a GPU can be kept nowhere safely.
+    Raises ConfigError if the named device is missing, or if there is no safe directory for code compiled for a GPU.
     """
     try:
         device = choose_device(name or training.device, training.precision, training.num_threads)
@@ -144,7 +144,7 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
         if name is not None:
             raise
         device = choose_device("auto", training.precision, training.num_threads)
-    if device.torch_device.type == "cuda":  # where the loss is compiled
+    if device.torch_device.type == "cuda":  # the loss is compiled for it
         check_c_compiler()
         use_own_cache()
     return device
@@ -168,7 +168,7 @@ def _warning(
     """Return a warning if the model was not validated, or if another candidate is better; else None."""
     if not scores:
         return (
-            f"{model_dir} was not validated, because {config.data_dir} holds no validation set. If the data of "
+            f"{model_dir} was not validated, because {config.data_dir} has no validation set. If the data of "
             "this run are elsewhere, average again with data_dir=DIRECTORY"
         )
     metric, ours, others = config.training.metric, scores[0], scores[-1]
@@ -183,7 +183,7 @@ def _warning(
 def _write(
     model_dir: Path, candidate: Candidate, metadata: dict[str, str], config: Config, tokenizer: Tokenizer
 ) -> None:
-    """Write the model directory: the checksums first, so that a model with a file missing is never taken for whole."""
+    """Write the model directory: the checksums first, so that they reveal a missing file if the process is killed."""
     try:
         with temporary_directory(_place(model_dir)) as partial:
             save_weights(candidate.weights(), partial / MODEL, metadata)
@@ -198,23 +198,21 @@ def _write(
             for name in set(MODEL_FILES) - set(names):
                 (model_dir / name).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{model_dir}: cannot be written ({error}); {cure(error)}") from None
+        raise CheckpointError(f"{model_dir} cannot be written ({error}); {cure(error)}") from None
 
 
 def _place(model_dir: Path) -> Path:
-    """Return where the model lies. `model` may be a link to another disk, and no file can be renamed across disks."""
+    """Return the real path of the model: `model` may link to another disk, and files cannot be renamed across disks."""
     return Path(os.path.realpath(model_dir))
 
 
 def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
-    """Raises CheckpointError if something is there that is neither a model of this run nor the rest of one."""
+    """Raises CheckpointError unless the place is free, or has a complete or incomplete model of this run."""
     if model_dir.exists() and not model_dir.is_dir():
-        raise CheckpointError(
-            f"{model_dir} is not a directory, and nothing was changed. Move it away, and average again"
-        )
+        raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
     place = _place(model_dir)
-    was_killed = place.with_name(own_name(place.name)).is_dir()  # while it wrote the first model
+    was_killed = place.with_name(own_name(place.name)).is_dir()  # while `average` wrote the first model
     if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
         return
     try:
@@ -223,8 +221,8 @@ def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
         is_ours = False
     if not is_ours:
         raise CheckpointError(
-            f"{model_dir} holds {names[0]}, and `average` did not write what is there; nothing was changed. Move it "
-            "away, and average again"
+            f"{model_dir} contains {names[0]}, and `average` did not write this directory; nothing was changed. Move "
+            "the directory away, and average again"
         )
 
 

@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "demo",
         "Makes a small English-German corpus (data/demo_corpus), prepares it, trains a small Transformer on it,\n"
         "averages its checkpoints, and evaluates the model. All files are written below the working directory.\n"
-        f"The configuration is {CONFIG}; if it does not exist, it is copied from the package.\n"
-        "The demo takes some minutes on a CPU. If it is stopped, the same command continues where it stopped.",
+        f"The configuration is {CONFIG}; if this file does not exist, the demo copies it from the package.\n"
+        "The demo takes some minutes on a CPU. If you stop it, the same command resumes.",
         "python -m transformer_mt.demo training.max_steps=300",
     )
     cli.add_settings(parser, "change a setting, for example training.max_steps=300")
@@ -39,12 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = importlib.import_module(f"transformer_mt.{name}").main(arguments)
         if status:
             return status
-    print(f"Settings: {CONFIG}; python -m transformer_mt settings says what each means")
+    print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
     return 0
 
 
 def shipped_configs() -> Path:
-    """Return the directory of these configurations: in the package if it was installed, beside it in a checkout."""
+    """Return the directory of the configurations: inside an installed package, beside the package in a checkout."""
     package = Path(__file__).parent
     in_wheel = package / "shipped_configs"
     return in_wheel if in_wheel.is_dir() else package.parent / "configs"
@@ -56,40 +56,40 @@ def copy_config(name: str, directory: Path) -> bool:
     Raises UserError if it cannot be written.
     """
     path = directory / name
-    if os.path.lexists(path):  # a link that leads nowhere counts, too
+    if os.path.lexists(path):  # true for a broken link, too
         return False
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{directory}: cannot be made ({error.strerror}); name another directory") from None
+        raise UserError(f"{directory} cannot be created ({error.strerror}); give another directory") from None
     write_whole(path, (shipped_configs() / name).read_bytes())
     return True
 
 
 def packaged_corpus() -> list[tuple[str, str]]:
-    """Return the English-German pairs of the package: those of test, then of validation, then of training."""
+    """Return the English-German pairs that come with the package: first test, then validation, then training pairs."""
     with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as file:
         pairs = [line.removesuffix("\n").split("\t") for line in file]
     return [(english, german) for english, german in pairs]
 
 
 def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> None:
-    """Write the pairs into files such as train.en and train.de of a folder, unless they exist already.
+    """Write the pairs into files such as train.en and train.de in the directory `output`, unless they exist already.
 
-    `sizes` says how many of the pairs each part has, in their order. Raises UserError if the files cannot be written,
-    or if there are other files with these names.
+    `sizes` gives the number of pairs of each part, in the order of the pairs. Raises UserError if the files cannot be
+    written, or if other files have these names.
     """
     described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
     paths = {output / name: content for name, content in _files(pairs, sizes).items()}
-    whole = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
-    if len(whole) == len(paths):
-        print(f"{output} is already there and whole: {described}; nothing to do.", flush=True)
+    complete = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
+    if len(complete) == len(paths):
+        print(f"{output} is already complete: {described}; nothing to do.", flush=True)
         return
     for path in paths:
-        if os.path.lexists(path) and path not in whole:
+        if os.path.lexists(path) and path not in complete:
             raise UserError(
-                f"{path}: exists already, and is not the file of a corpus of {described}; nothing was changed. Move it "
-                "away, or choose another folder"
+                f"{path} exists, but is not the file of a corpus of {described}; nothing was changed. Move it "
+                "away, or choose another directory"
             )
     output.mkdir(parents=True, exist_ok=True)
     for path, content in paths.items():

@@ -60,17 +60,17 @@ from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_output import TranslationSummary
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
-PATIENCE = 60.0  # seconds to wait for another evaluation of this run to write
+PATIENCE = 60.0  # seconds to wait while another evaluation of this run writes its results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score a model on its test sets, or a file of translations, and say where the results are."""
+    """Score a model on its test sets, or a file of translations, and print where the results are."""
     arguments = parser().parse_intermixed_args(argv)
     check(arguments)
     if arguments.compare:
         return _compare(arguments)
     if arguments.json is not None:
-        read_scores(arguments.json)  # raises an error if it may not be replaced
+        read_scores(arguments.json)  # raises an error if `evaluate` may not replace the file
     metrics, comet = chosen_metrics(arguments)
     comet_model = None if comet is None else Comet(comet, arguments.device)
     details = Details(arguments.confidence, metrics, arguments.analyse, comet=comet_model)
@@ -85,16 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    """Compare runs, or files of translations, and print what may be concluded."""
+    """Compare runs or files of translations, and print the scores and the conclusions."""
     if arguments.json is not None:
         check_comparison_file(arguments.json)
     if all(path.is_file() for path in arguments.compare):
         if not arguments.reference:
-            raise EvaluationError("--compare of files needs --reference: give the file that they are compared with")
+            raise EvaluationError("--compare with files needs --reference FILE: the file with correct translations")
         tests = [compared_files(arguments.compare, arguments.reference, arguments.language)]
     else:
         if arguments.reference or arguments.language:
-            raise EvaluationError("--reference and --language are for files; the configuration of a run names its own")
+            raise EvaluationError("--reference and --language are only for files: to compare runs, leave them out")
         tests = compared_runs(arguments.compare, arguments.test)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
@@ -108,8 +108,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results:
     """Translate the test sets of a run or a model, and score the translations.
 
-    Several models are an ensemble, with the test sets and settings of the first. <test>.hypotheses.txt and scores.json
-    are written to evaluation/ in the run, or in the model or export if it is not in a run.
+    Several models form an ensemble, with the test sets and settings of the first. Writes <test>.hypotheses.txt and
+    scores.json to evaluation/ in the run; for a model or an export outside a run, to evaluation/ in its directory.
     """
     options = engine_options(arguments)
     model, *others = [model_in(path) for path in model_arguments.model_dirs(arguments)]
@@ -119,7 +119,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     config = load_config(file, arguments.overrides, "decoding")
     texts = _test_sets(arguments, model, config)
     check_own(output, OWNER)
-    read_scores(output / "scores.json")  # raises an error if it may not be replaced
+    read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
     tried = choices_of(arguments.tune)
     choices = [(each, load_config(file, [*arguments.overrides, *each], "decoding").decoding) for each in tried]
     translator = Translator.load([model, *others], **vars(options))
@@ -128,15 +128,15 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     seen = _also_in_training(model, config, [*texts])
     made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
     made_by |= {"decoding": decoding} | ({"tuning": tuning} if tuning else {})
-    output.mkdir(exist_ok=True)  # now, because it may fail
+    output.mkdir(exist_ok=True)  # before the translation, because it may fail
     results = Results()
     for name, text in texts.items():
-        hypotheses, told = _translate(translator, text.sources, decoding, name)
+        hypotheses, measured = _translate(translator, text.sources, decoding, name)
         with hold(output, OWNER, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
         scored = _scored(hypotheses, text, name, translator, config, model, details)
-        told |= {"also_in_training": seen.get(name)} | made_by
-        results[name] = TestSetScores.model_validate(scored | told)
+        measured |= {"also_in_training": seen.get(name)} | made_by
+        results[name] = TestSetScores.model_validate(scored | measured)
     print_scores(results)
     with hold(output, OWNER, patience=PATIENCE):
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
@@ -145,7 +145,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
 
 
 def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
-    """Read the test sets of the configuration, or the one that was asked for."""
+    """Read the test sets of the configuration, or only the one that --test names."""
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
@@ -160,7 +160,7 @@ def _scored(
     model: Path,
     details: Details,
 ) -> dict[str, Any]:
-    """What scores.json says about the translations of a test set, besides how they were made."""
+    """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
     source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
@@ -169,9 +169,9 @@ def _scored(
 
 
 def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:
-    """How much of each test set stands in the training text of the run; empty if it is not known. Warns of it."""
+    """How much of each test set is also in the training text of the run, with warnings; empty if unknown."""
     data_dir = Path(config.data_dir)
-    if config.data_dir != load_config(model / "config.yaml").data_dir:  # other test sets than those of the run
+    if config.data_dir != load_config(model / "config.yaml").data_dir:  # the test sets are not those of the run
         return {}
     found = also_in_training(data_dir, names, _trained_on(model))
     for name, overlap in found.items():
@@ -181,7 +181,7 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
 
 
 def _trained_on(model: Path) -> str | None:
-    """The digest of the training data of the run that a model is in; None if that is not known."""
+    """The digest of the training data of the run to which a model belongs; None if unknown."""
     try:
         return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
     except (OSError, ValueError, LookupError, TypeError):
@@ -191,9 +191,9 @@ def _trained_on(model: Path) -> str | None:
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """The translations; the numbers of lines that were split or should be looked at, the speed, and when it ended.
+    """Return the translations, and fields of scores.json: how many lines were split or are doubtful, speed, end time.
 
-    Prints a warning about such lines. Raises EvaluationError, which names the test set, if a line cannot be translated.
+    Prints warnings about doubtful lines. Raises EvaluationError with the name of the test set if a line has none.
     """
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
@@ -212,15 +212,15 @@ def _translate(
 
 
 def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str) -> list[Translation]:
-    """The best translation of each line of the set with this name. Shows how many lines are done."""
+    """The best translation of each line; `name` is that of the test set. Shows how many lines are done."""
     with LineProgress(len(sources), doing=f"{name}: ") as progress:
         found = translator.translations(sources, decoding, scores=False, progress=progress.more)
-        progress.reached(len(sources))  # blank lines are not searched, so they are counted here
+        progress.reached(len(sources))  # the search skips blank lines, so they are counted here
     return [best for best, *_ in found]
 
 
 def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config) -> Tuning:
-    """Translate the validation set by each choice of settings, and say which is best."""
+    """Translate the validation set with each choice of settings, and print which one is best."""
     text = read_validation_set(Path(config.data_dir))
 
     def translate(decoding: DecodingConfig) -> list[str]:

@@ -28,9 +28,9 @@ from transformer_mt.text.tokenizer import Tokenizer
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
-MARK = "export.json"  # marks a directory as an export, which may be replaced
-COMPARED, TRANSLATED = 16, 100  # pairs of random pieces, and sentences of the validation set
-LARGEST_DIFFERENCE = 1e-3  # of a token's log-probability in fp32, in nats; of one beyond -1, this share
+MARK = "export.json"  # marks a directory as an export, which `export` may replace
+COMPARED, TRANSLATED = 16, 100  # number of pairs of random pieces, and of sentences of the validation set
+LARGEST_DIFFERENCE = 1e-3  # of a token's log-probability in fp32, in nats; below -1 nat, relative to its size
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,16 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "export",
         "Reads a model, and writes it in another format, with its tokenizer, to a directory.\n"
         "  ctranslate2  for `translate --engine ctranslate2` and for CTranslate2 itself: model.bin, the vocabularies,\n"
-        "               the tokenizer, and config.json, which has our defaults of decoding as translate_batch.\n"
-        "               Before it is kept, it translates sentences of the validation set, to be compared with the\n"
-        "               model's translations.\n"
+        "               the tokenizer, and config.json, with the model's decoding settings as arguments of\n"
+        "               translate_batch. `export` compares its translations of some sentences of the validation\n"
+        "               set with those of the original model.\n"
         "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
         "               model.activation=relu or gelu.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
     cli.add_model(parser)
     parser.add_argument(
-        "output", metavar="OUTPUT_DIR", type=Path, help="a directory that is new, empty or an earlier export"
+        "output", metavar="OUTPUT_DIR", type=Path, help="a new or empty directory, or an earlier export"
     )
     cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
@@ -68,10 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def export(
     model_dir: Path, output_dir: Path, format: Format, quantization: str = "float32", overrides: Sequence[str] = ()
 ) -> None:
-    """Write the whole directory, or nothing.
+    """Write the complete directory, or nothing.
 
-    Raises UserError if the format cannot hold the model, if the exported model computes something else than the
-    original, or if the directory holds something other than an export.
+    Raises UserError if the format does not support the model, if the exported model computes other numbers than the
+    original, or if the directory contains anything but an export.
     """
     check_output(output_dir)
     translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
@@ -87,28 +87,28 @@ def export(
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
         write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
         files = list(directory.iterdir())
-        for file in files:  # some packages let nobody but the owner read what they write
+        for file in files:  # some packages write files that only the owner may read
             file.chmod((directory / MARK).stat().st_mode)
         write_sums(directory, sums_of(directory, [file.name for file in files]))
-        check_output(output_dir)  # somebody may have put something there in the meantime
+        check_output(output_dir)  # again: someone may have put a file there in the meantime
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
 
 
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
-    """Return what writes the files of the export. Raises UserError with the reason if the format cannot hold it."""
-    # Imported here, because they import other packages, which may be missing.
+    """Return the function that writes the export. Raises UserError if the format does not support the model."""
+    # Imported here, because they import other packages that may not be installed.
     match format:
         case "ctranslate2":
             import_ctranslate2()
             from transformer_mt.exporting import ctranslate2_format
 
-            reason = ctranslate2_format.refusal(trained.config.model)
+            reason = ctranslate2_format.unsupported(trained.config.model)
             write = partial(ctranslate2_format.write, trained, quantization=quantization)
         case "huggingface":
             from transformer_mt.exporting import huggingface
 
-            reason, write = huggingface.refusal(trained.config.model), partial(huggingface.write, trained)
+            reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
         case _:
             assert_never(format)
     if reason:
@@ -117,17 +117,17 @@ def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str
 
 
 def check_output(output_dir: Path) -> None:
-    """Raises UserError if something stands there that `export` did not write: the whole directory is replaced."""
+    """Raises UserError if a file there is not from `export`, which replaces the whole directory."""
     if not output_dir.is_dir():
         if output_dir.exists():
-            raise UserError(f"{output_dir} exists and is not a directory: name another place")
+            raise UserError(f"{output_dir} exists and is not a directory: give another directory")
         return
     names, ours = sorted(path.name for path in output_dir.iterdir()), set()
-    with suppress(OSError, ValueError):  # without checksums, or with damaged ones, it is no export
+    with suppress(OSError, ValueError):  # a directory without readable checksums is not an export
         ours = {SUMS, *read_sums(output_dir)}
     if foreign := [name for name in names if MARK not in ours or name not in ours]:
         raise UserError(
-            f"{output_dir} holds {foreign[0]}, which `export` did not write and would delete: move it away, or name "
+            f"{output_dir} contains {foreign[0]}, which `export` did not write and would delete: move it away, or give "
             "another directory"
         )
 
@@ -135,7 +135,7 @@ def check_output(output_dir: Path) -> None:
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
     """Compare the log-probabilities that two engines give to random pieces.
 
-    Raises UserError if in fp32 they differ by more than LARGEST_DIFFERENCE, and if they are not finite.
+    Raises UserError if they are not finite, or if in fp32 they differ by more than LARGEST_DIFFERENCE.
     """
     pairs = random_pairs(trained, COMPARED)
     log_probs = [
@@ -145,31 +145,31 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
     ]
     if not all(math.isfinite(a) and math.isfinite(b) for a, b in log_probs):
         raise UserError(
-            "the model computes numbers that are not finite (infinity, or not a number), so the export cannot be "
-            "compared with it; nothing was written. Average other checkpoints, or leave --quantization out"
+            "the model or its export computes numbers that are not finite (infinity, or not a number), so they cannot "
+            "be compared; nothing was written. Average other checkpoints, or leave --quantization out"
         )
-    # Rounding grows with the logits: a log-probability of -50 is as exact as its digits.
+    # The rounding error grows with the size of the logits, so large differences are taken relative to that size.
     unexplained = max(abs(a - b) / max(1.0, abs(a)) for a, b in log_probs)
     if quantization == "float32" and unexplained > LARGEST_DIFFERENCE:
         difference = max(abs(a - b) for a, b in log_probs)
         raise UserError(
-            f"the exported model computes something else: a log-probability differs by {difference:.1e}, which is more "
-            "than rounding explains; nothing was written. Please report it"
+            f"the exported model computes other numbers: a log-probability differs by {difference:.1e}, which is more "
+            "than rounding explains; nothing was written. Please report this"
         )
 
 
 def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) -> str:
-    """Say how near the greedy translations of the validation set by two engines are, or how else to measure it."""
+    """Say how similar two engines' greedy translations of the validation set are, or how to measure the export."""
     config = trained.config
     sentences = [Sentence(source) for source in validation_sources(trained, TRANSLATED)]
     if not sentences:
         return (
-            f"{config.data_dir} holds no validation set for this tokenizer: measure the quality of the export with "
+            f"{config.data_dir} has no validation set for this tokenizer: measure the quality of the export with "
             f"`python -m transformer_mt.evaluate {output_dir} --engine ctranslate2`"
         )
     greedy = DecodingConfig(beam_size=1, max_extra_length=config.decoding.max_extra_length)
     decode = trained.tokenizer.decode_target
-    expected, found = (  # without a text where the numbers are not finite
+    expected, found = (  # the text is empty where the numbers are not finite
         ["".join(decode(best.tokens) for best in bests) for bests in engine.translate(sentences, greedy)]
         for engine in (ours, theirs)
     )
@@ -184,7 +184,7 @@ def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) 
 
 
 def validation_sources(trained: Trained, count: int) -> list[list[int]]:
-    """The first sentences of the validation set in data_dir, without blank ones; none if it has another tokenizer."""
+    """The ids of the first non-blank sentences of the validation set; none if data_dir has another tokenizer."""
     data_dir = Path(trained.config.data_dir)
     try:
         if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:

@@ -1,4 +1,4 @@
-"""Draws pictures: of the attention of a model and, by their names, what else books draw. They are in pictures/."""
+"""The stage `plot`: draws the attention of a model, and other pictures known from textbooks."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ PICTURES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the picture that the first word names; attention, if it names none."""
+    """Draw the picture named by the first word; attention, if the first word is not the name of a picture."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words.pop(0) if words and words[0] in PICTURES else "attention"
     return PICTURES[name].run(name, words)

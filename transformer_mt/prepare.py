@@ -1,4 +1,4 @@
-"""Stage 1: sentence pairs become a tokenizer and token ids on disk."""
+"""The stage `prepare`: reads sentence pairs, makes a tokenizer, and writes token ids."""
 
 import shlex
 import sys
@@ -43,18 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status; raises UserError."""
     parser = cli.parser(
         "prepare",
-        "Reads the corpus of a configuration; trains a tokenizer, or takes the existing one that tokenizer.from\n"
-        "names; writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
+        "Reads the corpus of a configuration. Trains a tokenizer, or takes the existing one named by tokenizer.from.\n"
+        "Writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
-    cli.add_settings(parser, "settings in place of the file's")
+    cli.add_settings(parser, "change settings of the file")
     parser.add_argument(
         "--workers",
         metavar="N",
         type=cli.positive,
         default=num_cores(),
-        help="processes that encode the training text; the files are the same for any number (default: %(default)s, "
+        help="number of processes that encode the training text; it does not change the result (default: %(default)s, "
         "one for each processor)",
     )
     parser.add_argument(
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         nargs="?",
         type=cli.positive,
         const=MOST_PAIRS,
-        help="write nothing; show what the filters would leave out of at most N pairs of each training corpus "
-        f"(default: {MOST_PAIRS}), spread evenly over it, with examples",
+        help="write nothing; show, with examples, what the filters would remove from at most N pairs of each training "
+        f"corpus (default: {MOST_PAIRS}), spread evenly over it",
     )
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
@@ -78,15 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare(config, arguments.workers)
     except KeyboardInterrupt:
         command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"What is finished stays. To resume: {shlex.join(command)}", file=sys.stderr)
+        print(f"Finished parts are kept. To resume: {shlex.join(command)}", file=sys.stderr)
         raise
     return 0
 
 
 def prepare(config: Config, num_workers: int = 1) -> None:
-    """Fill config.data_dir, unless that is done; raises UserError, also if it was filled from other text."""
+    """Fill config.data_dir, unless this is done already. Raises UserError, also if it was filled from other text."""
     for split in (config.corpus.valid, *config.corpus.test.values()):
-        # `train` and `evaluate` need it: better said now than hours later.
+        # `train` and `evaluate` need this tokeniser: an error now is better than one hours later.
         check_tokeniser(config.corpus.languages_of(split)[1])
     directory = Path(config.data_dir)
     splits = splits_of(config.corpus)
@@ -104,7 +104,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     held_out = held_out_of(sets)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
     with hold_data_dir(directory, splits.values()):
-        if _is_done(directory, config, digests):  # by a process that has just ended
+        if _is_done(directory, config, digests):  # another process may have just finished it
             return
         if (prepared := read_prepared(directory)) is not None:
             _begin_to_add(prepared, config, digests)
@@ -118,7 +118,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
 
 
 def _text_warnings(sets: dict[str, Corpus]) -> Iterator[str]:
-    """Warnings about targets that are not plain text, which `evaluate` would tell only after training."""
+    """Warnings about targets that are not plain text: `evaluate` would give them only after training."""
     for name, corpus in sets.items():
         targets = [target for _, target in corpus.pairs()]
         for warning_of in (cut_warning, tokenised_warning):
@@ -127,9 +127,9 @@ def _text_warnings(sets: dict[str, Corpus]) -> Iterator[str]:
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
-    """Whether the directory is prepared already, which is printed. It is not if corpora have been added.
+    """Whether the directory is prepared already; if so, prints it. False if the configuration adds corpora.
 
-    Raises CorpusError, saying what differs, if it was prepared from another configuration or another text.
+    Raises CorpusError with the differences if it was prepared with another configuration or from other text.
     """
     if not (directory / SUMMARY).exists():
         return False
@@ -143,7 +143,7 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
             f"{directory} cannot be used for this experiment: {'; '.join(changes)}. Choose another data_dir, or "
             "delete this one"
         )
-    prepared.load_tokenizer()  # finds out whether another one was put in its place
+    prepared.load_tokenizer()  # raises an error if the tokenizer was replaced by another one
     if _added_corpora(prepared, digests):
         return False
     print(f"already prepared: {directory}")
@@ -168,18 +168,18 @@ def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> lis
 
 
 def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
-    """The corpora of a list that the data were prepared without, by the names of their splits."""
+    """The split names of the training corpora that are not in the prepared data yet."""
     return [name for name in digests if name.startswith("train/") and name not in prepared.digests]
 
 
 def _tokenizer(
     directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus], texts: TextFilters
 ) -> Tokenizer:
-    """The tokenizer that is in the directory, if it was made for the same; else a new one."""
+    """The tokenizer in the directory if it was made with the same settings from the same text; else a new one."""
     training = {name: digest for name, digest in digests.items() if is_training(name)}
     settings = _tokenizer_settings(config)
     if tokenizer := kept_tokenizer(directory, settings, training):
-        print(f"the tokenizer in {directory} stays as it is", flush=True)
+        print(f"using the tokenizer that is already in {directory}", flush=True)
         return tokenizer
     places = [splits_of(config.corpus)[name].place for name in training]
     print(f"training the tokenizer on {', '.join(places)}", flush=True)
@@ -191,18 +191,18 @@ def _tokenizer(
 
 
 def _symbols(config: Config) -> list[str]:
-    """What the tokenizer keeps whole, each once: its own symbols, and the tags of all corpora."""
+    """The texts that the tokenizer never splits, each once: its own symbols, and the tags of all corpora."""
     return list(dict.fromkeys([*config.tokenizer.user_symbols, *config.corpus.tags]))
 
 
 def _tokenizer_settings(config: Config) -> str:
-    """A hash of all settings that decide what tokenizer is trained on a text."""
+    """A hash of all settings on which a trained tokenizer depends."""
     filters = [config.filters] if config.filters.look_at_text else []
     return fingerprint(config.tokenizer, *filters, *_symbols(config))
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
-    """Let the tokenizer of a prepared directory be used for further corpora, too, and the data be unfinished again."""
+    """Record that further corpora use the tokenizer of a prepared directory, and mark its data as unfinished."""
     directory, tokenizer = prepared.directory, prepared.load_tokenizer()
     added = _added_corpora(prepared, digests)
     for name in added:
@@ -211,8 +211,8 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
     origin = TokenizerOrigin.load(directory)
     if origin is not None and config.tokenizer.from_ is None:
         print(
-            "note: the tokenizer was trained without the text that is added, and stays as it is. For one that is "
-            "trained on all of it, choose another data_dir",
+            "note: the tokenizer was trained without the added text, and is not changed. To train one on all of the "
+            "text, choose another data_dir",
             flush=True,
         )
         used_for = {name: digest for name, digest in digests.items() if is_training(name)}
@@ -221,24 +221,24 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
 
 
 def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
-    """The tokenizer at this path. Prints a warning if it changes text."""
+    """Load and check the tokenizer at this path. Prints a warning if it changes text."""
     tokenizer, settings = open_existing(Path(path)), config.tokenizer
     check_fits(tokenizer, settings)
     check_symbols(tokenizer, settings, config.corpus.tags)
     check_sampling(tokenizer, settings, config.training.subword_sampling)
-    print(f"using the tokenizer {path} as it is", flush=True)
+    print(f"using the tokenizer {path}", flush=True)
     for warning in tokenizer_warnings(tokenizer):
         print(f"warning: {warning}", file=sys.stderr)
     return tokenizer
 
 
 def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilters) -> Tokenizer:
-    """On an even sample of all corpora, without pairs that a filter leaves out because of their text."""
+    """Train a tokenizer on an even sample of all corpora, without pairs that the text filters remove."""
     settings, skip_bad = config.tokenizer, config.filters.on_bad_line == "skip"
     languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
-        # Not by filters.held_out, which is on by default: without other filters, no pair need be looked at.
+        # filters.held_out is not used here: it is on by default, and so the sample usually needs no filtering.
         return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
 
     samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]

@@ -1,4 +1,4 @@
-"""Turns sentence pairs into log-probabilities."""
+"""The stage `score`: computes the log-probabilities of sentence pairs under a model."""
 
 import argparse
 import json
@@ -17,26 +17,26 @@ from transformer_mt.terminal.n_best_lists import TAKEN, n_best_lists
 from transformer_mt.text.tokenizer import tagged
 
 _DESCRIPTION = """\
-Reads a model and sentence pairs: either two files in which line n of one belongs to line n of the other, or
-lines of the form SOURCE<tab>TARGET from standard input.
-Writes one line for each pair: the log-probability of the target given the source, in nats, and after a tab its
+Reads a model and sentence pairs: either two files (line n of one belongs to line n of the other), or lines
+of the form SOURCE<tab>TARGET from standard input.
+Writes one line for each pair: the log-probability of the target given the source, in nats; a tab; and its
 mean over the subword pieces of the target. The end of the sentence counts as a piece.
 With --json, each line is an object: line, log_prob, average, and tokens (a list of piece and log_prob).
 
-A pair of two blank sentences has 0, as translating a blank line gives. If only one is blank, it is scored as a
-sentence that has nothing but its end. The tokenizer cuts each text into pieces. The model may have written the
-same text in other pieces, and `translate --json` reports the probability of those: score them with --pieces.
+If both sentences of a pair are blank, the log-probability is 0, as when `translate` reads a blank line. If only
+one is blank, it is scored as a sentence that consists of its end only. The tokenizer cuts each text into pieces.
+The model may have produced the same text from other pieces; `translate --json` reports the probability of these
+pieces, and --pieces scores them.
 
-With --add NAME, the second file has n-best lists as `translate --json n_best=N` writes them, one line for each
-line of SOURCE; without a second file they come from standard input. The lists are written again, and each
-translation has a further field NAME: its log-probability under this model. --reverse is for a model of the other
-direction: it gives the log-probability of the source given the translation. --pieces is for a model with the same
-tokenizer: it scores the pieces in the lists, and not those into which the text is cut. `rerank` chooses by such
-fields."""
+With --add NAME, the second file (or standard input) contains n-best lists from `translate --json n_best=N`, one
+line for each line of SOURCE. `score` writes the lists with a further field NAME in each translation: its
+log-probability under this model. --reverse is for a model of the reverse direction, and gives the log-probability
+of the source given the translation. --pieces is for a model with the same tokenizer: it scores the pieces in the
+lists instead of cutting the text again. `rerank` chooses translations by such fields."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score pairs line by line, or the translations of n-best lists."""
+    """Score sentence pairs line by line, or the translations of n-best lists."""
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
     lines, blocks = _blocks(arguments)
@@ -59,31 +59,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raises UserError for arguments that do not belong together."""
+    """Raises UserError for arguments that exclude each other, or need others."""
     if arguments.source is not None and arguments.target is None and arguments.add is None:
-        raise CorpusError(f"{arguments.source}: name the file of its translations, too: SOURCE TARGET")
+        raise CorpusError(f"{arguments.source}: give the file of its translations, too: SOURCE TARGET")
     if arguments.pieces and arguments.reverse:
-        raise UserError("--pieces cannot be combined with --reverse, which scores the texts of SOURCE: leave it out")
+        raise UserError("--pieces cannot be combined with --reverse, which scores the texts of SOURCE: leave one out")
     if arguments.add is not None:
         if arguments.add in TAKEN or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", arguments.add):
             raise UserError(
-                f"--add {arguments.add}: choose another name, of letters, digits and _, that `translate --json` does "
-                "not write itself, such as channel"
+                f"--add {arguments.add}: choose another name, such as channel: letters, digits and _, and no field of "
+                "`translate --json`"
             )
         if arguments.source is None:
-            raise UserError(f"--add {arguments.add} needs the sources of the n-best lists: SOURCE NBEST.jsonl")
+            raise UserError(f"--add {arguments.add} needs the sources of the n-best lists: give SOURCE NBEST.jsonl")
 
 
 def _blocks(arguments: argparse.Namespace) -> tuple[LineInput, Iterator[tuple[list[str], list[str]]]]:
-    """Give the input, and blocks of pairs: sources and targets. With --add, the targets are n-best lists."""
+    """Return the input, and blocks of pairs: sources and targets. With --add, the targets are n-best lists."""
     errors, buffer_lines = arguments.errors, arguments.buffer_lines
-    if arguments.add is not None:  # a list has many translations
+    if arguments.add is not None:  # smaller blocks, because a list has many translations
         lists = line_input.open_lines(arguments.target, errors, max(1, buffer_lines // 16))
         pairs = line_input.beside(lists, arguments.source, errors)
         return lists, ((sources, targets) for targets, sources in pairs)
     lines = line_input.open_lines(arguments.source, errors, buffer_lines)
     if arguments.source is None:
-        return lines, _parted(lines.blocks)
+        return lines, _tab_separated(lines.blocks)
     return lines, line_input.beside(lines, arguments.target, errors)
 
 
@@ -100,16 +100,16 @@ def _scores(
 def _with_scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
-    """Return a block of n-best lists again, in which each translation has its log-probability in the field --add.
+    """Return the lines of a block of n-best lists, with the log-probability of each translation in the field --add.
 
-    Raises CorpusError as `n_best_lists` does, and for a field that is there already.
+    Raises CorpusError as `n_best_lists` does, and if a translation has this field already.
     """
     file = "standard input" if arguments.target is None else str(arguments.target)
     lists = list(n_best_lists(targets, file, first_line))
     for each in lists:
         if any(arguments.add in translation for translation in each.translations):
             raise CorpusError(
-                f"{each.place}: the translations have a field {arguments.add} already: choose another for --add"
+                f"{each.place}: the translations already have a field {arguments.add}: give --add another name"
             )
     all_sources = [source for each, source in zip(lists, sources, strict=True) for _ in each.translations]
     numbers = [each.line for each in lists for _ in each.translations]
@@ -130,7 +130,7 @@ def _scored(
     pieces: list[list[str]],
     numbers: Sequence[int],
 ) -> list[PairScore]:
-    """Score the targets, or with --pieces their pieces. A tag is nothing that a model should have to write."""
+    """Score the targets, or with --pieces their pieces. With --reverse, tags of SOURCE are removed before scoring."""
     if arguments.reverse:
         sources, targets = targets, [scorer.tags.parted(source)[1] for source in sources]
     sources = [tagged(arguments.tag, source) for source in sources]
@@ -139,7 +139,7 @@ def _scored(
     return scorer.score(sources, targets, line_numbers=numbers)
 
 
-def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
+def _tab_separated(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
     done = 0
     for block in blocks:
         pairs = [line.split("\t") for line in block]
@@ -147,7 +147,7 @@ def _parted(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]
             if len(pair) != 2:
                 raise CorpusError(
                     f"standard input:{number}: has {len(pair) - 1} tabs instead of one: write SOURCE<tab>TARGET, or "
-                    "name two files"
+                    "give two files"
                 )
         yield [source for source, _ in pairs], [target for _, target in pairs]
         done += len(block)
@@ -180,20 +180,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SOURCE",
         type=Path,
         nargs="?",
-        help="a file of sentences, one per line; it may be a .gz, .zst or .xz",
+        help="a file of sentences, one per line; may be compressed (.gz, .zst or .xz)",
     )
     parser.add_argument(
-        "target", metavar="TARGET", type=Path, nargs="?", help="a file of their translations, or of n-best lists"
+        "target", metavar="TARGET", type=Path, nargs="?", help="the file of their translations, or of n-best lists"
     )
     parser.add_argument("--add", metavar="NAME", help="add this field to each translation of n-best lists")
     parser.add_argument(
-        "--reverse", action="store_true", help="the model translates the other way: score each source, given its target"
+        "--reverse", action="store_true", help="score each source given its target, by a model of the reverse direction"
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model before each text that it reads")
     parser.add_argument(
         "--pieces",
         action="store_true",
-        help="score given subword pieces: the targets, parted by spaces, or the pieces in n-best lists",
+        help="score given subword pieces: the targets, separated by spaces, or the pieces in n-best lists",
     )
     parser.add_argument("--json", action="store_true", help="write a JSON object for each pair")
     line_input.add_arguments(parser)

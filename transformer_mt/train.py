@@ -1,4 +1,4 @@
-"""Token ids become checkpoints."""
+"""The stage `train`: trains a model on token ids, and writes checkpoints."""
 
 import shlex
 import sys
@@ -53,15 +53,15 @@ OWNER = Owner("train", "trains here", "choose another run_dir")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train the configuration's model, or resume its run where it was stopped."""
+    """Train the model of a configuration, or resume its run."""
     parser = cli.parser(
         "train",
         "Reads what prepare wrote; writes checkpoints, log.jsonl, run.json and config.yaml to the run_dir.\n"
-        "If it is stopped at any instant, the same command resumes from the newest checkpoint.",
+        "You can stop or kill it at any time: the same command resumes from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
-    cli.add_settings(parser, "a setting, as training.max_steps=200")
+    cli.add_settings(parser, "change a setting, for example training.max_steps=200")
     arguments = parser.parse_intermixed_args(argv)
     with all_ranks() as ranks:
         try:
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (UserError, OSError) as error:
             if ranks.is_first or isinstance(error, RankError):
                 raise
-            return 2  # the first rank has met with the same, and says it
+            return 2  # the first rank has the same error, and prints it
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
         ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train_run(config: Config, ranks: Ranks) -> int:
-    """Train until nothing is left to do or a signal stops it; that signal's number, or 0."""
+    """Train until the end, or until a signal stops it. Returns the number of the signal, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
     try:
         with ExitStack() as held:
@@ -104,8 +104,8 @@ def train_run(config: Config, ranks: Ranks) -> int:
         if not is_out_of_memory(error):
             raise
         raise RankError(
-            f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch}, in a new run_dir; "
-            "training.tokens_per_update keeps the update as it is"
+            f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch}, in a new run_dir; to "
+            "keep the size of an update, leave training.tokens_per_update as it is"
         ) from None
 
 
@@ -118,7 +118,7 @@ def _train(
     device: Device,
     ranks: Ranks,
 ) -> int:
-    """Train from the checkpoint at `path` on, or from the beginning; the number of the signal that stopped it, or 0."""
+    """Train from the checkpoint at `path`, or from the beginning. Returns the number of the stopping signal, or 0."""
     settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
@@ -127,7 +127,7 @@ def _train(
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
-        how = "; to train on, raise training.max_steps" if more else ""
+        how = "; to continue, raise training.max_steps" if more else ""
         ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
@@ -169,7 +169,7 @@ def _summary(progress: Progress, metric: str) -> str:
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout: BatchLayout) -> Loader:
     settings, sampler = config.training, None
     algorithm = config.tokenizer.algorithm
-    if settings.subword_sampling and algorithm != "character":  # which a configuration cannot have together
+    if settings.subword_sampling and algorithm != "character":  # the settings' check rules out both together
         sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
     return Loader(
         corpus,
@@ -186,7 +186,7 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout:
 def _build(
     config: Config, tokenizer: Tokenizer, path: Path | None, layout: BatchLayout, device: Device, ranks: Ranks
 ) -> Learner:
-    """Model and optimizer, from the checkpoint; without one, from the seed or from another run's weights."""
+    """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
     settings = config.training
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     torch.manual_seed(settings.seed)
@@ -202,7 +202,7 @@ def _build(
 
 
 def _pairs(loader: Loader) -> str:
-    """How many pairs there are, and how many an epoch has, if weights make that another number."""
+    """The number of pairs, and that of an epoch if the weights of corpora make it different, as text."""
     sizes = loader.corpus.sizes
     in_epoch = round(sum(size * weight for size, weight in zip(sizes, loader.weights, strict=True)))
     pairs = counted(sum(sizes), "pair")
@@ -210,12 +210,12 @@ def _pairs(loader: Loader) -> str:
 
 
 def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:
-    """Raises CorpusError unless `prepare` has finished there with this corpus and this tokenizer, and all is whole."""
+    """Load the tokenizer. Raises CorpusError if the data are incomplete, damaged, or made with other settings."""
     advice = "run `python -m transformer_mt.prepare` with this configuration"
     prepared = read_prepared(data_dir)
     if prepared is None:
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
-    if ranks.is_first:  # one reads all of it, the others are told
+    if ranks.is_first:  # one rank reads all files; if it fails, all stop
         check_data(data_dir, trained_on(data_dir))
     same = {
         "corpus": prepared.corpus.without_weights == config.corpus.without_weights,
@@ -232,7 +232,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
 
 
 def _claim(run_dir: Path, config: Config) -> None:
-    """Write the configuration into the run, unless that is another's. Raises CheckpointError."""
+    """Write the configuration into the run. Raises CheckpointError if the run has another configuration."""
     path = run_dir / "config.yaml"
     if saved_steps(run_dir) and path.exists():
         changed = differences(load_config(path), config)
@@ -241,24 +241,24 @@ def _claim(run_dir: Path, config: Config) -> None:
             raise CheckpointError(
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
-                + "\nChoose another run_dir, delete this one, or give the values that it began with"
-                + (" (this schedule depends on its end)" if "training.max_steps" in changed else "")
+                + "\nChoose another run_dir, delete this one, or give the values with which it began"
+                + (" (this schedule depends on training.max_steps)" if "training.max_steps" in changed else "")
             )
     write_whole(path, dump_config(config))
 
 
 def _checkpoint_to_resume(run_dir: Path) -> Path | None:
-    """The newest whole one; a line on standard error for each damaged one."""
+    """The newest complete checkpoint; prints a warning for each damaged one."""
     path, complaints = newest_whole_checkpoint(run_dir)
     if path is None and complaints:
-        advice = "No whole checkpoint is left: choose another run_dir, or delete this one to begin anew"
+        advice = "No undamaged checkpoint is left: choose another run_dir, or delete this one to start again"
         raise CheckpointError("\n".join([*complaints, advice]))
     for complaint in complaints:
-        print(f"warning: {complaint}: the one before it is used", file=sys.stderr)
+        print(f"warning: {complaint}: training resumes from the one before", file=sys.stderr)
     if path is not None:
         best = load_progress(path).best_steps[:1]
         if best and checkpoint_path(run_dir, best[0]).is_dir():
-            point_best_at(run_dir, best[0])  # made after its checkpoint: a kill may have come between
+            point_best_at(run_dir, best[0])  # `train` may have been killed between the checkpoint and this link
     return path
 
 

@@ -19,38 +19,38 @@ from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
 from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
 
 _DESCRIPTION = """\
-Reads lines of text and writes one translation for each, in order. Lines from a pipe are translated as they
-arrive; on a terminal, each line is translated when it has been typed (Ctrl-D ends). Settings of decoding are
-given as beam_size=5, n_best=3 or sampling=true; python -m transformer_mt settings decoding shows them all.
+Reads lines of text and writes one translation for each, in order. It translates lines from a pipe as they
+arrive; on a terminal, each line as soon as you have typed it (Ctrl-D ends). Write settings of decoding as
+beam_size=5, n_best=3 or sampling=true; `python -m transformer_mt settings decoding` shows all of them.
 
 A line of output has columns separated by tabs:
-  TRANSLATION                      is empty for a blank line
+  TRANSLATION                      empty for a blank line
   SCORE  TRANSLATION               with --scores: log-probability divided by length penalty; 0 for a blank line;
                                    with mbr_candidates: the expected utility in percent
-  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each line of input, whose
-                                   number, from 1, is LINE; only one for a blank line
+  LINE  SCORE  TRANSLATION         with n_best=2 or more: up to n_best lines for each line of input; LINE is the
+                                   number of that line, from 1. Only one for a blank line
   ...  ALIGNMENT                   with --alignment, in the last column: SOURCE_WORD-TARGET_WORD, numbered from 0
                                    (Pharaoh format), for each word of the translation. If a language has no
-                                   spaces, characters take the place of words; spaces are not counted. A tag
-                                   is a word, too.
-With --json, there is one object for each line: line, translation, score, log_prob (in nats, with the end of the
-sentence), pieces (the subwords that the model wrote); if asked for, n_best (a list of such translations) and
-alignment; and seconds (the time for the block in which the line was translated, divided by its lines). Only where
-they apply: parts (the number of parts that were translated separately), short (true: much shorter than in
-training for such a source) and at_limit (true: cut off at the greatest length).
+                                   spaces, the numbers count characters without spaces instead of words. A tag
+                                   counts as a word.
+With --json, there is one object for each line: line, translation, score, log_prob (in nats, including the end of
+the sentence), pieces (the subwords that the model produced) and seconds (the time of the line's block divided by
+the number of its lines); with n_best=2 or more also n_best (a list of such translations), with --alignment also
+alignment. Some lines have further fields: parts (the number of parts that were translated separately), short (true:
+much shorter than in training for such a source) and at_limit (true: cut off at the maximum length).
 
-A line that has more sentences or more pieces than usual in training is split at ends of sentences, and the
+If a line has more sentences or more pieces than usual in training, it is split at ends of sentences, and the
 translations are joined again (split_sentences=auto; always and never are the other choices). A sentence with
 more pieces than model.max_positions is translated in parts, with a warning. At the end, a summary on standard
-error gives the number of lines, how many were split, and which translations should be looked at; --quiet leaves
-it out.
+error gives the number of lines, how many were split, and which translations you should check; --quiet leaves it
+out.
 
-From a file to a file, --input FILE --output FILE, the translations are kept in parts, in the directory FILE.parts,
-until all are there. If the command is stopped or killed at any instant, the same command resumes. If
-torchrun starts it as several processes, they share the parts: one process on each GPU, on one machine or several.
+With --input FILE --output FILE, `translate` keeps the translations in parts, in the directory FILE.parts, until all
+are complete. You can stop or kill the command at any time: the same command resumes. If torchrun starts several
+processes, they share the parts: one process on each GPU, on one machine or several.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
-signal, standard output ends with a whole line, and the file of --output is as it was before."""
+signal, standard output ends with a complete line, and the file of --output is unchanged."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return translate_file(arguments)
     if torchrun.num_processes() > 1:
         raise TranslationError(
-            "torchrun has started several processes, and they can share only the lines of a file: name --input FILE "
-            "and --output FILE"
+            "torchrun has started several processes, which can only share the lines of a file: give --input FILE and "
+            "--output FILE"
         )
     # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
@@ -83,21 +83,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             output.write(translate_block(translator, block, decoding, form, summary, progress).encode())
             output.flush()
             if progress is not None:
-                progress.reached(summary.num_lines)  # exactly; before, blank lines were left out
+                progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines
     if not arguments.quiet:
         print(summary.text(), file=sys.stderr)
     return 0
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
-    """Raises TranslationError if --output would replace what is read, or has the name of a form that is not written."""
+    """Raises TranslationError if --output would replace an input, or ends like a compression other than .gz."""
     path = arguments.output
     if path is None:
         return
     if is_compressed(path) and path.suffix != ".gz":
         raise TranslationError(
-            f"--output {path}: translations are written as plain text or as .gz, not as {path.suffix}: name "
-            f"{path.with_suffix('.gz')}, or leave the ending out"
+            f"--output {path}: `translate` writes plain text or .gz, not {path.suffix}: write "
+            f"--output {path.with_suffix('.gz')}, or leave the ending out"
         )
     if not path.is_file():
         return
@@ -107,8 +107,8 @@ def _check_output(arguments: argparse.Namespace) -> None:
     )
     if is_read or path.resolve().parent in directories:
         raise TranslationError(
-            f"--output {path}: is read by this command, or is in the directory of the model, and would be replaced "
-            "by the translations: name another place"
+            f"--output {path}: this command reads the file, or it is in the directory of the model, and the "
+            "translations would replace it: give another file"
         )
 
 
@@ -137,11 +137,11 @@ def _parser() -> argparse.ArgumentParser:
     model_arguments.add_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
     parser.add_argument(
-        "--input", metavar="FILE", type=Path, help="read this file instead of standard input; may be a .gz, .zst or .xz"
+        "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="instead of standard output; compressed if a .gz")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write this file instead (.gz: compressed)")
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
-    parser.add_argument("--prefix", metavar="FILE", type=Path, help="line n is the beginning of translation n")
+    parser.add_argument("--prefix", metavar="FILE", type=Path, help="translation n begins with line n of this file")
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")

@@ -1,3 +1,3 @@
-"""The version of this package; pyproject.toml, too, takes it from here."""
+"""The version of this package, which pyproject.toml reads from here."""
 
 __version__ = "0.1.0"

@@ -1,9 +1,9 @@
-"""Writes a parallel text of any size for benchmark.py prepare: sentences of made-up words, the same for the same seed.
+"""Writes a parallel text of any size for `benchmark.py prepare`: sentences of invented words, the same at each call.
 
 python -m benchmarks.generated_text PAIRS PREFIX        (in scripts/; writes PREFIX.source and PREFIX.target)
 
-Words are made of syllables, the frequent ones are shorter, and the word of rank r is drawn in proportion to
-1 / (r + 2.7) (Zipf's law as Mandelbrot refined it, 1953). The target has a word for each word of the source, in another
+Words are made of syllables, and frequent words are shorter. The probability of the word of rank r is proportional to
+1 / (r + 2.7) (Mandelbrot's form of Zipf's law, 1953). The target has a word for each word of the source, in another
 order. A side has 3 to 80 words, 15 on average, and about 92 characters.
 """
 

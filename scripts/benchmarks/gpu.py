@@ -1,8 +1,8 @@
-"""Measure on a machine with a GPU all that there is to measure: one command, a folder of JSON.
+"""Measure everything on a machine with a GPU with one command, and write a folder of JSON.
 
 python scripts/benchmarks/gpu.py PART … --out FOLDER
 
-`benchmarks.gpu_parts.command` says what the parts are.
+`benchmarks.gpu_parts.command` describes the parts.
 """
 
 import sys

@@ -1,12 +1,12 @@
-"""What a layer costs over the length of a sentence: table 1 of Vaswani et al. 2017, counted and measured.
+"""Measures the cost of a layer for different lengths of a sentence: table 1 of Vaswani et al. 2017.
 
     python scripts/benchmarks/layer_cost.py [--width D] [--window R] [--kernel K] [--threads N] [--out FOLDER]
 
-Four layers of one width read one sentence of n words, for n from 32 to 2,048: self-attention, a recurrence (GRU), a
-gated convolution, and self-attention to the R nearest words on each side. Operations are those of the products of
-matrices, as PyTorch's FlopCounterMode counts them, with the linear maps of attention; a product and a sum are two.
-Times are medians, forward only, in fp32 on a CPU. Prints a table in Markdown; with --out it also writes
-layer_cost.json and layer_cost.png.
+Four layers of the same width read one sentence of n words, for n from 32 to 2,048: self-attention, a recurrence (GRU),
+a gated convolution, and self-attention to the R nearest words on each side. PyTorch's FlopCounterMode counts the
+operations of matrix products, including the linear maps of attention; a multiplication and an addition are two
+operations. Times are medians of the forward pass in fp32 on a CPU. Prints a table in Markdown; with --out it also
+writes layer_cost.json and layer_cost.png.
 """
 
 import argparse
@@ -59,15 +59,15 @@ class Cost:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table, and write what was asked for."""
+    """Print the table; with --out, also write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", metavar="D", type=int, default=512)
-    parser.add_argument("--window", metavar="R", type=int, default=8)
-    parser.add_argument("--kernel", metavar="K", type=int, default=3)
-    parser.add_argument("--threads", metavar="N", type=int, default=1)
-    parser.add_argument("--lengths", metavar="n", type=int, nargs="+", default=LENGTHS)
-    parser.add_argument("--repeats", metavar="N", type=int, default=7)
-    parser.add_argument("--out", metavar="FOLDER", type=Path)
+    parser.add_argument("--width", metavar="D", type=int, default=512, help="width of the layers (default: 512)")
+    parser.add_argument("--window", metavar="R", type=int, default=8, help="window of attention (default: 8)")
+    parser.add_argument("--kernel", metavar="K", type=int, default=3, help="kernel of the convolution (default: 3)")
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads of the CPU (default: 1)")
+    parser.add_argument("--lengths", metavar="n", type=int, nargs="+", default=LENGTHS, help="numbers of words")
+    parser.add_argument("--repeats", metavar="N", type=int, default=7, help="timed passes for each (default: 7)")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="write JSON and picture to this folder")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)

@@ -39,7 +39,7 @@ def test_pairs_and_sources_are_counted_where_they_stay_in_training(prepared):
     assert found == {"news": AlsoInTraining(sources=3, targets=2, pairs=2)}
     assert found == also_in_training(data_dir, ["news"], None)
     said = overlap_warning("news", found["news"], data_dir)
-    assert said.startswith("news: 2 pairs and 3 sources also stand in the training text of the run (")
+    assert said.startswith("news: 2 pairs and 3 sources are also in the training text of the run (")
     assert overlap_warning("news", NOTHING, data_dir) is None
 
 

@@ -31,8 +31,8 @@ def test_values_are_combined():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["beam_size"], "write values between commas"),
-        (["beam_size=4,,8"], "write values between commas"),
+        (["beam_size"], "separate the values by commas"),
+        (["beam_size=4,,8"], "separate the values by commas"),
         (["beam_size=4", "beam_size=8"], "beam_size twice"),
     ],
 )

@@ -14,7 +14,7 @@ from helpers.untrained import write_untrained
 from transformer_mt import export
 from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.exporting.huggingface import refusal
+from transformer_mt.exporting.huggingface import unsupported
 from transformer_mt.exporting.trained_model import random_pairs, read_trained
 from transformer_mt.settings.model_settings import TransformerConfig
 
@@ -162,7 +162,7 @@ def test_the_directory_is_all_that_is_needed(exported, tmp_path):
 
 
 def test_what_marian_cannot_compute_is_refused_with_the_reason():
-    assert refusal(TransformerConfig()) is None
-    assert refusal(TransformerConfig(activation="gelu", tied_embeddings="none")) is None
-    assert "model.norm=pre" in refusal(TransformerConfig(norm="pre"))
-    assert "model.activation=swiglu" in refusal(TransformerConfig(activation="swiglu"))
+    assert unsupported(TransformerConfig()) is None
+    assert unsupported(TransformerConfig(activation="gelu", tied_embeddings="none")) is None
+    assert "model.norm=pre" in unsupported(TransformerConfig(norm="pre"))
+    assert "model.activation=swiglu" in unsupported(TransformerConfig(activation="swiglu"))

@@ -173,7 +173,7 @@ def test_signs_of_formulas_and_characters_of_no_font_are_drawn(drawn, tmp_path):
     model_dir = write_untrained(tmp_path / "model", tokenizer)
     found = drawn(model_dir, "--target", text, source=text, real=True)
     assert UNASSIGNED in "".join(found.columns.pieces)
-    assert found.warned == f"warning: no font here has {UNASSIGNED}: drawn as code points; install one\n"
+    assert found.warned == f"warning: no font has {UNASSIGNED}, so code points are drawn: install one\n"
 
 
 def refused(capsys, model_dir, *arguments):
@@ -206,7 +206,7 @@ def test_mistakes_are_named(capsys, model_dir, tmp_path):
 def test_layers_that_are_no_numbers_are_refused(capsys, layers):
     with pytest.raises(SystemExit):
         plot.main(["attention", "model", "--source", "x", "--output", "x.png", "--layer", layers])
-    assert f"{layers!r} is no layer: give a number, several as in 1,3,6, or all" in capsys.readouterr().err
+    assert f"{layers!r} is not a layer: give one number, several (1,3,6), or all" in capsys.readouterr().err
 
 
 def test_what_a_model_does_not_have_is_refused_with_the_reason(capsys, rnn_dir, tmp_path, joint_tokenizer):

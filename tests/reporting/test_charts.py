@@ -29,7 +29,7 @@ def test_a_line_leads_from_value_to_value_and_leaves_gaps():
     assert third == pytest.approx([first[0] + 3 * (second[0] - first[0]), (first[1] + second[1]) / 2], abs=1e-3)
     marks = re.findall(r'<use [^>]*x="(\S+)" y="(\S+)"[^>]*run-3', chart.svg)
     assert np.array_equal(np.array(marks, float), [first, second, third]), "few points are marked"
-    assert chart.said == [("run", 3, "0 at update 0, 5 at update 30")]
+    assert chart.descriptions == [("run", 3, "0 at update 0, 5 at update 30")]
 
 
 def test_a_long_curve_is_short_in_the_page_and_keeps_its_peaks():

@@ -80,7 +80,7 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
     assert np.array_equal(table_TD, expected_TD[:7])
     other = write_untrained(tmp_path / "other", joint_tokenizer)
     status, error = status_and_error(plot.main, "positions", other, "--output", tmp_path / "x.png", capsys=capsys)
-    assert status == 2 and "the model has learned no positions" in error
+    assert status == 2 and "this model has no learned positions" in error
 
 
 def test_masks_are_those_of_the_models(shown, numbers):
@@ -177,7 +177,7 @@ def test_panels_of_lines_are_as_wide_and_high_as_a_slide(number):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "No such file or directory; name the directory of a run"),
+        (None, "No such file or directory; give the directory of a run"),
         ("", "has no update yet"),
         ('{"step": 1}\n', "has no update yet"),
         ('{"step": 1}\n{]\n', "log.jsonl, line 2: "),

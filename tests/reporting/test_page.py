@@ -68,7 +68,7 @@ def test_the_attention_of_long_sentences_is_left_out_and_that_is_said(tmp_path, 
     assert report.main([str(model), "--sentence", "He sees.", "--output", str(output)]) == 0
     page = WebPage.read(output)
     assert [name for name in alphas(page) if name.startswith("s")] == []
-    assert "“He sees.”: the attention of more than 3 pieces is not drawn." in page.text
+    assert "“He sees.”: attention is drawn only up to 3 pieces" in page.text
 
 
 def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypatch, capsys):

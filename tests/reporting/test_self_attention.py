@@ -127,12 +127,12 @@ def test_a_word_is_named_by_itself_or_with_its_number(wanted, number):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("It", "--word It: is not in the sentence. Its words are it is it : 10:2 it:2 so so </s>"),
-        ("", "--word : is not in the sentence. Its words are it is"),
-        ("it", "--word it: stands 2 times in the sentence: write it:1 for the first, and so on up to it:2"),
-        ("it:3", "--word it:3: it stands only 2 times in the sentence"),
-        ("it:0", "--word it:0: it stands only 2 times in the sentence"),
-        ("was:1", "--word was:1: is not in the sentence. Its words are it is"),
+        ("It", "--word It: the sentence does not have this word. Its words are it is it : 10:2 it:2 so so </s>"),
+        ("", "--word : the sentence does not have this word. Its words are it is"),
+        ("it", "--word it: occurs 2 times in the sentence: write it:1 for the first, and so on up to it:2"),
+        ("it:3", "--word it:3: it occurs only 2 times in the sentence"),
+        ("it:0", "--word it:0: it occurs only 2 times in the sentence"),
+        ("was:1", "--word was:1: the sentence does not have this word. Its words are it is"),
     ],
 )
 def test_a_word_that_is_not_there_or_not_clear_is_an_error(wanted, message):
@@ -144,7 +144,7 @@ def test_mistakes_end_with_status_2_and_leave_no_file(model_dir, tmp_path, joint
     rnn_dir = write_untrained(tmp_path / "rnn", joint_tokenizer, kind="rnn", attention="dot")
     before = set(tmp_path.iterdir())
     for model, arguments, message in [
-        (model_dir, ["--word", "xyz"], "--word xyz: is not in the sentence"),
+        (model_dir, ["--word", "xyz"], "--word xyz: the sentence does not have this word"),
         (model_dir, ["--word", WORD, "--layer", 9], "layer 9: the encoder attention has layers 1 to 2"),
         (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "the name must end in .npz"),
         (rnn_dir, ["--word", WORD], "the encoder of this model has no self-attention"),

@@ -214,7 +214,7 @@ def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
 def test_mistakes_are_named(capsys, arguments):
     with pytest.raises(SystemExit):
         benchmark.main(arguments)
-    assert "name data, train, decode or prepare; --rounds is at least 1" in capsys.readouterr().err
+    assert "give data, train, decode or prepare; --rounds must be at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_finished_part_is_skipped_until_its_file_is_deleted(tmp_path, monkeypa
     ("arguments", "message"),
     [
         (["train", "--precision", "fp16"], "--precision fp16 is only for the part decode, not for train"),
-        (["train", "--text", "no/such", "file"], "no/such: is not there"),
+        (["train", "--text", "no/such", "file"], "no/such does not exist"),
     ],
 )
 def test_mistakes_end_with_status_2(tmp_path, capsys, arguments, message):

@@ -112,7 +112,7 @@ def test_a_job_that_cannot_be_queued_again_says_how_to_go_on(slurm, seen, stage)
     process = slurm(*ARGUMENTS, stage=stage, nodes=3, runs="yes", status=143, requeue=1, SLURM_GPUS_ON_NODE="8")
     said, _ = stopped_early(process, seen)
     assert process.returncode == 143
-    command = said.split("To go on: ")[1]
+    command = said.split("To resume: ")[1]
     words = subprocess.run(
         ["bash", "-c", f'for word in {command.strip()}; do echo "$word"; done'],
         capture_output=True,
@@ -133,8 +133,8 @@ def test_training_that_ends_by_itself_after_the_signal_is_not_queued_again(slurm
 @pytest.mark.parametrize(
     ("stage", "arguments", "environment", "message"),
     [
-        ("train", [], {}, "name a configuration"),
-        ("translate", [], {}, "name a model"),
+        ("train", [], {}, "give a configuration"),
+        ("translate", [], {}, "give a model"),
         ("train", ARGUMENTS, {"SLURM_JOB_ID": ""}, "submit this script by sbatch"),
     ],
 )

@@ -175,7 +175,7 @@ def test_without_the_data_the_mean_is_taken_with_a_warning_and_compared_when_the
     average.main(arguments)
     said = capsys.readouterr()
     assert f"model: {MEAN}" in said.out and "perplexity" not in said.out
-    assert f"warning: {run}/model was not validated, because {data_dir} holds no validation set" in said.err
+    assert f"warning: {run}/model was not validated, because {data_dir} has no validation set" in said.err
     data_dir.symlink_to(load_config(run / "config.yaml").data_dir)
     average.main(arguments)
     assert len(validation_of(run)) == 2
@@ -187,7 +187,7 @@ def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys
     status, error = status_and_error(average.main, run, f"data_dir={other}", capsys=capsys)
     assert status == 2
     assert re.search(
-        rf"{other} was prepared with another tokenizer \(digest \w{{8}}\) than that of this run \(\w{{8}}\)", error
+        rf"{other} was prepared with another tokenizer \(digest \w{{8}}\) than this run \(\w{{8}}\)", error
     )
 
 
@@ -276,7 +276,7 @@ def test_average_of_the_best_is_the_best(run):
 def test_average_of_no_run_or_of_no_checkpoint_is_an_error(tmp_path, experiment, capsys):
     status, error = status_and_error(average.main, tmp_path, capsys=capsys)
     assert status == 2
-    assert "holds no config.yaml" in error
+    assert "has no config.yaml" in error
     shutil.copy(experiment, tmp_path / "config.yaml")
     status, error = status_and_error(average.main, tmp_path, capsys=capsys)
     assert status == 2
@@ -293,7 +293,7 @@ def test_average_on_a_full_disk_leaves_the_model_that_was_there(run, capsys):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert status == 2
-    assert "model: cannot be written" in error
+    assert "model cannot be written" in error
     assert "make room on the disk" in error
     assert {name: (run / "model" / name).read_bytes() for name in before} == before
 
@@ -302,7 +302,7 @@ def test_average_where_no_model_can_be_written_says_so(run, capsys):
     (run / "model").write_text("")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert f"{run / 'model'} is not a directory, and nothing was changed. Move it away" in error
+    assert f"{run / 'model'} is not a directory; nothing was changed. Move it away" in error
 
 
 def test_a_model_that_is_a_link_to_another_disk_is_written_there(run, tmp_path, monkeypatch):
@@ -372,7 +372,7 @@ def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment
     shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert f"{run}/tokenizer.model is not as it was written" in error and "Copy it again, from " in error
+    assert f"{run}/tokenizer.model is not as it was written" in error and "Copy it again from " in error
     renew_sums(run)
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2

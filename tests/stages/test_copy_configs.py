@@ -43,7 +43,7 @@ def test_a_place_where_nothing_can_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, error = status_and_error(copy_configs, tmp_path / "file" / "configs", capsys=capsys)
     assert status == 2
-    assert f"error: {tmp_path / 'file' / 'configs'}: cannot be made" in error
+    assert f"error: {tmp_path / 'file' / 'configs'} cannot be created" in error
 
 
 PACKING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]

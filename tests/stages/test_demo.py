@@ -43,7 +43,7 @@ def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, stat
 @pytest.mark.slow
 def test_from_an_empty_directory_to_scores_and_again(tmp_path):
     few = ["training.max_steps=2", "training.warmup_steps=1", "training.num_threads=1"]
-    for line in ("Wrote data/demo_corpus", "is already there and whole"):
+    for line in ("Wrote data/demo_corpus", "is already complete"):
         done = subprocess.run(
             [sys.executable, "-m", "transformer_mt", "demo", *few],
             cwd=tmp_path,

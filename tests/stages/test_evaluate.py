@@ -106,7 +106,10 @@ class TestFiles:
         script = run(
             "-m", "transformer_mt.evaluate", "--hypothesis", files[0], "--reference", files[1], "--json", target
         )
-        assert script.returncode == 2 and f"{target}: is there already, and holds something else" in script.stderr
+        assert (
+            script.returncode == 2
+            and f"{target} exists, and is damaged or was not written by this version" in script.stderr
+        )
         assert target.read_text() == '["mine"]'
 
     def test_only_newline_ends_a_line(self, tmp_path):
@@ -163,7 +166,7 @@ class TestMistakes:
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "{short}"], "{short} has 2"),
             (["--hypothesis", "{hyp}", "--reference", "{latin}"], "{latin}:2"),
             (["--hypothesis", "{hyp}", "--reference", "{run}/none.txt"], "none.txt"),
-            (["--hypothesis", "{empty}", "--reference", "{empty}"], "no lines"),
+            (["--hypothesis", "{empty}", "--reference", "{empty}"], "are empty"),
             (["--hypothesis", "{pieces}", "--reference", "{ref}"], "{pieces}, line 3"),
             (["--hypothesis", "{hyp}", "--reference", "{ref}", "--json", "{hyp}/x.json"], "cannot be written"),
             (
@@ -330,7 +333,7 @@ class TestModel:
         for path in (trained / "evaluation" / "scores.json", tmp_path / "mine.json"):
             path.write_text(content)
             assert cli.run(main, [str(trained), "--json", str(path)]) == 2
-            assert f"{path}: is there already, and holds something else than scores" in capsys.readouterr().err
+            assert f"{path} exists, and is damaged or was not written by this version" in capsys.readouterr().err
             assert path.read_text() == content and not Dictionary.calls
             path.unlink()
 
@@ -422,8 +425,8 @@ class TestModel:
             )
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err
-        assert "data is prepared with another tokenizer (digest 00000000) than" in error
-        assert f"model was trained with ({joint_tokenizer.digest[:8]})" in error and "give data_dir=data;" in error
+        assert "data was prepared with another tokenizer (digest 00000000) than" in error
+        assert f"model ({joint_tokenizer.digest[:8]})" in error and "give data_dir=data;" in error
         assert len(Dictionary.calls) == 2, "nothing was translated of the second"
         assert cli.run(main, [path, "data_dir=data"]) == 0
 
@@ -471,7 +474,7 @@ class TestCompare:
         said = capsys.readouterr().out
         assert "news: 3 sentences, 1 reference; baseline: runs/x" in said and "talks: 3 sentences" in said
         assert re.search(r"same text +same text$", said, flags=re.MULTILINE)
-        assert "runs/y writes the same text as runs/x" in said
+        assert "runs/y has the same translations as runs/x" in said
         assert "chrF2++" in said and "TER" not in said
         news, talks = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
         assert (news["test"], talks["test"], news["baseline"]) == ("news", "talks", "runs/x")
@@ -490,7 +493,7 @@ class TestCompare:
         assert main(["--compare", *two, "--test", "news"]) == 0
         said = capsys.readouterr().err
         assert "note: runs/y was decoded with other settings than runs/x: beam_size: 4 in runs/x, 7" in said
-        assert "warning: runs/x: the translations are of an earlier model (mean of checkpoints 1 to 3)" in said
+        assert "warning: runs/x: the translations are from an earlier model (mean of checkpoints 1 to 3)" in said
 
     def test_mistakes_are_named(self, two, tmp_path, files, capsys):
         (tmp_path / "mine.json").write_text('["mine"]')
@@ -498,10 +501,10 @@ class TestCompare:
             (["runs/x"], "two or more"),
             (["runs/x", "nowhere"], "nowhere: is neither a run"),
             ([*two, "--test", "none"], "no such test set"),
-            ([*two, "--reference", files[1]], "are for files"),
+            ([*two, "--reference", files[1]], "are only for files"),
             ([files[0], files[0]], "needs --reference"),
             ([*two, "--analyse"], "cannot be combined"),
-            ([*two, "--json", str(tmp_path / "mine.json")], "holds something else than a comparison"),
+            ([*two, "--json", str(tmp_path / "mine.json")], "is not a file of `evaluate --compare --json`"),
         ]:
             assert cli.run(main, ["--compare", *arguments]) == 2
             assert message in capsys.readouterr().err
@@ -516,7 +519,10 @@ class TestCompare:
         run = "runs/y" if changed.startswith("runs") else "runs/x"
         assert cli.run(main, ["--compare", *two]) == 2
         error = capsys.readouterr().err
-        assert f"{run}/evaluation/talks.hypotheses.txt: these translations, or the sentences of the test set, " in error
+        assert (
+            f"{run}/evaluation/talks.hypotheses.txt: these translations or the sentences of the test set have changed"
+            in error
+        )
         assert f"again: python -m transformer_mt.evaluate {run} --test talks; or compare files" in error
 
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):

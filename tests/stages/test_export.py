@@ -16,7 +16,7 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
-from transformer_mt.exporting.trained_model import beyond, random_pairs, read_trained
+from transformer_mt.exporting.trained_model import random_pairs, read_trained, unsupported_setting
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -179,7 +179,7 @@ def test_without_a_validation_set_it_says_how_to_measure(
         joint_tokenizer.save(tmp_path / "data")
     export.export(model, tmp_path / "exported", "ctranslate2", "int8")
     said = capsys.readouterr().out
-    assert "data holds no validation set for this tokenizer: measure the quality of the export with `python" in said
+    assert "data has no validation set for this tokenizer: measure the quality of the export with `python" in said
     assert f"evaluate {tmp_path / 'exported'} --engine ctranslate2`" in said
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_export_stays(model_dir, tmp_path, capsys):
         export.main, model_dir, tmp_path / "mine", "--format", "ctranslate2", capsys=capsys
     )
     assert status == 2
-    assert "mine holds thesis.tex, which `export` did not write and would delete: move it away" in error
+    assert "mine contains thesis.tex, which `export` did not write and would delete: move it away" in error
     assert files(tmp_path / "mine") == {"thesis.tex": b"..."}
     status, error = status_and_error(
         export.main, model_dir, tmp_path / "mine/thesis.tex", "--format", "ctranslate2", capsys=capsys
@@ -226,7 +226,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()
-        with pytest.raises(UserError, match=rf"holds {name}, which `export` did not write"):
+        with pytest.raises(UserError, match=rf"contains {name}, which `export` did not write"):
             export.check_output(tmp_path / "exported")
         (tmp_path / "exported" / name).rmdir()
 
@@ -255,7 +255,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(model_dir, joint_tokenizer,
     pre = write_untrained(tmp_path / "pre", joint_tokenizer, norm="pre")
     status, error = status_and_error(export.main, pre, tmp_path / "exported", "--format", "huggingface", capsys=capsys)
     assert status == 2
-    assert f"{pre} cannot be exported as huggingface: MarianMTModel has its layer norms after" in error
+    assert f"{pre} cannot be exported as huggingface: MarianMTModel has layer norms after" in error
     assert files(tmp_path / "exported") == before
 
 
@@ -267,10 +267,10 @@ def test_a_setting_that_a_format_knows_nothing_of_is_refused():
         memory_tokens: int = 0
 
     held = set(TransformerConfig.model_fields)
-    assert beyond(Newer(), held) is None
-    assert beyond(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
-    assert beyond(Newer(memory_tokens=5), held) == "it does not have model.memory_tokens=5"
-    assert beyond(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not have model.norm=pre"
+    assert unsupported_setting(Newer(), held) is None
+    assert unsupported_setting(Newer(d_model=32, dropout=0.5, attention_dropout=0.5), held) is None
+    assert unsupported_setting(Newer(memory_tokens=5), held) == "it does not support model.memory_tokens=5"
+    assert unsupported_setting(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not support model.norm=pre"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_a_format_does_not_compute_is_refused(format, setting, joint_tokeni
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
     status, error = status_and_error(export.main, model_dir, tmp_path / "x", "--format", format, capsys=capsys)
     assert status == 2
-    assert f"cannot be exported as {format}: it does not have model.{setting}" in error
+    assert f"cannot be exported as {format}: it does not support model.{setting}" in error
     assert not (tmp_path / "x").exists()
 
 

@@ -431,5 +431,5 @@ def test_a_test_set_that_was_cut_or_tokenised_is_warned_of_before_training(
     assert experiment.prepare() == 0
     said = capsys.readouterr().err
     assert "warning: 5 of 5 lines of the targets of valid look tokenised" in said
-    assert "warning: targets of test/small, line 2: holds subword pieces" in said
+    assert "warning: targets of test/small, line 2: contains subword pieces" in said
     assert said.count("warning") == 2

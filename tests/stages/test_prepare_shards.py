@@ -490,7 +490,7 @@ def test_a_corpus_is_added_without_touching_the_others(
     assert (data / "tokenizer.model").read_bytes() == tokenizer
     assert EncodedCorpus.load(data / "train").sizes == (150, 150, 40)
     said = capsys.readouterr().out
-    assert f"adding to {data}: third\n" in said and "trained without the text that is added" in said
+    assert f"adding to {data}: third\n" in said and "trained without the added text" in said
     run(all_three, data)
     assert capsys.readouterr().out == f"already prepared: {data}\n"
     summary = json.loads((data / "prepare.json").read_text())

@@ -97,7 +97,7 @@ def test_a_last_line_of_the_log_without_a_field_is_shown_without_it(own, reporte
 
 def test_git_without_a_commit_is_named(own, reported):
     with changed(own / "run" / "run.json", lambda starts: starts[0].update(git={})).done():
-        assert f"{own / 'run' / 'run.json'} is not as train writes it" in reported()
+        assert f"{own / 'run' / 'run.json'} is damaged, or was not written by train" in reported()
 
 
 @pytest.mark.parametrize("number", ["1e999", *thorough("1" + "0" * 400)])
@@ -110,7 +110,7 @@ def test_numbers_that_are_too_large_are_no_numbers_of_the_log_or_the_corpus(numb
     with Damage(
         own / "data" / "prepare.json", "", prepared.replace('"read": 300', f'"read": {number}').encode()
     ).done():
-        assert "prepare.json is not as prepare writes it" in reported()
+        assert "prepare.json is damaged, or was not written by prepare" in reported()
 
 
 def test_translations_in_a_pipe_are_not_waited_for(own, reported):

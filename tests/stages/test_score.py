@@ -90,7 +90,7 @@ def test_files_that_do_not_go_together_are_named(run_score, files, capsys):
     said = [
         "targets: line 2 is missing",
         "sources: line 2 is one too many",
-        "name the file of its translations",
+        "give the file of its translations",
         "nowhere: ",
     ]
     for error, words in zip(errors, said, strict=True):

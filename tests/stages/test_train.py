@@ -80,7 +80,7 @@ def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_pat
     status, error = status_and_error(train.main, *arguments[:-1], "training.max_steps=6", capsys=capsys)
     assert status == 2
     assert "training.max_steps: 4, now 6" in error
-    assert "this schedule depends on its end" in error
+    assert "this schedule depends on training.max_steps" in error
 
 
 def test_a_constant_rate_may_go_on(experiment, tmp_path):
@@ -148,7 +148,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_in_silence(run, expe
         (checkpoint_path(run, step) / "model.safetensors").write_bytes(b"damaged")
     status, error = status_and_error(train.main, experiment, f"run_dir={run}", capsys=capsys)
     assert status == 2
-    assert "No whole checkpoint is left" in error
+    assert "No undamaged checkpoint is left" in error
     assert (run / "log.jsonl").read_text() == log
 
 

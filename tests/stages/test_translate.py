@@ -271,7 +271,7 @@ def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, c
     (tmp_path / "link").symlink_to("lines")
     assert run_stage(translate.main, b"A dog.\n", "no_model", option, path, "--output", tmp_path / name) == (2, b"")
     assert (
-        f"--output {tmp_path / name}: is read by this command, or is in the directory of the model"
+        f"--output {tmp_path / name}: this command reads the file, or it is in the directory of the model"
         in capsys.readouterr().err
     )
     assert path.read_text() == "A dog.\n"
@@ -281,7 +281,7 @@ def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, c
 def test_an_output_that_would_be_packed_only_by_its_name_is_refused(run_stage, tmp_path, capsys, ending):
     output = tmp_path / f"lines.de.{ending}"
     assert run_stage(translate.main, b"A dog.\n", "no_model", "--output", output) == (2, b"")
-    assert f"as plain text or as .gz, not as .{ending}: name {tmp_path / 'lines.de.gz'}" in capsys.readouterr().err
+    assert f"plain text or .gz, not .{ending}: write --output {tmp_path / 'lines.de.gz'}" in capsys.readouterr().err
 
 
 def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tmp_path):
@@ -310,7 +310,7 @@ def test_the_model_is_not_replaced_by_its_translations(model_dir, tmp_path, run_
     before = path.read_bytes()
     assert run_stage(translate.main, b"A dog.\n", model, "--output", path) == (2, b"")
     assert (
-        f"error: --output {path}: is read by this command, or is in the directory of the model"
+        f"error: --output {path}: this command reads the file, or it is in the directory of the model"
         in capsys.readouterr().err
     )
     assert path.read_bytes() == before

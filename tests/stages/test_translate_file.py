@@ -467,7 +467,7 @@ def test_what_stops_one_rank_is_said_by_that_one_and_what_stops_all_by_the_first
 def test_ranks_need_files(run_stage, model_dir, files, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run_stage(translate.main, b"A dog.\n", model_dir, "--output", files / "out") == (2, b"")
-    assert "name --input FILE and --output FILE" in capsys.readouterr().err
+    assert "give --input FILE and --output FILE" in capsys.readouterr().err
 
 
 @pytest.mark.thorough

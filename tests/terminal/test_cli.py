@@ -53,7 +53,7 @@ def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
     [
         (translate, "beam_size=5. To translate a file, write --input t.en"),
         (evaluate, "beam_size=5. To score a file of translations, write --hypothesis FILE --reference FILE"),
-        (rerank, "channel=0.5. To choose weights by a file of references, write --tune t.en"),
+        (rerank, "channel=0.5. To find weights with a file of references, write --tune t.en"),
     ],
 )
 def test_a_file_in_the_place_of_a_setting_is_told_how_it_is_given(stage, advice):
@@ -164,7 +164,7 @@ def test_the_stages_are_the_modules_that_are_commands():
 def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, capsys, tmp_path):
     status, _, error = run_commands(monkeypatch, capsys, "average", str(tmp_path))
     assert status == 2
-    assert error.startswith(f"error: {tmp_path} holds no config.yaml")
+    assert error.startswith(f"error: {tmp_path} has no config.yaml")
 
 
 @pytest.mark.parametrize("name", [*commands.STAGES, *commands.OTHERS])

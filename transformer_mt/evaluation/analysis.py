@@ -1,6 +1,6 @@
-"""Looks for what a system is weak at: long sentences, rare words, repetitions, text that is not translated.
+"""Looks for weaknesses of a system: long sentences, rare words, repetitions, untranslated text.
 
-BLEU of a single sentence says little, so lines are ranked by chrF2.
+Lines are ranked by chrF2, because BLEU of a single sentence says little.
 """
 
 import re
@@ -19,20 +19,20 @@ from transformer_mt.preparing.prepared import check_data, trained_on
 from transformer_mt.text.tokenizer import Tokenizer
 
 GROUPS = 4
-WORST = 5  # lines that are listed
+WORST = 5  # the number of worst lines that are shown
 # One to four words three times in a row, or two to four letters four times, as in "strestrestrestre".
 _REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
 SUSPICIOUS = {
-    "empty": "without a translation",
-    "copied": "where the translation is the source",
-    "untranslated": "where most words of the translation are words of the source",
-    "repeated": "where the same words or letters come again and again",
+    "empty": "with an empty translation",
+    "copied": "with a translation that is identical to the source",
+    "untranslated": "with mostly words of the source in the translation",
+    "repeated": "with the same words or letters repeated again and again",
 }
 
 
 @dataclass(frozen=True)
 class Group:
-    """The scores, in percent, of about equally many lines with alike values of something."""
+    """The scores of a group of lines for which some number, such as the length, is between `least` and `most`."""
 
     least: int
     most: int
@@ -43,7 +43,7 @@ class Group:
 
 @dataclass(frozen=True)
 class WorstLine:
-    """A line whose translation is far from the reference."""
+    """A line with one of the lowest scores."""
 
     line: int
     """From 1."""
@@ -55,18 +55,18 @@ class WorstLine:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known about the weaknesses of a system on one test set."""
+    """The weaknesses of a system on one test set."""
 
     unit: str
-    """What sources are counted in: word, or character in a language without spaces."""
+    """The unit of source lengths: word, or character in a language without spaces."""
     by_length: list[Group]
-    """By the number of units of the source."""
+    """Groups by the number of units of the source."""
     by_rarest_piece: list[Group]
-    """By how often the rarest piece of the source stands in the training text; empty if that is not known."""
+    """Groups by how often the rarest piece of the source occurs in the training text; empty if unknown."""
     length_ratio: float
-    """Words of all translations divided by words of the references."""
+    """Number of words of all translations divided by that of the references."""
     suspicious: dict[str, list[int]]
-    """The numbers of lines, from 1, by what is odd about their translations: empty, copied, untranslated, repeated."""
+    """The numbers (from 1) of lines with odd translations, for each key of SUSPICIOUS."""
     worst: list[WorstLine]
 
 
@@ -79,30 +79,30 @@ def analyse(
 ) -> Analysis:
     """Look for weaknesses. `languages` are the codes of source and target; there must be at least one line.
 
-    `rarest` says for each line how often the rarest piece of its source stands in the training text.
+    `rarest` gives for each line how often the rarest piece of its source occurs in the training text.
     """
     check_aligned([sources, hypotheses, references], ["source", "hypothesis", "reference"])
     source_spaced, target_spaced = (has_spaces(language) for language in languages)
     lengths = [len(split_units(source, source_spaced)) for source in sources]
-    wanted = sum(len(split_units(reference, target_spaced)) for reference in references)
-    written = sum(len(split_units(hypothesis, target_spaced)) for hypothesis in hypotheses)
-    scores = [_chrf_of_line(said, right) for said, right in zip(hypotheses, references, strict=True)]
+    reference_units = sum(len(split_units(reference, target_spaced)) for reference in references)
+    hypothesis_units = sum(len(split_units(hypothesis, target_spaced)) for hypothesis in hypotheses)
+    scores = [_chrf_of_line(*pair) for pair in zip(hypotheses, references, strict=True)]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
     return Analysis(
         "word" if source_spaced else "character",
         groups_of(lengths, hypotheses, references, languages[1]),
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
-        written / max(wanted, 1),
+        hypothesis_units / max(reference_units, 1),
         suspicious_lines(sources, hypotheses, references),
         [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
     )
 
 
 def rarest_pieces(data_dir: Path, tokenizer: Tokenizer, lines: Sequence[str]) -> list[int] | None:
-    """Return for each line how often its rarest piece stands in the source side of the training text.
+    """Return for each line how often its rarest piece occurs in the source side of the training text.
 
-    None if the training text is not in data_dir any more, as where only a model was copied. Raises CorpusError if its
-    files are not as they were written.
+    None if data_dir has no training text, for example because only the model was copied. Raises CorpusError if its
+    files are damaged.
     """
     if not (data_dir / "train").is_dir():
         return None
@@ -117,7 +117,7 @@ def text_of_analysis(found: Analysis) -> str:
     lines = []
     for title, groups in (
         (f"{found.unit}s of the source", found.by_length),
-        ("times that the rarest source piece stands in training", found.by_rarest_piece),
+        ("occurrences of the rarest source piece in the training text", found.by_rarest_piece),
     ):
         if groups:
             lines.append(f"{'BLEU':>7}  {'chrF2':>5}  {'lines':>6}  {title}")
@@ -141,9 +141,9 @@ def text_of_analysis(found: Analysis) -> str:
 def groups_of(
     values: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], target_language: str = ""
 ) -> list[Group]:
-    """Score the lines in groups of about the same size, in rising order of their values.
+    """Sort the lines by their values, divide them into groups of about the same size, and score each group.
 
-    Lines with equal values are always in the same group, so there may be fewer groups than `GROUPS`.
+    Lines with equal values are always in the same group, so there may be fewer than GROUPS groups.
     """
     bounds = np.unique(np.quantile(values, np.linspace(0, 1, GROUPS + 1)[1:], method="inverted_cdf"))
     number_of = np.searchsorted(bounds, values)
@@ -151,8 +151,8 @@ def groups_of(
     for number in range(len(bounds)):
         lines = np.flatnonzero(number_of == number).tolist()
         own = [values[line] for line in lines]
-        said, wanted = [hypotheses[line] for line in lines], [references[line] for line in lines]
-        bleu, chrf = corpus_score("bleu", said, wanted, target_language), corpus_score("chrf", said, wanted)
+        texts = [hypotheses[line] for line in lines], [references[line] for line in lines]
+        bleu, chrf = corpus_score("bleu", *texts, target_language), corpus_score("chrf", *texts)
         groups.append(Group(min(own), max(own), len(own), bleu, chrf))
     return groups
 
@@ -160,16 +160,16 @@ def groups_of(
 def suspicious_lines(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Return the numbers of lines, from 1, whose translations are odd, by what is odd about them."""
+    """Return the numbers (from 1) of lines with odd translations, for each key of SUSPICIOUS."""
     found: dict[str, list[int]] = {kind: [] for kind in SUSPICIOUS}
-    for number, (source, said, wanted) in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
-        if source.strip() and not said.strip():
+    for number, (source, hypothesis, reference) in enumerate(zip(sources, hypotheses, references, strict=True), 1):
+        if source.strip() and not hypothesis.strip():
             found["empty"].append(number)
-        elif said.casefold() == source.casefold() != wanted.casefold():
+        elif hypothesis.casefold() == source.casefold() != reference.casefold():
             found["copied"].append(number)
-        elif _is_left(source, said, wanted):
+        elif _is_untranslated(source, hypothesis, reference):
             found["untranslated"].append(number)
-        if any(repeated[0] not in wanted for repeated in _REPEATED.finditer(said)):
+        if any(repeated[0] not in reference for repeated in _REPEATED.finditer(hypothesis)):
             found["repeated"].append(number)
     return found
 
@@ -178,8 +178,8 @@ def _chrf_of_line(hypothesis: str, reference: str) -> float:
     return float(CHRF().sentence_score(hypothesis, [reference]).score)
 
 
-def _is_left(source: str, hypothesis: str, reference: str) -> bool:
-    """Whether most words of a translation are words of the source that the reference does not have."""
-    said = hypothesis.casefold().split()
+def _is_untranslated(source: str, hypothesis: str, reference: str) -> bool:
+    """Whether most words of a translation are in the source but not in the reference."""
+    words = hypothesis.casefold().split()
     foreign = set(source.casefold().split()) - set(reference.casefold().split())
-    return len(said) >= 3 and 2 * sum(word in foreign for word in said) > len(said)
+    return len(words) >= 3 and 2 * sum(word in foreign for word in words) > len(words)

@@ -1,4 +1,4 @@
-"""COMET (Rei et al. 2020), a trained metric, by the package unbabel-comet, which is installed apart from this one."""
+"""COMET (Rei et al. 2020), a trained metric. It needs the package unbabel-comet, which you install separately."""
 
 import sys
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _INSTALL = (
 
 
 class Comet:
-    """A model of COMET on this machine. Nothing is downloaded."""
+    """A COMET model in a directory of this machine. Nothing is downloaded."""
 
     def __init__(self, path: Path, device: str = "auto") -> None:
         """`path` is a checkpoint, or the directory of a model, with checkpoints/model.ckpt and hparams.yaml.
 
-        If there is a GPU, it is used unless the device is cpu.
+        COMET runs on a GPU if there is one, unless `device` is cpu. The model is loaded when it is first used.
 
-        Raises EvaluationError if it is not there, or if the package is not installed. Loads nothing yet.
+        Raises EvaluationError if a file of the model is missing, or if the package is not installed.
         """
         self.path, self.device = path, device
         self.checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
@@ -36,21 +36,21 @@ class Comet:
         for file in (self.checkpoint, self.directory / "hparams.yaml"):
             if not file.is_file():
                 raise EvaluationError(
-                    f"comet={path}: {file} is missing. Give the directory of a COMET model that is on this machine, "
-                    "with checkpoints/model.ckpt and hparams.yaml, or the checkpoint itself; no model is downloaded"
+                    f"comet={path}: {file} is missing. Give the directory of a COMET model on this machine, with "
+                    "checkpoints/model.ckpt and hparams.yaml, or the checkpoint itself; `evaluate` downloads no model"
                 )
         if find_spec("comet") is None:
-            raise EvaluationError(f"comet={path}: needs unbabel-comet, which is not installed here: {_INSTALL}")
+            raise EvaluationError(f"comet={path} needs the package unbabel-comet, which is not installed: {_INSTALL}")
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
-        """Score lines: the mean of COMET's scores of the lines, times 100; in most models 100 is the best.
+        """Return the mean of COMET's scores of the lines, times 100; for most models the best score is 100.
 
         Raises EvaluationError if the model cannot be loaded or does not run.
         """
         rows = zip(sources, hypotheses, references, strict=True)
-        samples = [{"src": source, "mt": said, "ref": reference} for source, said, reference in rows]
+        samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in rows]
         try:
-            from torch import cuda  # here, because it takes long
+            from torch import cuda  # imported here, because it takes long
 
             gpus = [int(self.device.partition(":")[2] or 0)] if self.device != "cpu" and cuda.is_available() else []
             model = self._model
@@ -59,25 +59,25 @@ class Comet:
                 samples, batch_size=16, gpus=len(gpus), devices=gpus or None, progress_bar=False, num_workers=0
             )
             value = 100 * float(found["system_score"])
-        except Exception as error:  # of other packages, whose errors are not known
+        except Exception as error:  # other packages may raise any error
             raise EvaluationError(
-                f"comet={self.path}: COMET failed ({type(error).__name__}: {error}). The tokenizer and the "
-                "configuration of its encoder, which hparams.yaml names, must be on this machine, too. If a package is "
-                f"missing: {_INSTALL}"
+                f"comet={self.path}: COMET failed ({type(error).__name__}: {error}). The encoder's tokenizer and "
+                "configuration (hparams.yaml gives its name) must be on this machine, too. If a package is missing: "
+                f"{_INSTALL}"
             ) from error
         return MetricScore(value, self.signature)
 
     @cached_property
     def signature(self) -> str:
-        """Which model computed the scores, and how, in the form of sacreBLEU's signatures."""
+        """The model and settings that computed the scores, in the form of sacreBLEU's signatures."""
         name, package = self.directory.name.replace("|", "_"), versions(["unbabel-comet"])["unbabel-comet"]
         return f"nrefs:1|model:{name}|sha256:{sha256(self.checkpoint)[:16]}|dtype:fp32|scale:100|version:{package}"
 
     @cached_property
     def _model(self) -> Any:
         print(
-            f"note: {self.checkpoint}: a COMET checkpoint is a Python pickle, and loading it runs the code in it. Use "
-            "only checkpoints of people whom you trust",
+            f"note: {self.checkpoint}: a COMET checkpoint is a Python pickle: loading it runs any code in it. Use only "
+            "checkpoints from people you trust",
             file=sys.stderr,
         )
         from comet import load_from_checkpoint

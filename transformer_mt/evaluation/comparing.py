@@ -1,7 +1,7 @@
-"""Says whether one system translates a test set better than another, or may only have been lucky.
+"""Tests whether one system translates a test set better than another, or whether the difference may be chance.
 
-Both tests are sacreBLEU's, and compare every system with the first one, the baseline: paired bootstrap resampling
-(Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
+sacreBLEU computes both tests, which compare every system with the first one, the baseline: paired bootstrap
+resampling (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
 """
 
 import json
@@ -36,15 +36,15 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import weights_sha256
 from transformer_mt.storage.files import read_json, write_whole
 
-LEVEL = 0.05  # a difference counts if chance alone makes such a one in fewer than 5 of 100 cases
+LEVEL = 0.05  # a difference is significant if chance alone causes one as large in fewer than 5 of 100 cases
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
-"""As sacreBLEU calls them, and in words."""
+"""The names of the tests: sacreBLEU's codes, and in words."""
 LOWER_IS_BETTER = ("TER",)
 
 
 @dataclass(frozen=True)
 class ComparedTest:
-    """A test set, and the systems that have translated it; the first is the baseline."""
+    """A test set and its translations by several systems; the first is the baseline."""
 
     name: str
     references: Sequence[Sequence[str]]
@@ -52,48 +52,48 @@ class ComparedTest:
     """Names and translations."""
     target_language: str = ""
     notes: list[str] = field(default_factory=list)
-    """What the systems differ in besides what was trained, each as a line for the user."""
+    """Lines for the user about other differences between the systems, such as settings of decoding."""
 
     def is_same(self, number: int) -> bool:
-        """Whether a system writes the same text as the baseline."""
+        """Whether a system has the same translations as the baseline."""
         return [*self.systems[number][1]] == [*self.systems[0][1]]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One system by one metric."""
+    """The score of one system by one metric."""
 
     system: str
     value: float
     interval: float
     """Half of the 95 % confidence interval, from 1,000 bootstrap samples."""
     p_values: dict[str, float]
-    """By test: how often chance alone would make a difference from the baseline as large as this one. Empty for the
-    baseline, and for the same text: there sacreBLEU gives the least p-value there is, as no sample differs by more
-    than 0."""
+    """For each test, the probability that chance alone causes a difference from the baseline as large as this one.
+    Empty for the baseline and for the same text: for that, sacreBLEU would give the smallest possible p-value, because
+    no sample differs by more than 0."""
 
 
 @dataclass(frozen=True)
 class MetricTable:
-    """All systems by one metric; the first is the baseline."""
+    """The scores of all systems by one metric; the first is the baseline."""
 
     metric: str
     signatures: dict[str, str]
-    """By test."""
+    """One for each test."""
     systems: list[Compared]
 
 
 def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list[MetricTable]:
-    """Compare each system with the first one, by each of these metrics.
+    """Compare each system with the first one by each of these metrics.
 
-    Raises EvaluationError if texts differ in length, or if a metric cannot be computed.
+    Raises EvaluationError if texts have different numbers of lines, or if a metric cannot be computed.
     """
     names = [*(name for name, _ in test.systems), *(f"reference {at + 1}" for at in range(len(test.references)))]
     texts = [*(lines for _, lines in test.systems), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
     measures = metrics_of(metrics, test.target_language)
-    # sacreBLEU orders the systems after the baseline by nothing else than this order.
+    # sacreBLEU keeps this order of the systems; the first is its baseline.
     found: dict[str, tuple[Any, Any]]
     found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}
     tables = []
@@ -110,41 +110,41 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
 
 
 def conclusions(test: ComparedTest, tables: Sequence[MetricTable]) -> list[str]:
-    """Sentences about what may be concluded of each system and the baseline."""
+    """Sentences that say what the tests show about each system and the baseline."""
     baseline, found = test.systems[0][0], list[str]()
     for number, (name, _) in enumerate(test.systems[1:], start=1):
         if test.is_same(number):
-            found.append(f"{name} writes the same text as {baseline}: there is nothing to compare.")
+            found.append(f"{name} has the same translations as {baseline}: there is nothing to compare.")
         else:
             found += [conclusion(table.metric, table.systems[0], table.systems[number]) for table in tables]
     if (others := len(test.systems) - 1) > 1:
         chance = 1 - (1 - LEVEL) ** others
         found.append(
             f"note: with {others} comparisons, chance alone makes at least one look significant in {chance * 100:.0f} "
-            f"of 100 cases. Take p < {LEVEL / others:.3f} for each, to be as sure as with a single one"
+            f"of 100 cases. To be as sure as with a single comparison, require p < {LEVEL / others:.3f} for each"
         )
     return found
 
 
 def conclusion(metric: str, baseline: Compared, system: Compared) -> str:
-    """A sentence about what may be concluded of two systems that write different texts."""
+    """A sentence that says what the tests show about two systems with different translations."""
     difference = system.value - baseline.value
     both, size = f"{system.system} and {baseline.system}", f"{abs(difference):.1f} {metric}"
     significant = [p < LEVEL for p in system.p_values.values()]
     if difference == 0:
-        return f"{both} have the same {metric}: no difference can be concluded."
+        return f"{both} have the same {metric}: this shows no difference."
     if all(significant):
         word = "better" if (difference > 0) != (metric in LOWER_IS_BETTER) else "worse"
         return (
-            f"{system.system} is {word} than {baseline.system} by {size}: by both tests, chance alone makes such a "
+            f"{system.system} is {word} than {baseline.system} by {size}: in both tests, chance alone causes such a "
             f"difference in fewer than {LEVEL * 100:.0f} of 100 cases."
         )
     if any(significant):
         return (
-            f"The two tests disagree about {both}, which differ by {size}: do not conclude that one is better; compare "
-            "on more sentences."
+            f"The two tests disagree about {both}, which differ by {size}: this does not show that one is better; "
+            "compare them on more sentences."
         )
-    return f"{both} differ by {size}, which chance alone may make: no difference can be concluded from these sentences."
+    return f"{both} differ by {size}, which may be chance: these sentences do not show that one is better."
 
 
 @dataclass(frozen=True)
@@ -156,16 +156,15 @@ class _Run:
 
 
 def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
-    """Read files of translations, and their references."""
+    """Read files of translations and their references."""
     systems = [(str(path), list(read_lines(path))) for path in paths]
     return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
-    """Read the translations of each test set that all of these runs or models have, or only of `test`.
+    """Read the translations of all test sets that these runs or models have in common, or only of `test`.
 
-    Raises EvaluationError if `evaluate` has not translated one, if it has changed since, or if the runs have other
-    references.
+    Raises EvaluationError if `evaluate` has not translated one, if it has changed since, or if the references differ.
     """
     runs = [_read(path) for path in paths]
     names = _common_test_sets(runs, test)
@@ -177,7 +176,7 @@ def _common_test_sets(runs: Sequence[_Run], test: str | None) -> list[str]:
     common = [name for name in runs[0].config.corpus.test if all(name in run.config.corpus.test for run in runs)]
     if not common:
         raise EvaluationError(
-            f"{' and '.join(run.name for run in runs)} have no test set of the same name: compare files of translations"
+            f"{' and '.join(run.name for run in runs)} have no test set in common: compare files of translations"
         )
     return chosen_test_sets(common, test)
 
@@ -186,16 +185,16 @@ def _read(path: Path) -> _Run:
     model = model_in(path)
     if not (model / "config.yaml").is_file():
         raise EvaluationError(
-            f"{path}: is neither a run with a model, nor a model, nor a file of translations; name one of these"
+            f"{path}: is neither a run with a model, nor a model, nor a file of translations; give one of these"
         )
     return _Run(str(path), model, load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
 
 
 def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
-    first, wanted = runs[0], texts[0]
+    first, first_text = runs[0], texts[0]
     systems, notes = [], []
     for run, text in zip(runs, texts, strict=True):
-        if text.references != wanted.references:
+        if text.references != first_text.references:
             raise EvaluationError(
                 f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
                 "cannot be compared: prepare both with the same test set, or compare files of translations"
@@ -203,34 +202,34 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
     language = first.config.corpus.target_language
-    return ComparedTest(name, wanted.references, systems, language, notes)
+    return ComparedTest(name, first_text.references, systems, language, notes)
 
 
 def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
-    """Return the translations of a test set that `evaluate` wrote for a model; `run` is what the user calls it.
+    """Return the translations of a test set that `evaluate` wrote for a model; `run` is its name in messages.
 
-    Raises EvaluationError if there are none, or if they or the test set have changed since they were `scored`.
+    Raises EvaluationError if there are none, or if they or the test set have changed since `scored` was computed.
     """
     file = hypotheses_file(model, name)
     again = f"python -m transformer_mt.evaluate {run} --test {name}"
-    if not file.is_file():  # a pipe, too, which may never end
+    if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))
     if scored is not None and scored.checksums != checksums_of(text.sources, text.references, lines):
         raise EvaluationError(
-            f"{file}: these translations, or the sentences of the test set, are not those that scores.json beside it "
-            f"has the scores of. Translate the test set again: {again}; or compare files of translations"
+            f"{file}: these translations or the sentences of the test set have changed since scores.json in the same "
+            f"directory was written. Translate the test set again: {again}; or compare files of translations"
         )
     return lines
 
 
 def _notes(name: str, first: _Run, run: _Run) -> list[str]:
-    """Return what the user should know about how the translations of a run were made."""
+    """Return lines for the user if the translations of a run are outdated, or used other settings than the first."""
     notes, ours, theirs = [], first.scored.get(name), run.scored.get(name)
     if theirs and theirs.model_sha256 not in (None, weights_sha256(run.model)):
         notes.append(
-            f"warning: {run.name}: the translations are of an earlier model ({theirs.made_of or 'other weights'}): run "
-            f"`python -m transformer_mt.evaluate {run.name}` again"
+            f"warning: {run.name}: the translations are from an earlier model ({theirs.made_of or 'other weights'}): "
+            f"run `python -m transformer_mt.evaluate {run.name}` again"
         )
     if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
         changed = [
@@ -243,7 +242,7 @@ def _notes(name: str, first: _Run, run: _Run) -> list[str]:
 
 
 def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> dict[str, Any]:
-    """What is known about the systems of a test set, for a JSON file."""
+    """Compare the systems on a test set, and return the content of the JSON file."""
     tables = compare(test, metrics)
     return {
         "test": test.name,
@@ -256,20 +255,20 @@ def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> d
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """A table for each metric, and what may be concluded."""
+    """Return a comparison as text: a table for each metric, and the conclusions."""
     size = f"{counted(found['num_lines'], 'sentence')}, {counted(found['num_references'], 'reference')}"
     parts = [f"{found['test']}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
     return "\n\n".join([*parts, "\n".join(found["conclusions"])])
 
 
 def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
-    """Write comparisons as JSON. Raises EvaluationError if the file exists and holds something else."""
+    """Write comparisons as JSON. Raises EvaluationError if the file exists and is not a comparison."""
     check_comparison_file(path)
     write_whole(path, json.dumps(comparisons, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_comparison_file(path: Path) -> None:
-    """Raises EvaluationError if the file exists and holds something else than a comparison."""
+    """Raises EvaluationError if the file exists and is not a comparison."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return
     try:
@@ -278,8 +277,8 @@ def check_comparison_file(path: Path) -> None:
         found = None
     if not (isinstance(found, list) and all(isinstance(each, dict) and "baseline" in each for each in found)):
         raise EvaluationError(
-            f"{path}: is there already, and holds something else than a comparison by `evaluate --compare`, so it is "
-            "left as it is. Move it away, or delete it"
+            f"{path} exists, and is not a file of `evaluate --compare --json`; nothing was changed. Move it away, or "
+            "choose another name"
         )
 
 

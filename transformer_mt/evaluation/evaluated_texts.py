@@ -1,4 +1,4 @@
-"""Finds test sets and the translations that `evaluate` has written, and tells which test sets were trained on."""
+"""Finds test sets and their translations by `evaluate`, and detects test sentences that are also training text."""
 
 import os
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def hypotheses_file(model: Path, test: str) -> Path:
 
 
 def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
-    """Return all test sets of a configuration, or only `test`. Raises EvaluationError if there is none such."""
+    """Return the names of all test sets, or only `test`. Raises EvaluationError if there is no such test set."""
     if not names:
-        raise EvaluationError("corpus.test of the configuration names no test set: give --hypothesis and --reference")
+        raise EvaluationError("the configuration has no test set in corpus.test: give --hypothesis and --reference")
     if test is None:
         return [*names]
     if test not in names:
@@ -67,10 +67,10 @@ def check_same_tokenizer(model: Path, model_name: str, data_dir: Path) -> None:
     digest = Tokenizer.load(model).digest
     if prepared.tokenizer_digest != digest:
         raise EvaluationError(
-            f"{data_dir} is prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than "
-            f"{model_name} was trained with ({digest[:8]}): it was prepared again since then, and its test sets "
-            f"may have changed. To score these test sets, give data_dir={data_dir}; or give the data_dir that "
-            "belongs to the model"
+            f"{data_dir} was prepared with another tokenizer (digest {prepared.tokenizer_digest[:8]}) than that of "
+            f"{model_name} ({digest[:8]}), so it was prepared again after the training, and its test sets may have "
+            f"changed. To score these test sets, give data_dir={data_dir}; otherwise give the data_dir with which the "
+            "model was trained"
         )
 
 
@@ -81,8 +81,8 @@ def read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, TestSet]:
     for file in all_files:
         if not (data_dir / file).is_file():
             raise EvaluationError(
-                f"{data_dir / file} is missing. `python -m transformer_mt.prepare CONFIG` writes it; if the data are "
-                "elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
+                f"{data_dir / file} is missing. Write it with `python -m transformer_mt.prepare CONFIG`; if the data "
+                "are elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
     check_data(data_dir, all_files)
     return {name: _read(data_dir, both) for name, both in files.items()}
@@ -101,10 +101,10 @@ def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
 
 
 def also_in_training(data_dir: Path, names: Sequence[str], trained_on: str | None) -> dict[str, AlsoInTraining]:
-    """Return how much of each test set stands in the training text of a run, as `prepare` has counted.
+    """Return how much of each test set is also in the training text of a run, as counted by `prepare`.
 
-    `trained_on` is the digest of the training data in run.json; None if it is not known. The result is empty if the
-    training text is not in data_dir any more, or if data_dir was prepared from another text since the run was trained.
+    `trained_on` is the digest of the training data in run.json; None if unknown. The result is empty if data_dir has
+    no training text, or if it was prepared from other text after the run was trained.
     """
     prepared = read_prepared(data_dir)
     try:
@@ -113,17 +113,17 @@ def also_in_training(data_dir: Path, names: Sequence[str], trained_on: str | Non
         return {}
     if prepared is None or trained_on not in (None, digest):
         return {}
-    if prepared.filters.held_out:  # `prepare` has left out all training pairs with a text of the test sets
+    if prepared.filters.held_out:  # `prepare` has removed all training pairs with a text of the test sets
         return dict.fromkeys(names, AlsoInTraining(sources=0, targets=0, pairs=0))
     return {name: AlsoInTraining.model_validate(prepared.also_in_training[f"test/{name}"]) for name in names}
 
 
 def overlap_warning(name: str, found: AlsoInTraining, data_dir: Path) -> str | None:
-    """Return a warning if sources or whole pairs of a test set stand in the training text; else None."""
+    """Return a warning if sources or pairs of a test set are also in the training text; else None."""
     if not found.sources and not found.pairs:
         return None
     return (
-        f"{name}: {counted(found.pairs, 'pair')} and {counted(found.sources, 'source')} also stand in the training "
-        f"text of the run ({data_dir / 'train'}). Scores of text that was trained on tell little about new text: "
-        "prepare with filters.held_out=true into another data_dir, and train again"
+        f"{name}: {counted(found.pairs, 'pair')} and {counted(found.sources, 'source')} are also in the training text "
+        f"of the run ({data_dir / 'train'}). Scores of training text say little about new text: prepare with "
+        "filters.held_out=true into another data_dir, and train again"
     )

@@ -1,4 +1,4 @@
-"""BLEU, chrF2 and TER by sacreBLEU with signatures, and warnings of texts that should not be scored as they are."""
+"""BLEU, chrF2 and TER with signatures, computed by sacreBLEU, and warnings about texts that give wrong scores."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from transformer_mt.base.wording import counted
 SacreMetric = BLEU | CHRF | TER
 MetricName = str  # a key of ALL_METRICS
 METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "ter")
-"""What is computed if nothing else is asked for. chrf++ (Popović 2017) also compares words and pairs of words."""
+"""The default metrics. Not among them: chrf++ (Popović 2017), which also compares words and pairs of words."""
 _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys(("th", "lo", "km", "my"), "char")}
-"""Of BLEU, by the short code of the language; 13a for all others."""
+"""The tokenisers of BLEU, by the short code of the language; all other languages have 13a."""
 # Letters of these languages: Thai, Lao, Burmese, Khmer, kana, Chinese characters, Hangul.
 _THEIR_LETTERS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _LINES_LOOKED_AT = 1000
-# SentencePiece marks the beginning of a word, subword-nmt (@@) a word that goes on. A bare @@ is text.
+# SentencePiece marks the beginning of a word; subword-nmt ends a piece inside a word with @@. @@ alone is text.
 _PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
 _RESAMPLES = 1000
 
@@ -32,14 +32,14 @@ _RESAMPLES = 1000
 class MetricScore:
     """The score of a text by one metric.
 
-    BLEU, chrF2 and chrF2++ are percentages, higher is better. TER is the edits for 100 reference words, lower is
-    better.
+    BLEU, chrF2 and chrF2++ are percentages; higher is better. TER is the number of edits for 100 reference words;
+    lower is better.
     """
 
     value: float
     signature: str
     interval: float | None = None
-    """Half of the 95 % confidence interval, so that a score is written as 41.0 ± 1.2; None if not asked for."""
+    """Half of the 95 % confidence interval: the 1.2 in 41.0 ± 1.2. None if it was not computed."""
 
 
 def score_corpus(
@@ -51,15 +51,15 @@ def score_corpus(
     confidence: bool = False,
     metrics: Sequence[MetricName] = METRICS,
 ) -> dict[str, MetricScore]:
-    """Score detokenised lines against one or more complete sets of references: BLEU, chrF2 and TER, or `metrics`.
+    """Score detokenised lines against one or more complete sets of references, by each of `metrics`.
 
-    `target_language` is a code such as de, zh-CN or jpn_Jpan, and chooses the tokeniser of BLEU: zh, ja-mecab or
-    ko-mecab for these three languages; char for Thai, Lao, Khmer and Burmese; 13a for all others (Post 2018). For the
-    same seven languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
-    `names` are the names of the hypotheses and of each reference in errors. `confidence` adds confidence intervals from
-    1,000 bootstrap samples of the lines (Koehn 2004), which sacreBLEU draws and notes in the signature.
-    Raises EvaluationError if there are no lines, if the texts have unequal numbers of lines, if a line has subword
-    pieces in place of words, or if a tokeniser is not installed.
+    `target_language` is a code such as de, zh-CN or jpn_Jpan. It decides the tokeniser of BLEU: zh for Chinese,
+    ja-mecab for Japanese, ko-mecab for Korean; char for Thai, Lao, Khmer and Burmese; 13a for all others (Post 2018).
+    For the same seven languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
+    `names` are the names of the hypotheses and of each reference in errors. `confidence` adds confidence intervals:
+    sacreBLEU draws 1,000 bootstrap samples of the lines (Koehn 2004), and records this in the signature.
+    Raises EvaluationError if there are no lines, if the texts have different numbers of lines, if a line consists of
+    subword pieces, or if a tokeniser is not installed.
     """
     names = names or ["hypothesis", *(f"reference {number + 1}" for number in range(len(references)))]
     check_aligned([hypotheses, *references], names)
@@ -77,7 +77,7 @@ def score_corpus(
 def corpus_score(
     metric: MetricName, hypotheses: Sequence[str], references: Sequence[str], target_language: str = ""
 ) -> float:
-    """One score, as `score_corpus` computes it. For validation: takes any output of a half-trained model."""
+    """One score, as `score_corpus` computes it. For validation: accepts any output, also subword pieces."""
     check_aligned([hypotheses, references], ["hypothesis", "reference"])
     return float(ALL_METRICS[metric](target_language).corpus_score(hypotheses, [references]).score)
 
@@ -85,7 +85,7 @@ def corpus_score(
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError unless all texts have the same number of lines, and at least one."""
     if len(texts) < 2:
-        raise EvaluationError("there is nothing to compare with; give at least one reference")
+        raise EvaluationError("there are no references; give at least one")
     for name, lines in zip(names, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise EvaluationError(
@@ -93,19 +93,19 @@ def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
                 "line n of each must belong to the same sentence"
             )
     if not texts[0]:
-        raise EvaluationError(f"{' and '.join(names)} have no lines; there is nothing to score")
+        raise EvaluationError(f"{' and '.join(names)} are empty: there is nothing to score; give files with lines")
 
 
 def language_warning(name: str, lines: Sequence[str], target_language: str) -> str | None:
-    """A warning if the tokeniser 13a would be used for a language whose words it does not find; else None."""
+    """A warning if tokeniser 13a would be used for a language that it cannot split into words; else None."""
     text = "".join(lines[:_LINES_LOOKED_AT])
     num_letters = sum(map(str.isalpha, text))
     if short_code(target_language) in _TOKENISERS or 2 * len(_THEIR_LETTERS.findall(text)) <= num_letters:
         return None
     return (
-        f"{name} looks like one of the languages {', '.join(_TOKENISERS)}, whose words sacreBLEU's tokeniser 13a does "
-        "not find: this BLEU cannot be compared with others. Name the language: corpus.target_language of a run, or "
-        "--language with --hypothesis"
+        f"{name} looks like one of the languages {', '.join(_TOKENISERS)}, which sacreBLEU's tokeniser 13a cannot "
+        "split into words: this BLEU cannot be compared with others. Give the language: set corpus.target_language of "
+        "a run, or write --language with --hypothesis"
     )
 
 
@@ -115,24 +115,24 @@ def check_tokeniser(target_language: str) -> None:
 
 
 def metrics_of(metrics: Sequence[MetricName], target_language: str) -> dict[str, SacreMetric]:
-    """These metrics of sacreBLEU, by name, in this order."""
+    """Return sacreBLEU's metrics with these names, in this order."""
     return {name: ALL_METRICS[name](target_language) for name in metrics}
 
 
 def _ter(target_language: str) -> TER:
     asian = short_code(target_language) in _TOKENISERS
-    return TER(normalized=asian, asian_support=asian)  # the latter has no effect without the former
+    return TER(normalized=asian, asian_support=asian)  # asian_support has no effect without normalized
 
 
 def _bleu(target_language: str) -> BLEU:
     language = short_code(target_language)
     tokeniser = _TOKENISERS.get(language, "13a")
     try:
-        # `force` silences sacreBLEU's warning about tokenised text, as we give our own. It changes no score.
+        # `force` turns off sacreBLEU's warning about tokenised text; we print our own. It changes no score.
         return BLEU(tokenize=tokeniser, force=True)
     except RuntimeError:
         raise EvaluationError(
-            f"BLEU for {target_language} needs a word segmenter that is not installed: "
+            f"BLEU for {target_language} needs a word segmenter that is not installed. Install it: "
             f'pip install "sacrebleu[{language}]"'
         ) from None
 
@@ -143,7 +143,7 @@ ALL_METRICS: dict[MetricName, Callable[[str], SacreMetric]] = {
     "chrf++": lambda _: CHRF(word_order=2),
     "ter": _ter,
 }
-"""What `evaluate --metrics` takes: the name, and the metric for a target language. A new metric is added here."""
+"""For each name in `evaluate --metrics`, the function that makes the metric for a language. Add new metrics here."""
 
 
 def _resampled(
@@ -159,38 +159,38 @@ def _resampled(
 
 
 def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Raise EvaluationError if a line has subword pieces in place of words."""
+    """Raise EvaluationError if a line consists of subword pieces."""
     for name, lines in zip(names, texts, strict=True):
         for number, line in enumerate(lines, start=1):
             piece = _PIECE.search(line)
             if piece:
                 raise EvaluationError(
-                    f"{name}, line {number}: holds subword pieces ({piece[0]!r} in {line[:60]!r}); "
-                    "decode them to plain text first, because scores of pieces cannot be compared with others"
+                    f"{name}, line {number}: contains subword pieces ({piece[0]!r} in {line[:60]!r}). Decode them to "
+                    "plain text first: scores of pieces cannot be compared with those of others"
                 )
 
 
-# French writes a space before ? ! : ; but only a tokeniser writes one before . or , - the rest is from Moses.
+# Only a tokeniser writes a space before . or , (French has spaces before ? ! : ;). Moses writes &apos; &quot; and @-@.
 _TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
 _TOKENISED_SHARE = 0.1
-_CASED_SHARE, _LOWER_SHARE = 0.5, 0.02  # of lines with a capital letter: in cased text, and in lower-cased text
+_CASED_SHARE, _LOWER_SHARE = 0.5, 0.02  # share of lines with a capital letter: at least in cased, at most in other text
 
 
 def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
-    """A warning about lines that look tokenised, since BLEU tokenises by itself; None if they do not."""
+    """A warning if many lines look tokenised (BLEU tokenises text itself); else None."""
     found = [number for number, line in enumerate(lines, start=1) if _TOKENISED.search(line)]
     if len(found) <= _TOKENISED_SHARE * len(lines):
         return None
     look = "looks" if len(found) == 1 else "look"
     return (
         f"{len(found):,} of {counted(len(lines), 'line')} of the {name} {look} tokenised (a space before a full stop "
-        f"or a comma, &apos; or @-@), such as line {found[0]}. Only scores of detokenised text can be compared with "
-        "those of others."
+        f"or a comma, &apos; or @-@), such as line {found[0]}. Score detokenised text: only its scores can be compared "
+        "with those of others."
     )
 
 
 def cut_warning(name: str, lines: Sequence[str]) -> str | None:
-    """A warning about a line that is in subword pieces, since `prepare` cuts text by itself; None if none is."""
+    """A warning if a line consists of subword pieces (`prepare` cuts text itself); else None."""
     try:
         check_words([lines], [name])
     except EvaluationError as error:
@@ -199,13 +199,13 @@ def cut_warning(name: str, lines: Sequence[str]) -> str | None:
 
 
 def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
-    """A warning if only one of both texts has capital letters, since BLEU is cased; None if both or neither have."""
-    said, wanted = (sum(line != line.lower() for line in lines) for lines in (hypotheses, references))
-    size = len(references)
-    for name, few, other, many in ((names[0], said, names[1], wanted), (names[1], wanted, names[0], said)):
-        if few <= _LOWER_SHARE * size and many >= _CASED_SHARE * size:
+    """A warning if only one of the two texts has capital letters (BLEU distinguishes them); else None."""
+    size, cased = len(references), [sum(line != line.lower() for line in lines) for lines in (hypotheses, references)]
+    for at, other in ((0, 1), (1, 0)):
+        if cased[at] <= _LOWER_SHARE * size and cased[other] >= _CASED_SHARE * size:
             return (
-                f"{name} looks lower-cased ({few:,} of {counted(size, 'line')} with a capital letter), and {other} "
-                f"does not ({many:,}): each capital letter counts as an error. Score text with its capitals"
+                f"{names[at]} looks lower-cased ({cased[at]:,} of {counted(size, 'line')} with a capital letter), and "
+                f"{names[other]} does not ({cased[other]:,}): each capital letter counts as an error. Score text with "
+                "capital letters"
             )
     return None

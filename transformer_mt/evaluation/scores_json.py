@@ -1,4 +1,4 @@
-"""Scores of lines of text: what is written to scores.json, how it is read, and what is printed."""
+"""Scores lines of text, prints the scores, and writes and reads scores.json."""
 
 import hashlib
 import json
@@ -30,17 +30,17 @@ from transformer_mt.storage.files import read_json, write_whole
 from transformer_mt.storage.records import versions
 
 SCHEMA_VERSION: Literal[4] = 4
-"""Of the files that are written and read. It grows with every change of the fields, here and in `ScoreFile`."""
+"""The version of the file format. Increase it, here and in `ScoreFile`, whenever the fields change."""
 
 
 class Record(BaseModel):
-    """An object in the file. A field that it does not know is an error: it belongs to another version, or to others."""
+    """An object in the file. An unknown field is an error: the file is of another version, or of another program."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
 class Checksums(Record):
-    """SHA-256 of lines, as `lines_sha256` computes it."""
+    """SHA-256 of lines, computed by `lines_sha256`."""
 
     source: str | None = None
     references: list[str]
@@ -48,7 +48,7 @@ class Checksums(Record):
 
 
 class AlsoInTraining(Record):
-    """How many texts of the test set stand in the training text of the run."""
+    """How many texts of the test set are also in the training text of the run."""
 
     sources: int
     targets: int
@@ -56,7 +56,7 @@ class AlsoInTraining(Record):
 
 
 class Hardware(Record):
-    """What the translations were computed on."""
+    """The machine that computed the translations."""
 
     processor: str
     num_cores: int | None
@@ -64,7 +64,7 @@ class Hardware(Record):
 
 
 class TestSetScores(Record):
-    """All about one test set, or about one file of translations. What was not known is left out."""
+    """The results of one test set, or of one file of translations. Unknown fields are left out."""
 
     __test__ = False  # pytest takes it for tests otherwise
 
@@ -103,9 +103,9 @@ class ScoreFile(Record):
 
 
 def read_scores(path: Path) -> dict[str, TestSetScores]:
-    """Return the scores in a file, by the name of the test set; an empty dict if there is no file, or an empty one.
+    """Return the scores in a file, by the name of the test set; an empty dict if the file is missing or empty.
 
-    Raises EvaluationError, which says what is wrong, if the file is damaged, of another version, or something else.
+    Raises EvaluationError with the reason if the file is damaged, of another version, or not a file of scores.
     """
     if not path.is_file() or not path.stat().st_size:
         return {}
@@ -117,13 +117,13 @@ def read_scores(path: Path) -> dict[str, TestSetScores]:
     except (OSError, ValueError) as error:
         why = f"it cannot be read as JSON: {error}"
     raise EvaluationError(
-        f"{path}: is there already, and holds something else than scores of this version of `evaluate`, or is damaged "
-        f"({why}), so it is left as it is. Move it away, or delete it, and evaluate again"
+        f"{path} exists, and is damaged or was not written by this version of `evaluate` ({why}); nothing was changed. "
+        "Move it away, or delete it, and evaluate again"
     )
 
 
 def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
-    """Write the scores, and make the directory if it is missing. Of each test set, the fields that were given.
+    """Write the scores, with only those fields that were given. Creates the directory if it is missing.
 
     Raises EvaluationError as `read_scores` does, and UserError if the file cannot be written.
     """
@@ -135,23 +135,23 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-# By the name of each test set or file.
+# The key is the name of the test set or file.
 Results = dict[str, TestSetScores]
 
 
 @dataclass(frozen=True)
 class Details:
-    """Which details are computed besides the scores."""
+    """Which scores and details to compute."""
 
     confidence: bool = False
-    """Whether to compute their 95 % confidence intervals."""
+    """Whether to compute 95 % confidence intervals of the scores."""
     metrics: Sequence[MetricName] = METRICS
     analyse: bool = False
-    """Whether to look for weaknesses, which needs the sources."""
+    """Whether to look for weaknesses. This needs the sources."""
     source_language: str = ""
-    """Its code, which decides whether the analysis counts words or characters."""
+    """The language code, which decides whether the analysis counts words or characters."""
     comet: Comet | None = None
-    """Compute COMET with this model, too, which needs the sources; with several references, by the first."""
+    """If not None, also compute COMET with this model. This needs the sources, and uses only the first reference."""
 
 
 ONLY_SCORES = Details()
@@ -166,14 +166,14 @@ def score_files(
 ) -> Results:
     """Score a file of detokenised translations against files of references, line by line.
 
-    The analysis and COMET need the file `source`.
+    The analysis and COMET are computed only if the file `source` is given.
     """
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
     sources = None if source is None else list(read_lines(source))
     scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details, sources)
-    told = {"references": [str(file) for file in references], "versions": versions(["sacrebleu"])}
-    return {str(hypothesis): TestSetScores.model_validate(scored | told)}
+    made_by = {"references": [str(file) for file in references], "versions": versions(["sacrebleu"])}
+    return {str(hypothesis): TestSetScores.model_validate(scored | made_by)}
 
 
 def score_lines(
@@ -185,10 +185,10 @@ def score_lines(
     sources: Sequence[str] | None = None,
     rarest: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Score these lines against their references; returns fields of `TestSetScores`.
+    """Score these lines against their references. Returns fields of `TestSetScores`.
 
-    Prints a warning if scores mean nothing. `names` are the names of the hypotheses and of each set of references in
-    errors and warnings. `rarest` is as in `analyse`.
+    Prints a warning if a text looks as if it would give wrong scores. `names` are the names of the hypotheses and of
+    each set of references in errors and warnings. For `rarest`, see `analyse`.
     """
     confidence, metrics = details.confidence, details.metrics
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
@@ -207,7 +207,7 @@ def score_lines(
 
 
 def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]) -> None:
-    """Print a warning about each text that should not be scored as it is."""
+    """Print a warning about each text that looks tokenised, lower-cased, or of another language."""
     found = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
     found += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
     for warning in filter(None, found):
@@ -217,7 +217,7 @@ def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], langua
 def checksums_of(
     sources: Sequence[str] | None, references: Sequence[Sequence[str]], hypotheses: Sequence[str]
 ) -> Checksums:
-    """Return what scores.json says of the texts that were scored."""
+    """Return the checksums of the scored texts for scores.json."""
     return Checksums(
         source=None if sources is None else lines_sha256(sources),
         references=[lines_sha256(lines) for lines in references],
@@ -226,7 +226,7 @@ def checksums_of(
 
 
 def lines_sha256(lines: Iterable[str]) -> str:
-    """Return the SHA-256 of lines, hexadecimal: that of a file with these lines in UTF-8, each ended by a newline."""
+    """Return the hexadecimal SHA-256 of a UTF-8 file that has these lines, each with a newline at its end."""
     found = hashlib.sha256()
     for line in lines:
         found.update(f"{line}\n".encode())
@@ -234,7 +234,7 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def print_scores(results: Results) -> None:
-    """Print one line for each score (name, metric, value, signature), the analysis, and the speed, if known."""
+    """Print one line for each score (name, metric, value, signature), then analysis and speed if there are any."""
     width = max(len(name) for name in results)
     longest = max(5, *(len(metric) for result in results.values() for metric in result.scores))
     for name, result in results.items():

@@ -1,4 +1,4 @@
-"""Tries settings of decoding on the validation set, and takes those that score best there."""
+"""Tries settings of decoding on the validation set, and chooses those with the best score."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Trial:
     """A choice of settings, and its score on the validation set in percent."""
 
     settings: list[str]
-    """As they are written on the command line: length_penalty=0.6."""
+    """In the form of the command line: length_penalty=0.6."""
     score: float
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All that was tried on a validation set of num_lines lines, and the settings that were best."""
+    """All trials on a validation set of num_lines lines, and the best settings."""
 
     metric: MetricName
     num_lines: int
@@ -31,22 +31,22 @@ class Tuning:
 
     @property
     def best(self) -> int:
-        """The number of the trial with the highest score, from 0; of equal ones the first."""
+        """The number, from 0, of the trial with the highest score; the first of several with the same score."""
         return [trial.settings for trial in self.trials].index(self.chosen)
 
 
 def choices_of(keys: Sequence[str]) -> list[list[str]]:
     """Return all combinations of values such as length_penalty=0.2,0.6 and beam_size=4,8.
 
-    Raises ConfigError if a key is not of that form, or comes twice.
+    Raises ConfigError if an argument has another form, or a key occurs twice.
     """
     values: dict[str, list[str]] = {}
     for key in keys:
         name, _, listed = key.partition("=")
         if not name or not all(listed.split(",")):
-            raise ConfigError(f"--tune {key}: write values between commas, as in length_penalty=0.2,0.6,1.0")
+            raise ConfigError(f"--tune {key}: separate the values by commas, as in length_penalty=0.2,0.6,1.0")
         if name in values:
-            raise ConfigError(f"--tune has {name} twice: give all of its values at once, between commas")
+            raise ConfigError(f"--tune has {name} twice: write it once, with all values separated by commas")
         values[name] = [f"{name}={value}" for value in listed.split(",")]
     return [list(choice) for choice in product(*values.values())]
 
@@ -58,9 +58,9 @@ def tune(
     metric: MetricName,
     target_language: str,
 ) -> Tuning:
-    """Score the validation set, which `translate` translates by each choice, and print each score.
+    """Translate the validation set with each choice of settings, and print each score.
 
-    A choice has its settings as they are written on the command line, and what `translate` takes.
+    A choice is a pair: its settings in the form of the command line, and the argument of `translate`.
     """
     trials = []
     for settings, choice in choices:

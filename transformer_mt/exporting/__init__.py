@@ -1,6 +1,6 @@
-"""A trained model becomes a directory of another program: CTranslate2, or Hugging Face's Marian.
+"""Writes a trained model in the format of another program: CTranslate2, or Hugging Face's Marian.
 
-Each export computes the same as the model, which is tested before it is kept.
+An exported model must compute the same as the original. `export` checks this for CTranslate2; tests check Marian.
 
 Other rooms use:
 

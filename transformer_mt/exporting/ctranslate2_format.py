@@ -12,7 +12,7 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Trained, beyond
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Trained, unsupported_setting
 from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.experiment import Config
@@ -22,15 +22,15 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
 
-def refusal(model: ModelConfig) -> str | None:
+def unsupported(model: ModelConfig) -> str | None:
     """The reason why CTranslate2 cannot run this model; None if it can."""
-    return beyond(model, HELD)
+    return unsupported_setting(model, SUPPORTED)
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
-    """Write the files that CTranslate2 reads, and those that this package reads besides, into a directory that exists.
+    """Write the files for CTranslate2, and those that only this package reads, into an existing directory.
 
-    `quantization` is CTranslate2's type of the weights in the file.
+    `quantization` is the type of the weights in the file, by its name in CTranslate2.
     """
     model = trained.model
     spec = _empty_spec(model, trained.config.decoding)
@@ -59,7 +59,7 @@ def write(trained: Trained, directory: Path, quantization: str) -> None:
 
 
 def _options(config: Config) -> dict[str, Any]:
-    """Our defaults of decoding as arguments of `translate_batch`."""
+    """The model's settings of decoding, as arguments of `translate_batch`."""
     return search_options(config.decoding) | {
         "num_hypotheses": config.decoding.n_best,
         "max_input_length": config.model.max_positions - 1,  # without EOS
@@ -74,7 +74,7 @@ def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> Transform
         case "gelu":
             activation = Activation.GELU
         case "swiglu":
-            activation = Activation.SWISH  # silu; the product with the linear map is what ffn_glu adds
+            activation = Activation.SWISH  # silu; ffn_glu adds the product with the linear map
         case _:
             assert_never(model.activation)
     return TransformerSpec.from_config(
@@ -89,8 +89,8 @@ def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> Transform
 
 
 def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
-    # CTranslate2 finds out by itself which weights are tied, as it stores equal ones only once.
-    # Position encodings must be given: by default CTranslate2 puts all sines before all cosines.
+    # CTranslate2 stores equal weights only once, so tied weights need no special treatment.
+    # Position encodings must be given, because by default CTranslate2 puts all sines before all cosines.
     model = trained.model
     if model.positions == "learned":
         positions_TD = trained.weights["positions.table_TD"]
@@ -107,8 +107,8 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
 
 
 def _fill_attention(spec: MultiHeadAttentionSpec, trained: Trained, attention: str, residual: str) -> None:
-    """Fill self-attention, with one matrix for queries, keys and values, or cross-attention, with one for queries
-    and one for keys and values.
+    """Fill the weights of an attention. In CTranslate2, self-attention has one matrix for queries, keys and values;
+    cross-attention has one for queries, and one for keys and values.
     """
     weight = trained.weights[f"{attention}.in_projection.weight"]
     bias = trained.weights[f"{attention}.in_projection.bias"]
@@ -143,4 +143,4 @@ def _fill_vocabularies(spec: TransformerSpec, trained: Trained) -> None:
     spec.config.unk_token = target.id_to_piece(UNK)
     spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
     spec.config.eos_token = target.id_to_piece(EOS)
-    spec.config.add_source_eos = True  # so that callers give only the pieces of a text
+    spec.config.add_source_eos = True  # so that users of CTranslate2 give the pieces of a text without EOS

@@ -1,8 +1,8 @@
 """Writes a model in the format of Hugging Face's MarianMTModel and MarianTokenizer, without using transformers.
 
-Marian's architecture (Junczys-Dowmunt et al. 2018) is our post-norm Transformer with other position encodings: it puts
-all sines before all cosines, and we alternate them. The order of a model's columns does not matter as long as all
-matrices have the same one. So the columns of every matrix are put into Marian's order, and no number changes.
+Marian's architecture (Junczys-Dowmunt et al. 2018) is our post-norm Transformer with other position encodings: Marian
+puts all sines before all cosines, and we alternate them. The order of the D columns does not matter as long as all
+matrices have the same order. So the export puts the columns of every matrix into Marian's order, and changes no number.
 
 D model width  V vocabulary
 """
@@ -18,24 +18,24 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import power_of_length
-from transformer_mt.exporting.trained_model import HELD, LONGEST_TRANSLATION, Array, Trained, beyond
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Array, Trained, unsupported_setting
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
 
-def refusal(model: ModelConfig) -> str | None:
+def unsupported(model: ModelConfig) -> str | None:
     """The reason why MarianMTModel cannot run this model; None if it can."""
     if isinstance(model, TransformerConfig) and model.norm == "pre":
-        return "MarianMTModel has its layer norms after the residual sums, and this model before (model.norm=pre)"
+        return "MarianMTModel has layer norms after the residual sums, this model has them before (model.norm=pre)"
     if isinstance(model, TransformerConfig) and model.activation == "swiglu":
         return "MarianMTModel's feed-forward layers have two matrices, and SwiGLU has three (model.activation=swiglu)"
-    return beyond(model, HELD - {"positions"})
+    return unsupported_setting(model, SUPPORTED - {"positions"})
 
 
 def write(trained: Trained, directory: Path) -> None:
-    """Write weights, configurations and tokenizer into a directory that exists."""
+    """Write weights, configurations and tokenizer into an existing directory."""
     save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
     config, tokenizer = trained.config, trained.tokenizer
     sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
@@ -50,7 +50,7 @@ def write(trained: Trained, directory: Path) -> None:
 
 
 def marian_weights(trained: Trained) -> dict[str, Array]:
-    """The weights under Marian's names and in its order of columns."""
+    """The weights under Marian's names, with columns in Marian's order."""
     model = trained.model
     columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
     weights = _embeddings(trained)
@@ -88,7 +88,7 @@ def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
         }
         for name, theirs in attentions.items():
             names |= {f"{name}.out_projection": f"{theirs}.out_proj", f"around_{name}.norm": f"{theirs}_layer_norm"}
-            # Our one matrix, or bias, for queries, keys and values becomes three.
+            # We have one matrix (or bias) for queries, keys and values; Marian has three.
             if (together := ours.get(f"{here}.{name}.in_projection.{kind}")) is not None:
                 for letter, part in zip("qkv", np.split(together, 3), strict=True):
                     weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
@@ -99,12 +99,12 @@ def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
 
 
 def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
-    """Reorder the model's columns: the first axis of matrices that write them, the second of those that read them."""
-    if name == "final_logits_bias":  # one row of words
+    """Reorder the D columns: the first axis of matrices with D outputs, the second axis of those with D inputs."""
+    if name == "final_logits_bias":  # has the axis V only
         return weight
     if any(part in name for part in ("out_proj", "fc2", "layer_norm")):
         return weight.take(columns_D, axis=0)
-    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # the bias of a matrix that reads them stays
+    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # a bias beside D inputs has no axis D
 
 
 def _architecture(model: TransformerConfig) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _architecture(model: TransformerConfig) -> dict[str, Any]:
         "tie_word_embeddings": model.tied_embeddings != "none",
         "dtype": "float32",
         **_special_ids(),
-        "forced_eos_token_id": None,  # Marian's default is 0; the right one is in generation_config.json
+        "forced_eos_token_id": None,  # the default is 0, which is wrong here; generation_config.json has the right id
     }
 
 
@@ -137,7 +137,7 @@ def _special_ids() -> dict[str, int]:
 
 
 def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
-    """Our defaults of decoding for `generate`, whose lengths include BOS and are the same for all sentences."""
+    """The settings of decoding for `generate`. Its lengths include BOS, and are the same for all sentences."""
     settings = {
         "num_beams": decoding.beam_size,
         "num_return_sequences": decoding.n_best,

@@ -1,4 +1,4 @@
-"""The trained model that is exported, with its weights as NumPy arrays.
+"""The trained model to export, with its weights as NumPy arrays.
 
 D model width  V vocabulary  T positions
 """
@@ -19,27 +19,27 @@ from transformer_mt.text.training_lines import TrainingLines
 
 Array = NDArray[np.float32]
 
-HELD = {
+SUPPORTED = {
     *("encoder_layers", "decoder_layers", "d_model", "ffn_dim", "num_heads"),
     *("activation", "norm", "tied_embeddings", "positions", "max_positions", "output_bias"),
 }
-"""The settings of models that the formats can hold; that of Hugging Face has no learned positions."""
-LONGEST_TRANSLATION = 512  # pieces, for programs without a limit for each sentence
+"""The settings of models that the formats support; Hugging Face's format does not support `positions`."""
+LONGEST_TRANSLATION = 512  # in pieces, for programs that cannot compute a limit for each sentence
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model directory that `average` wrote."""
+    """The content of a model directory written by `average`."""
 
     config: Config
     tokenizer: Tokenizer
     training_lines: TrainingLines
     weights: dict[str, Array]
-    """The weights by their names in our Transformer. Tied weights have only one name."""
+    """The weights by their names in our Transformer. Tied weights are stored under one name only."""
 
     @property
     def model(self) -> TransformerConfig:
-        assert isinstance(self.config.model, TransformerConfig), "`beyond` has rejected other kinds"
+        assert isinstance(self.config.model, TransformerConfig), "`unsupported_setting` has rejected other kinds"
         return self.config.model
 
     @property
@@ -56,14 +56,14 @@ class Trained:
 
 
 def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
-    """Read a model directory that is known to be complete. `overrides` are its new defaults of decoding."""
+    """Read a model directory that was checked before. `overrides` change its settings of decoding."""
     config = load_config(model_dir / "config.yaml", overrides, "decoding")
     weights = load_file(model_dir / "model.safetensors")
     return Trained(config, Tokenizer.load(model_dir), TrainingLines.load(model_dir), weights)
 
 
 def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int]]]:
-    """Pairs of 1 to 30 random pieces of each vocabulary and EOS; the same ones at each call."""
+    """Pairs of sentences of 1 to 30 random pieces and EOS, the same at each call."""
     generator, longest = np.random.default_rng(1), min(30, trained.config.model.max_positions - 1)
 
     def sentence(vocab_size: int) -> list[int]:
@@ -73,15 +73,15 @@ def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int
     return [(sentence(sizes[0]), sentence(sizes[1])) for _ in range(count)]
 
 
-def beyond(model: ModelConfig, held: set[str]) -> str | None:
-    """The reason why a format that holds only the settings in `held` cannot hold this model; None if it can.
+def unsupported_setting(model: ModelConfig, supported: set[str]) -> str | None:
+    """The reason why a format that supports only the settings in `supported` cannot store this model; None if it can.
 
-    So `export` rejects a setting that is added to our models later, until the format is taught it.
+    Thus `export` also rejects settings that are added later, until someone adds them to the format.
     """
     if not isinstance(model, TransformerConfig):
-        return f"it can only hold Transformers, and this model has model.kind={model.kind}"
+        return f"it supports only Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
-        if key not in held | ONLY_FOR_TRAINING and value != field.default:
-            return f"it does not have model.{key}={value}"
+        if key not in supported | ONLY_FOR_TRAINING and value != field.default:
+            return f"it does not support model.{key}={value}"
     return None

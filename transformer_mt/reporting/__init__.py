@@ -1,6 +1,6 @@
-"""Numbers and runs become pictures and a page of HTML: the stages `plot` and `report`.
+"""Draws pictures of models and runs, and writes a page of HTML about runs: the stages `plot` and `report`.
 
-matplotlib draws all of them. A damaged run gives a page that says so, or an error in one line.
+matplotlib draws all pictures. If a run is damaged, the page says so, or there is an error message of one line.
 
 Other rooms use:
 

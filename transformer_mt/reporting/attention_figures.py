@@ -1,6 +1,6 @@
-"""Draws attention weights: as heat maps, and as lines from a word to what it looks at.
+"""Draws attention weights: as heat maps, and as lines from a word to the words that it attends to.
 
-M maps, or words that are looked at  H heads  T rows  S columns
+M maps, or attended words  H heads  T rows  S columns
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from transformer_mt.reporting.picture_file import new_figure, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-# In inches. A cell is as large as a line of text, unless maps would become larger than about a page.
+# In inches. A cell is as high as a line of text, or smaller if the maps would otherwise be larger than a page.
 _CELL, _LONGEST_SIDE = 0.24, 16.0
 
 
@@ -28,7 +28,7 @@ class Side:
 
 
 def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
-    """The maps in a grid of so many columns, and a bar that shows what the colours mean.
+    """Draw the maps in a grid with `across` columns, and a bar that explains the colours.
 
     White is 0, and the darkest blue is 1.
     """
@@ -49,17 +49,17 @@ def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows:
 
 
 def room_for(rows: Side, columns: Side, cell: float, across: int = 1, down: int = 1) -> "Figure":
-    """A figure for maps with cells of that size, in inches, and their labels."""
-    # A letter is at most about 0.4 cells wide; the rest of the room is for names and gaps.
+    """Return a figure large enough for maps with cells of that size (in inches) and their labels."""
+    # A letter is at most about 0.4 cells wide; the constants are for names and gaps.
     left, below = (0.7 + 0.4 * cell * max(map(len, side.pieces)) for side in (rows, columns))
     size = across * (cell * len(columns.pieces) + left) + 1.0, down * (cell * len(rows.pieces) + below)
     return new_figure(*size)
 
 
 def name_cells(axes: "Axes", rows: Side, columns: Side, cell: float) -> None:
-    """Write the pieces beside the rows and below the columns of a map whose cells have that size, in inches."""
-    points = min(10.0, 0.6 * cell * 72)  # an inch has 72
-    # parse_math=False, since a piece may be a dollar sign.
+    """Write the pieces beside the rows and below the columns of a map; `cell` is the size of a cell in inches."""
+    points = min(10.0, 0.6 * cell * 72)  # an inch has 72 points
+    # parse_math=False, because a piece may be a dollar sign.
     axes.set_yticks(range(len(rows.pieces)), rows.pieces, parse_math=False, fontsize=points)
     axes.set_xticks(range(len(columns.pieces)), columns.pieces, parse_math=False, fontsize=points, rotation=90)
     axes.tick_params(length=0)
@@ -68,23 +68,23 @@ def name_cells(axes: "Axes", rows: Side, columns: Side, cell: float) -> None:
 
 # In inches.
 _LINE, _HIGHEST, _BETWEEN = 0.28, 16.0, 2.4
-_LETTER = 0.6 / 72  # for each point of the size of letters
-_WIDEST = 7.0  # points: the line of a weight of 1
-_FAINTEST = 0.15  # how dark a line is whose weight is near 0, so that many small weights are seen
+_LETTER = 0.6 / 72  # width of a letter, for each point of the font size
+_WIDEST = 7.0  # width of the line for a weight of 1, in points
+_FAINTEST = 0.15  # opacity of the line for a weight near 0, so that many small weights are visible
 
 
 def arcs_of(
     weights_HM: FloatArray, names: Sequence[str], title: str, words: Sequence[str], word: int, seen: Sequence[str]
 ) -> "Figure":
-    """Lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
+    """Draw lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
 
-    Each row of the weights has a colour and a name; the names are shown if there are several. A weight of 1 looks the
-    same in every picture.
+    Each row of the weights has a colour and a name. If there are several rows, a legend shows the names. A weight of 1
+    has the same width and colour in every picture.
     """
     left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))
     line = min(_LINE, _HIGHEST / longest)
-    points = min(11.0, 0.55 * line * 72)  # an inch has 72
+    points = min(11.0, 0.55 * line * 72)  # an inch has 72 points
     letters = max(map(len, left)) + max(map(len, right))
     figure = new_figure(_BETWEEN + _LETTER * points * letters, line * longest + 0.5)
     axes = figure.subplots()
@@ -97,7 +97,7 @@ def arcs_of(
     for side, texts in ((axes, left), (others, right)):
         side.set_frame_on(False)
         side.tick_params(length=0, labelsize=points)
-        side.set_yticks(range(len(texts)), texts, parse_math=False)  # since a word may be a dollar sign
+        side.set_yticks(range(len(texts)), texts, parse_math=False)  # because a word may be a dollar sign
     for number, label in enumerate(axes.get_yticklabels()):
         label.set(fontweight="bold" if number == word else "normal", color="black" if number == word else "0.6")
     _draw_lines(axes, weights_HM, word, names)
@@ -105,7 +105,7 @@ def arcs_of(
 
 
 def _draw_lines(axes: "Axes", weights_HM: FloatArray, word: int, names: Sequence[str]) -> None:
-    """Draw the lines of each row in its colour. Those of several rows end side by side, and their colours are named."""
+    """Draw the lines of each row in its colour. Lines of several rows end side by side, and a legend names them."""
     from matplotlib import colormaps
     from matplotlib.lines import Line2D
 

@@ -1,4 +1,4 @@
-"""Draws the page's pictures with matplotlib, as SVG whose text is text and whose colours are those of the page.
+"""Draws the page's pictures with matplotlib, as SVG with real text, and with the colours of the page.
 
 H heads  L layers  N rows  M columns
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NUM_COLOURS = 8
-_DASHES = ("-", "--", ":")  # those of style.css
-_WIDTH = 4.4  # inches: a column of the page, and a telephone, show about that without making letters small
+_DASHES = ("-", "--", ":")  # the same as in style.css
+_WIDTH = 4.4  # inches: fits into a column of the page or on a telephone without making the letters small
 _CELL = 0.19  # inches
-# Colours that nothing else has are drawn, and written as variables of style.css, which differ in the dark.
+# Colours used for nothing else: `_in_page` replaces them by variables of style.css, which differ in dark mode.
 _SOFT, _FAINT = "#fe00f0", "#fe00f1"
 _VARIABLES = {"f0": "soft", "f1": "line"} | {f"{run:02x}": f"run-{run}" for run in range(NUM_COLOURS)}
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
     f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
 }
-_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # of maps; style.css makes them lighter in the dark
+_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # colours of maps; style.css makes them lighter in dark mode
 
 
 @dataclass
@@ -41,13 +41,13 @@ class Chart:
     """A picture of the page."""
 
     key: str
-    """Its own in the page."""
+    """A unique name in the page."""
     title: str
-    said: Sequence[tuple[str, int, str]] = ()
-    """For those who do not see it: for each run its name, the number of its colour, and what is drawn of it."""
+    descriptions: Sequence[tuple[str, int, str]] = ()
+    """For readers who cannot see it: for each run its name, the number of its colour, and a description."""
     num_layers: int = 0
     num_heads: int = 0
-    """Of attention."""
+    """For pictures of attention."""
     svg: Markup = field(default_factory=Markup)
 
 
@@ -57,9 +57,9 @@ def lines(
     curves: Mapping[str, tuple[int, Line]],
     marks: Sequence[tuple[int, int]] = (),
 ) -> Chart:
-    """Draw curves over the updates, each with its name and the number of its colour.
+    """Draw curves over the updates. `curves` has the number of the colour and the line for each name.
 
-    `marks` are pairs of a step and the number of a run that went on from there.
+    `marks` are pairs: the update from which a run resumed, and the number of the run.
     """
     chart = Chart(key, title, [(name, number, _ends(line)) for name, (number, line) in curves.items()])
     with _drawn(chart, _WIDTH, 2.5) as figure:
@@ -74,9 +74,9 @@ def lines(
 
 
 def attention(key: str, title: str, weights_LHNM: FloatArray, rows: Side, columns: Side) -> Chart:
-    """Draw the weights of all layers and heads, and the mean of the heads, on one another: the page shows one of them.
+    """Draw the weights of all layers and heads, and the mean of the heads, on top of one another: the page shows one.
 
-    The name of the picture of layer l, from 1, and head h, or 0 for the mean, ends in -l-h.
+    The id of the image for layer l (from 1) and head h (0 for the mean) ends in -l-h.
     """
     chart = Chart(key, title, (), *weights_LHNM.shape[:2])
     with _drawn(chart, *room_for(rows, columns, _CELL).get_size_inches()) as figure:
@@ -104,7 +104,7 @@ def _colour(number: int) -> str:
 
 
 def _colours() -> "Colormap":
-    """From orange at -1 over nothing at 0, through which the page shines, to blue at 1."""
+    """Return the colours of maps: orange at -1, transparent at 0, blue at 1."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     steps = [(0.0, to_rgba(_MINUS)), (0.5, to_rgba(_MINUS, 0)), (0.5, to_rgba(_PLUS, 0)), (1.0, to_rgba(_PLUS))]
@@ -124,24 +124,24 @@ def _short(value: float) -> str:
 
 @contextmanager
 def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
-    """A figure, whose size is in inches, that becomes the chart's SVG."""
+    """Give a figure of this size, in inches, to draw on; then store it as the chart's SVG."""
     import matplotlib
 
     with own_style(salt=chart.key), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # that no font here has: browsers have their own
+        warnings.filterwarnings("ignore", "Glyph")  # is missing in the fonts here: browsers have other fonts
         matplotlib.rcParams.update(_STYLE)
         figure = new_figure(width, height)
         yield figure
         content = io.StringIO()
         figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
-    said = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.said)])
+    label = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.descriptions)])
     svg = content.getvalue().partition("<svg ")[2]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub("<[^>]+>", _in_page, svg)  # tags only: text has no < or >
-    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(said) + Markup(svg)
+    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg)
 
 
 def _in_page(tag: re.Match[str]) -> str:
-    """A tag with the page's colours, and without names that the next picture has, too."""
+    """Return an SVG tag with variables for the page's colours, and without ids that other pictures use, too."""
     text = re.sub(r' id="[\w.]+_[0-9]+"', "", tag[0])
     return re.sub("#fe00(..)", lambda found: f"var(--{_VARIABLES[found[1]]})", text)

@@ -1,4 +1,4 @@
-"""Pictures of what books draw: positions, masks, schedules of the learning rate, curves of training, and lengths.
+"""Draws pictures known from textbooks: positions, masks, learning rate schedules, training curves, and lengths.
 
 T positions  D model width
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 Line = tuple[Sequence[float], Sequence[float | None]]
-"""The numbers along both axes. None is a gap."""
+"""The x and the y values. None is a gap."""
 
 
 def of_positions(table_TD: FloatArray, title: str) -> "Figure":
-    """The encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
+    """Draw the encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
     length, width = table_TD.shape
     figure = new_figure(13, 4)
     image, curves, products = figure.subplots(1, 3)
@@ -41,7 +41,7 @@ def of_positions(table_TD: FloatArray, title: str) -> "Figure":
 
 
 def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
-    """Each mask TT: dark where the row's position may see the column's."""
+    """Draw each mask TT: a cell is dark if the row's position may attend to the column's."""
     figure = new_figure(2.6 * len(masks), 3)
     for axes, (name, mask_TT) in zip(figure.subplots(1, len(masks), squeeze=False)[0], masks.items(), strict=True):
         axes.imshow(mask_TT.float().numpy(), cmap="Blues", vmin=0.0, vmax=1.0)
@@ -53,7 +53,7 @@ def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
 
 
 def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
-    """How many sentences of each side have which length; and how many pairs have which two, darker for more."""
+    """Draw the number of sentences of each length for both sides, and the number of pairs for each two lengths."""
     from matplotlib.colors import LogNorm
 
     figure = new_figure(10, 4)
@@ -72,9 +72,9 @@ def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
 
 
 def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
-    """A panel for each quantity, with a line over the updates for each of those that have it; the first has all.
+    """Draw a panel for each quantity, with lines over the updates. The legend is in the first panel, which has all.
 
-    The panels stand in rows, and the whole is as wide and as high as a slide.
+    The panels are in rows, and the figure has the proportions of a slide (16:9).
     """
     columns = math.ceil(math.sqrt(len(panels)))
     width = 4.5 * max(columns, 2)
@@ -86,16 +86,16 @@ def of_lines(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
         axes.set(xlabel="update")
         axes.set_title(name.replace(" (", "\n("), fontsize="medium")
         axes.grid(alpha=0.3)
-    # parse_math=False, since a name may have a dollar sign.
+    # parse_math=False, because a name may contain a dollar sign.
     for text in figure.axes[0].legend(fontsize="small").get_texts():
         text.set_parse_math(False)
     return figure
 
 
 def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
-    """Draw a line with its gaps, looking as matplotlib's `plot` says.
+    """Draw a line with its gaps; `look` are arguments of matplotlib's `plot`.
 
-    Points are marked if they are few, and wherever a line does not show them because they have no neighbour.
+    Points have a marker if there are few of them, and if they have no neighbour, because a line would not show them.
     """
     values_N = np.array(line[1], dtype=float)
     there_N = np.isfinite(values_N)

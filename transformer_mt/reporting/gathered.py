@@ -1,4 +1,4 @@
-"""What a report says of its runs, as plain values, and sentences about what is left out of it."""
+"""Reads the content of a report from runs, as plain values, with sentences about missing content."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -31,14 +31,14 @@ SECTIONS = {
     "attention": "Attention",
     "corpus": "Corpus",
 }
-"""Of the page, with their titles."""
+"""The sections of the page, with their titles."""
 Notes = dict[str, list[str]]
-"""By section: what is left out of it, and how to get it, each as a sentence for the reader."""
+"""For each section, sentences for the reader: what is missing, and how to get it."""
 
 
 @contextmanager
 def left_out(notes: list[str], what: str = "") -> Iterator[None]:
-    """Turn an error about files of the user into a note that begins with `what`: the rest of the block is left out."""
+    """Turn an error about the user's files into a note that begins with `what`, and skip the rest of the block."""
     try:
         yield
     except (UserError, OSError) as error:
@@ -47,25 +47,25 @@ def left_out(notes: list[str], what: str = "") -> Iterator[None]:
 
 @dataclass
 class Run:
-    """A run, or a model without its run."""
+    """A run, or a model without its run. Fields from `num_parameters` on are None or empty if unknown."""
 
     name: str
-    """As the user named it."""
+    """As given on the command line."""
     directory: Path
     model: Path | None
     """The directory of its model; None if there is none yet."""
     config: Config
     num_parameters: int | None = None
     made_of: str = ""
-    """Which checkpoints the model is the mean of; empty if that is not known."""
+    """A description of the checkpoints of which the model was made."""
     starts: list[Start] = field(default_factory=list)
     log: list[LogLine] = field(default_factory=list)
     results: Results = field(default_factory=dict)
-    """By test set. All fields from `num_parameters` on are empty if they are not known."""
+    """For each test set, the content of scores.json."""
 
     @property
     def last_update(self) -> LogLine | None:
-        """The last line of training updates."""
+        """The last line of the log about training updates, not about a validation."""
         return next((line for line in reversed(self.log) if line.seconds is not None), None)
 
     @property
@@ -75,36 +75,36 @@ class Run:
 
     @property
     def valid_seconds(self) -> float:
-        """The time that all validations took together."""
+        """The total time of all validations."""
         return sum(line.valid_seconds or 0.0 for line in self.log)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A line of a test set, and what each run made of it."""
+    """A line of a test set, and its translation by each run."""
 
     line: int
     """From 1."""
     source: str
     reference: str
     translations: dict[str, str]
-    """By run."""
+    """The translation of each run."""
     note: str = ""
 
 
 @dataclass
 class TestReport:
-    """All that is said about one test set."""
+    """The content of the report about one test set."""
 
     __test__ = False  # pytest takes it for tests otherwise
 
     name: str
     scored: dict[str, dict[str, Any]]
-    """By run, what scores.json says."""
+    """For each run, the content of scores.json."""
     samples: list[Sample] = field(default_factory=list)
     worst: list[Sample] = field(default_factory=list)
     comparison: dict[str, Any] | None = None
-    """What `evaluate --compare` writes as JSON."""
+    """The JSON of `evaluate --compare`."""
 
 
 @dataclass(frozen=True)
@@ -122,26 +122,26 @@ Form = TypeVar("Form")
 
 
 def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
-    """Open each directory. Raises CheckpointError, which names it, if it is neither a run nor a model, or named twice;
+    """Open each directory. Raises CheckpointError if it is neither a run nor a model, or is given twice;
     ConfigError if its configuration cannot be read."""
     seen: dict[Path, Path] = {}
     for path in paths:
         if (real := path.resolve()) in seen:
-            raise CheckpointError(f"{path}: is named twice, first as {seen[real]}; name each run once")
+            raise CheckpointError(f"{path} is given twice, first as {seen[real]}; give each run once")
         seen[real] = path
     return [_open(path, notes) for path in paths]
 
 
 def _open(path: Path, notes: Notes) -> Run:
     if not path.is_dir():
-        raise CheckpointError(f"{path}: no such directory; name the directory of a run, such as runs/<name>")
+        raise CheckpointError(f"{path}: no such directory; give the directory of a run, such as runs/<name>")
     is_run = not (path / MODEL).is_file() and any(
         (path / name).exists() for name in ("run.json", "log.jsonl", "checkpoints", "model")
     )
     if not (path / CONFIG).is_file() or not (is_run or (path / MODEL).is_file()):
         raise CheckpointError(
-            f"{path}: is neither the directory of a run, which `train` writes, nor that of a model, which `average` "
-            "writes; name a directory such as runs/<name>"
+            f"{path} is neither the directory of a run (written by `train`) nor of a model (written by `average`); "
+            "give a directory such as runs/<name>"
         )
     model = path / "model" if is_run else path
     has_model = (model / MODEL).is_file() and (model / CONFIG).is_file()
@@ -157,16 +157,16 @@ def _open(path: Path, notes: Notes) -> Run:
                 lines = counted(len(faults), "line")
                 notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
     else:
-        notes["curves"].append(f"{path} is the directory of a model, which has no log: name the directory of its run.")
+        notes["curves"].append(f"{path} is the directory of a model, which has no log: give the directory of its run.")
     with left_out(notes["scores"]):
         _read_scores(run)
     return run
 
 
 def _weights(path: Path, model: Path) -> tuple[int, str]:
-    """How many numbers the weights of the model or else of the newest checkpoint have, and of what they are made.
+    """The number of parameters of the model, or else of the newest checkpoint, and of what checkpoints it was made.
 
-    Only the head of the file is read.
+    Reads only the header of the file.
     """
     file, steps = model / MODEL, saved_steps(path)
     if not file.is_file():
@@ -182,13 +182,13 @@ def _weights(path: Path, model: Path) -> tuple[int, str]:
 
 
 def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
-    """What a JSON file of that form holds. Raises CheckpointError, which names it and the stage that writes it."""
+    """Return the content of a JSON file of that form, which the stage `writer` writes. Raises CheckpointError."""
     try:
         return form.validate_python(read_json(path))
     except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing, which `{writer}` writes") from None
+        raise CheckpointError(f"{path} is missing; `{writer}` writes it") from None
     except (OSError, ValueError):
-        raise CheckpointError(f"{path} is not as `{writer}` writes it") from None
+        raise CheckpointError(f"{path} is damaged, or was not written by `{writer}`") from None
 
 
 def _read_scores(run: Run) -> None:

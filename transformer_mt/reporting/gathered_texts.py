@@ -1,4 +1,4 @@
-"""Gathers what a report says of test sets, of sentences that models translate, and of the corpus.
+"""Gathers the content of a report about test sets, translated sentences, and the corpus.
 
 L layers  H heads  N rows  M columns
 """
@@ -25,11 +25,11 @@ from transformer_mt.reporting.plot_attention import Word, joined, words_of_piece
 from transformer_mt.storage.records import Summary
 from transformer_mt.text.tokenizer import Tokenizer
 
-SAMPLES = 8  # lines of each test set that are shown
+SAMPLES = 8  # number of lines of each test set to show
 
 
 def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
-    """The test sets that a run was evaluated on."""
+    """Gather all test sets on which a run was evaluated."""
     names = dict.fromkeys(name for run in runs for name in run.results)
     return [_test(name, [run for run in runs if name in run.results], notes) for name in names]
 
@@ -38,7 +38,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
     text, translations = _texts(name, runs, notes["translations"])
     if text is None:
-        notes["translations"].append(f"There are no translations of {name} with their sentences.")
+        notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
         return report
     last = len(text.sources) - 1
     lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
@@ -53,7 +53,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
 
 
 def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, dict[str, list[str]]]:
-    """The text of the test set, and the translations of all runs that have translated the same text."""
+    """Return the text of the test set, and the translations of all runs that have translated this text."""
     first: TestSet | None = None
     translations = dict[str, list[str]]()
     for run in runs:
@@ -64,7 +64,7 @@ def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | 
                 raise EvaluationError(f"its test set {name} has other sentences")
             if not own.sources or len(lines) != len(own.sources):
                 raise EvaluationError(
-                    f"there are {len(lines):,} for {len(own.sources):,} sentences. Run "
+                    f"there are {len(lines):,} translations of {len(own.sources):,} sentences. Run "
                     f"`python -m transformer_mt.evaluate {run.name}` again"
                 )
             first, translations[run.name] = own, lines
@@ -72,13 +72,13 @@ def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | 
 
 
 def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
-    """The line with this number, from 0."""
+    """Return the sample for the line with this number, from 0."""
     lines = {name: translated[line] for name, translated in translations.items()}
     return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
 
 
 def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
-    """The lines that the analysis of each run calls its worst."""
+    """Return the worst lines of each run, according to its analysis."""
     notes = dict[int, list[str]]()
     for name in translations:
         for worst in scored[name].get("analysis", {}).get("worst", []):
@@ -88,23 +88,23 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
 
 
 def paired_tests(test: ComparedTest) -> dict[str, Any]:
-    """The paired tests of the runs with the first one. Raises EvaluationError if a reader would wait for minutes."""
+    """Return the paired tests of the runs with the first one. Raises EvaluationError if they would take minutes."""
     lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
     if sum(map(len, lines)) > MOST_COMPARED or max(map(len, lines)) > LONGEST_COMPARED:
         command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
-        raise EvaluationError(f"so much text takes minutes; run `python -m transformer_mt.evaluate {command}`")
+        raise EvaluationError(f"they take minutes for so much text; run `python -m transformer_mt.evaluate {command}`")
     return comparison(test, ("bleu", "chrf"))
 
 
-MOST_COMPARED, LONGEST_COMPARED = 3_000_000, 10_000  # characters of all texts; of a line, whose n-grams take seconds
+MOST_COMPARED, LONGEST_COMPARED = 3_000_000, 10_000  # in characters: of all texts; of a line (n-grams take seconds)
 N_BEST = 3
-SENTENCES = 3  # of the test set, unless others are asked for
-MOST_PIECES = 100  # of a sentence or a translation whose attention is drawn: of more, nothing is seen
-_UNITS = range(5, 25)  # the lengths of sentences that are taken from the test set, in words
+SENTENCES = 3  # the number of sentences of the test set to translate if the user gives none
+MOST_PIECES = 100  # of a sentence or a translation: a drawing of more pieces would be unreadable
+_UNITS = range(5, 25)  # the lengths, in words, of sentences to choose from the test set
 
 
 def choose(tests: Sequence[TestReport], runs: Sequence[Run]) -> list[str]:
-    """Sentences of the test sets: the first of the samples that are neither short nor long."""
+    """Choose sentences of the test sets: the first samples that are neither short nor long."""
     spaced = has_spaces(runs[0].config.corpus.source_language)
     sources = list(dict.fromkeys(sample.source for test in tests for sample in test.samples))
     usual = [source for source in sources if len(split_units(source, spaced)) in _UNITS]
@@ -112,9 +112,9 @@ def choose(tests: Sequence[TestReport], runs: Sequence[Run]) -> list[str]:
 
 
 def translate(runs: Sequence[Run], sentences: Sequence[str], notes: Notes) -> list[Shown]:
-    """What each model makes of each sentence."""
+    """Translate each sentence with each model."""
     if not sentences:
-        notes["translations"].append("There is no test set to take sentences from: choose some with --sentence TEXT.")
+        notes["translations"].append("There are no sentences of a test set: give some with --sentence TEXT.")
     found = list[Shown]()
     for run in runs if sentences else ():
         if run.model is None:
@@ -141,13 +141,13 @@ def _shown(run: Run, translator: Translator, sentence: str, key: str, notes: Not
     with left_out(notes["attention"], f"{run.name}, “{sentence}”: "):
         weights = translator.attention(sentence, decoding=decoding)
         if max(len(weights.source), len(weights.target)) > MOST_PIECES:
-            raise TranslationError(f"the attention of more than {MOST_PIECES} pieces is not drawn")
+            raise TranslationError(f"attention is drawn only up to {MOST_PIECES} pieces; choose a shorter sentence")
         attention = charts_of(weights, spaced, key)
     return Shown(run.name, sentence, [(each.text, each.score) for each in translations], attention)
 
 
 def charts_of(found: PairAttention, spaced: tuple[bool, bool], key: str) -> list[Chart]:
-    """Attention to the source between pieces, and self-attention between words, of models that have it."""
+    """Draw attention to the source between pieces and, if the model has it, self-attention between words."""
     source = words_of_pieces(found.source, spaced[0], ends=True)
     target = words_of_pieces(found.target, spaced[1], ends=True)
     before = words_of_pieces(found.target_before, spaced[1], begins=True)
@@ -174,7 +174,7 @@ def _readable(pieces: Sequence[str]) -> list[str]:
 
 
 def gather_corpora(runs: Sequence[Run], notes: Notes) -> dict[str, Summary]:
-    """What prepare.json says, by data_dir."""
+    """Read prepare.json of each data_dir."""
     found = dict[str, Summary]()
     for run in runs:
         if (data_dir := run.config.data_dir) in found:
@@ -182,7 +182,7 @@ def gather_corpora(runs: Sequence[Run], notes: Notes) -> dict[str, Summary]:
         with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
             summary = read_record(Path(data_dir) / "prepare.json", TypeAdapter(Summary), "prepare")
             if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
-                raise CheckpointError(f"{data_dir} was prepared again since then")
+                raise CheckpointError(f"{data_dir} was prepared again after the training")
             found[data_dir] = summary
     return found
 
@@ -191,4 +191,4 @@ def _tokenizer_digest(run: Run) -> str | None:
     try:
         return Tokenizer.load(model_in(run.directory)).digest
     except UserError:
-        return None  # a run that has no tokenizer yet: nothing says that the data are others
+        return None  # the run has no tokenizer yet, so it cannot be compared with the data

@@ -49,17 +49,17 @@ LOG_LINE = create_model("LogLine", __base__=LogLine, **_SCORES)
 
 
 def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
-    """The lines of a run's log, and what is wrong with each of the others. A last one that is half written is left out.
+    """Return the lines of a run's log, and the errors of unreadable lines. Ignores an incomplete line at the end.
 
     Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
     """
     path = run / "log.jsonl"
     try:
-        whole = read_regular(path).split(b"\n")[:-1]
+        complete = read_regular(path).split(b"\n")[:-1]
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name the directory of a run, which `train` writes") from None
+        raise UserError(f"{path}: {error.strerror}; give the directory of a run, which `train` writes") from None
     records, faults = list[LogLine](), list[str]()
-    for number, line in enumerate(whole, start=1):
+    for number, line in enumerate(complete, start=1):
         try:
             records.append(LOG_LINE.model_validate_json(line))
         except ValidationError as error:
@@ -67,12 +67,12 @@ def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]
             field = "".join(f"{key}: " for key in fault["loc"])
             faults.append(f"{path}, line {number}: {field}{fault['msg']}")
     if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
-        raise UserError(f"{path}: has no update yet; wait until training.log_every updates are done")
+        raise UserError(f"{path} has no update yet; wait until training.log_every updates are done")
     return records, faults
 
 
 def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
-    """The line over the updates of each of these fields that the log has."""
+    """Return a line over the updates for each of these fields that is in the log."""
     found: dict[str, Line] = {}
     for field in fields:
         if there := [record for record in records if field in record.model_fields_set]:

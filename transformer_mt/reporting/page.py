@@ -1,4 +1,4 @@
-"""Puts what was gathered into the template: one page that loads nothing from elsewhere and runs no script."""
+"""Fills the template with the gathered content: one page that loads no other file and runs no script."""
 
 import json
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ from transformer_mt.storage.records import Summary
 from transformer_mt.version import __version__
 
 MARK = '<meta name="generator" content="transformer_mt report">'
-"""By which a page of this command is told from other files."""
+"""Marks a page of this command, so that `report` replaces no other file."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page says."""
+    """The content of the page."""
 
     runs: list[Run]
     tests: list[TestReport]
     sentences: list[Shown]
     corpora: dict[str, Summary]
-    """By data_dir."""
+    """For each data_dir, the content of its prepare.json."""
     notes: Notes
 
 
 def page_of(report: Report) -> str:
-    """The page. The same report always gives the same text."""
+    """Return the page. The same report always gives the same text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
@@ -65,7 +65,7 @@ def page_of(report: Report) -> str:
 
 
 def headline(run: Run, tests: Sequence[TestReport]) -> str:
-    """What matters most of a run: its scores, its size, when it was started, and what it was trained on."""
+    """The most important facts about a run: scores, number of parameters, corpus, and date of the last start."""
     corpus = run.config.corpus
     parts = [
         f"{metric} {score['value']:.1f} on {test.name}"
@@ -84,20 +84,20 @@ def headline(run: Run, tests: Sequence[TestReport]) -> str:
 
 
 def with_code(text: str) -> Markup:
-    """A sentence as HTML, in which what stands between backticks is code."""
+    """Return a sentence as HTML; text between backticks becomes code."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # a backtick too many
+    if len(parts) % 2 == 0:  # one backtick has no partner
         return escape(text)
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def number(value: object) -> str:
-    """A number with commas between thousands; whatever else a file holds in its place as it is."""
+    """Return a number with commas between thousands, or any other value of a file as plain text."""
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def settings_table(runs: Sequence[Run]) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[str]]]]:
-    """The settings in which runs differ, and all the others: the key, and the value of each run."""
+    """Return the settings in which the runs differ, and the other settings: key, and the value of each run."""
     flat = [{key: _shown(value) for key, value in flat_settings(run.config).items()} for run in runs]
     keys = list(dict.fromkeys(key for each in flat for key in each))
     rows = [(key, [each.get(key, "–") for each in flat]) for key in keys]
@@ -109,7 +109,7 @@ def _shown(value: object) -> str:
 
 
 def curve_charts(runs: Sequence[Run]) -> list[Chart]:
-    """A chart for each field of the logs that has numbers; of what counts mishaps only if there was one."""
+    """Draw a chart for each field of the logs that has numbers; for `skipped` and `split` only if one is not 0."""
     marks = [(start.from_update, at) for at, run in enumerate(runs) for start in run.starts if start.from_update]
     logs = {run.name: (at, lines_of(run.log, CURVES)) for at, run in enumerate(runs)}
     found = list[Chart]()

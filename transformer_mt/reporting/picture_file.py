@@ -1,6 +1,6 @@
-"""Writes pictures and the numbers behind them: the same picture always as the same bytes.
+"""Writes pictures and the numbers in them. The same picture always gives the same bytes.
 
-matplotlib is an optional package, imported only when it is needed.
+matplotlib is an optional package, and is imported only when a picture is drawn.
 """
 
 import io
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure of this size, in inches, whose parts find their places themselves."""
+    """Return a figure of this size, in inches. matplotlib arranges its parts automatically."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:
-    """The names of fonts that together have the characters of a text, and the characters that none has.
+    """Return the names of fonts that together have the characters of a text, and the characters that no font has.
 
     The first is the font that comes with matplotlib; the others are upright system fonts of normal weight.
     """
@@ -40,7 +40,7 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     fonts = [font for font in font_manager.fontManager.ttflist if font.style == "normal" and font.weight == 400]
     for font in sorted(fonts, key=str) if lacking else ():
         if font.fname.startswith(get_data_path()):
-            continue  # among them is a font of last resort, which has a box for every character
+            continue  # one of these has an empty box for every character
         if found := lacking & _characters(font.fname):
             names.append(font.name)
             lacking -= found
@@ -48,7 +48,7 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
 
 
 def shown(pieces: Sequence[str]) -> list[str]:
-    """The pieces, with code points such as U+4E2D in place of the characters that no font has."""
+    """Return the pieces; characters that no font has are replaced by code points such as U+4E2D."""
     names = {ord(character): f"U+{ord(character):04X}" for character in fonts_for("".join(pieces))[1]}
     return [piece.translate(names) for piece in pieces]
 
@@ -62,9 +62,9 @@ def _characters(path: str) -> frozenset[str]:
 
 
 Numbers = Mapping[str, NDArray[Any] | Sequence[str] | Sequence[float] | str | int]
-"""Arrays and labels by their names. The letters after the last `_` of a name are the axes of an array."""
+"""Arrays and labels by name. The letters after the last `_` of a name are the axes of the array."""
 
-# What stands near the beginning of each format. A file of numbers begins with the name of its picture.
+# Bytes near the beginning of a file of each format. A file of numbers begins with the name of its picture.
 FORMATS = {"png": [b"\x89PNG"], "svg": [b"<svg"], "pdf": [b"%PDF"]}
 NUMBERS = {"npz": [b"PK\x03\x04", b"picture.npy"]}
 # No date and no version are written, so that the same picture gives the same file.
@@ -72,9 +72,9 @@ UNDATED = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDat
 
 
 def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
-    """Write the picture that is made, in which that text stands. The same picture always gives the same bytes.
+    """Write the picture that `make` draws. `text` is the text in it. The same picture always gives the same bytes.
 
-    Raises UserError as `check` does, or UserError if it cannot be written.
+    Raises UserError as `check` does, or if the file cannot be written.
     """
     picture_format = check(path)
     with own_style(text), replacing(path) as file:
@@ -85,7 +85,7 @@ def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
 def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
     """Write the numbers as .npz, and the name of the picture as `picture`. The same numbers give the same bytes.
 
-    Raises UserError as `check` does, or UserError if it cannot be written.
+    Raises UserError as `check` does, or if the file cannot be written.
     """
     check(path, NUMBERS)
     content = io.BytesIO()
@@ -95,9 +95,9 @@ def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
 
 @contextmanager
 def own_style(text: str = "", salt: str = "the same names in the same picture") -> Iterator[None]:
-    """Let matplotlib draw alike whatever the user's matplotlibrc says, with fonts that have the characters of a text.
+    """Make matplotlib ignore the user's matplotlibrc, and use fonts that have the characters of `text`.
 
-    `salt` goes into the names of the parts of an SVG.
+    `salt` goes into the ids of an SVG.
     """
     import matplotlib
 
@@ -108,13 +108,13 @@ def own_style(text: str = "", salt: str = "the same names in the same picture") 
 
 
 def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
-    """The format that the ending of `path` names.
+    """Return the format given by the ending of `path`.
 
-    Raises UserError if it is none of these, if matplotlib is not installed, and if the file exists and is something
-    else, which must not be replaced: it must be empty, or have all marks of its format near its beginning.
+    Raises UserError if it is none of `formats`, if matplotlib is not installed, or if the file exists but is not of
+    this format: an existing file must be empty, or have all marks of its format near its beginning.
     """
     if find_spec("matplotlib") is None:
-        raise UserError("matplotlib is not installed: `python -m pip install matplotlib`")
+        raise UserError("matplotlib is not installed. Install it: `python -m pip install matplotlib`")
     found = path.suffix.removeprefix(".").lower()
     if found not in formats:
         raise UserError(f"{path}: the name must end in .{', .'.join(formats)}")
@@ -123,7 +123,6 @@ def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
             beginning = file.read(1000)
         if beginning and not all(mark in beginning for mark in formats[found]):
             raise UserError(
-                f"{path}: is there already, and is no .{found} of this command, so it is left as it is. "
-                "Name another file"
+                f"{path} exists, and is not a .{found} written by this command; nothing was changed. Give another file"
             )
     return found

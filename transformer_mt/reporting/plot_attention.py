@@ -1,4 +1,4 @@
-"""`plot attention` and `plot self-attention`: what looked at what.
+"""`plot attention` and `plot self-attention`: draw which pieces or words attend to which.
 
 H heads  T rows  S columns, both of pieces  N rows  M columns, both of words
 """
@@ -25,21 +25,21 @@ from transformer_mt.settings.reading import load_config
 
 _ATTENTION_HELP = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while it
-wrote each piece of the translation (rows). Each row sums to 1, or with model.local_attention=predictive to less; white
+wrote each piece of the translation (rows). Each row sums to 1 (with model.local_attention=predictive, to less); white
 is 0, the darkest blue is 1. Without --target the model first translates the sentence, as `translate` does with the same
-key=value. Every model with attention can be drawn; only a Transformer has self-attention, that of the encoder and that
-of the decoder. A character that is in no installed font is drawn as its code point, such as U+4E2D, with a warning.
+settings. This works for every model with attention; self-attention (of encoder or decoder) is only in a Transformer.
+If no installed font has a character, it is drawn as its code point, such as U+4E2D, with a warning.
 
-Other pictures have a name of their own, and their own --help:
-  plot self-attention    what a word looks at
-  plot positions         encodings of positions, sinusoids or learned ones
-  plot masks             who may see whom in self-attention
+Each picture has its own --help:
+  plot attention         this one; you can leave out the word `attention`
+  plot self-attention    the words to which a word attends
+  plot positions         position encodings, sinusoids or learned ones
+  plot masks             which positions may attend to which
   plot schedule          the learning rate of configurations
   plot curves            loss, likelihood, BLEU and learning rate of runs
-  plot lengths           how long the training sentences are
-  plot attention         this one; the word can be left out"""
+  plot lengths           the lengths of the training sentences"""
 
-_IN_A_ROW = 4  # so many layers are side by side; more are in a square
+_IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 
 
 def _attention_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,17 +51,17 @@ def _attention_arguments(parser: argparse.ArgumentParser) -> None:
         "--layer",
         metavar="N[,N...]|all",
         type=_layers,
-        help="layers; 1 is the lowest, 0 the last but one (default: alignment_layer)",
+        help="layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)",
     )
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
 
 
 def _layers(text: str) -> list[int]:
-    """The numbers of layers; none for all of them."""
+    """Return the numbers of the layers; an empty list means all layers."""
     try:
         return [] if text == "all" else [int(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no layer: give a number, several as in 1,3,6, or all") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a layer: give one number, several (1,3,6), or all") from None
 
 
 def _maps(arguments: argparse.Namespace) -> Picture:
@@ -91,21 +91,21 @@ def _maps(arguments: argparse.Namespace) -> Picture:
 
 
 def kind_of(found: PairAttention, attention: Attention) -> tuple[FloatArray, Side, Side]:
-    """The weights LHTS of an attention; the pieces that attended, which are the rows; and those they attended to."""
+    """Return the weights LHTS of an attention; the rows: pieces that attend; and the columns: pieces attended to."""
     match attention:
         case "cross":
             return found.cross_LHTS, Side("target", found.target), Side("source", found.source)
         case "encoder":
             return found.encoder_LHSS, Side("source", found.source), Side("source", found.source)
         case "decoder":
-            # A piece is written at the position of the one before it.
+            # Each piece is predicted at the position of the piece before it.
             return found.decoder_LHTT, Side("target", found.target), Side("target before", found.target_before)
         case _:
             assert_never(attention)
 
 
 def across(num_layers: int, num_heads: int) -> int:
-    """How many maps stand side by side. Of several layers with several heads, each layer is a row."""
+    """Return the number of maps in a row. If there are several layers and several heads, each layer is a row."""
     if num_layers > 1 and num_heads > 1:
         return num_heads
     number = num_layers * num_heads
@@ -122,7 +122,7 @@ ATTENTION = Command(
 
 @dataclass(frozen=True)
 class Word:
-    """A word, or a sign before or behind it, or the begin or end of a sentence."""
+    """A word, a punctuation mark before or after it, or the beginning or the end of a sentence."""
 
     text: str
     pieces: list[int]
@@ -130,15 +130,15 @@ class Word:
 
 
 def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False, ends: bool = False) -> list[Word]:
-    """The words of a sentence. Signs of punctuation around a word are words of their own.
+    """Return the words of a sentence. Punctuation before and after a word is a separate word.
 
-    `begins` and `ends` say whether the first piece is the begin of a sentence and the last piece its end: these are
-    words of their own, too. In a language without spaces, each piece is a word.
+    `begins` and `ends` say whether the first piece is <s> and the last piece is </s>: these are separate words, too.
+    In a language without spaces, each piece is a word.
     """
     first, last = int(begins), len(pieces) - int(ends)
     groups = [[first + number for number in group] for group in written_together(pieces[first:last], spaced)]
     if spaced:
-        groups = [part for group in groups for part in _without_signs(group, pieces)]
+        groups = [part for group in groups for part in _without_punctuation(group, pieces)]
     if begins:
         groups = [[0], *groups]
     if ends:
@@ -148,59 +148,59 @@ def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False
 
 
 def joined(weights_HTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]) -> FloatArray:
-    """HNM: how much each word looked at each word.
+    """Return the weights HNM with which words attend to words.
 
-    What a piece gives to a word is the sum of what it gives to the pieces of that word; what a word gives is the mean
-    of what its own pieces give. So rows that sum to 1 still do.
+    The weight from a piece to a word is the sum over the pieces of that word. The weight from a word is the mean over
+    its own pieces. So rows that sum to 1 still do.
     """
-    given_HTM = np.stack([weights_HTS[:, :, word.pieces].sum(axis=2) for word in columns], axis=2)
-    return np.stack([given_HTM[:, word.pieces].mean(axis=1) for word in rows], axis=1)
+    to_words_HTM = np.stack([weights_HTS[:, :, word.pieces].sum(axis=2) for word in columns], axis=2)
+    return np.stack([to_words_HTM[:, word.pieces].mean(axis=1) for word in rows], axis=1)
 
 
-def _without_signs(group: list[int], pieces: Sequence[str]) -> list[list[int]]:
-    """Part the pieces of a word from the signs of punctuation that stand before and behind it."""
+def _without_punctuation(group: list[int], pieces: Sequence[str]) -> list[list[int]]:
+    """Separate the pieces of a word from the punctuation before and after it."""
     parts = [[number] for number in group]
-    if pieces[group[0]] == WORD and len(group) > 1:  # a space that is a piece belongs to the next one
+    if pieces[group[0]] == WORD and len(group) > 1:  # a piece that is only a space belongs to the next piece
         parts[:2] = [group[:2]]
-    letters = [at for at, part in enumerate(parts) if not _is_sign("".join(pieces[number] for number in part))]
+    letters = [at for at, part in enumerate(parts) if not _is_punctuation("".join(pieces[number] for number in part))]
     if letters:
         first, last = letters[0], letters[-1] + 1
         parts[first:last] = [[number for part in parts[first:last] for number in part]]
     return parts
 
 
-def _is_sign(pieces: str) -> bool:
+def _is_punctuation(pieces: str) -> bool:
     text = text_of([pieces])
     return bool(text) and all(unicodedata.category(character).startswith("P") for character in text)
 
 
 _SELF_ATTENTION_HELP = """\
-Reads a Transformer and a sentence, and draws what one word of it looks at in self-attention: the sentence twice, with
-lines from the word to all words, wider and darker for a larger weight. The weights of a word sum to 1.
+Reads a Transformer and a sentence, and draws to which words one word attends in self-attention: the sentence twice,
+with lines from the word to all words, wider and darker for a larger weight. The weights of a word sum to 1.
 
-Pieces are joined to words: what a piece gives to a word is the sum over the pieces of that word, and what a word gives
-is the mean over its own pieces. Punctuation, and the end of the sentence, </s>, are words of their own; so is each
-piece in a language without spaces. With --side decoder, it is the translation that looks at itself: at <s> and the
-words before, and at the word's own first pieces. Without --target the model first translates the sentence, as
-`translate` does with the same key=value.
+Pieces are joined to words: the weight from a piece to a word is the sum over the pieces of that word; the weight from a
+word is the mean over its own pieces. Punctuation and the end of the sentence, </s>, are separate words; in a language
+without spaces, each piece is a word. With --side decoder, the picture shows self-attention of the translation: a word
+attends to <s>, to the words before it, and to its own first pieces. Without --target the model first translates the
+sentence, as `translate` does with the same settings.
 
-Which layer and which head look where a reader would look differs from model to model. The three words that get most, in
-the mean of the heads, are printed."""
+Try several layers and heads: which of them attend to the words that a reader would expect differs from model to model.
+The command prints the three words with the largest weights, in the mean of the heads."""
 
 
 def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
     picture_command.add_arguments(parser)
     parser.add_argument(
-        "--word", metavar="WORD", required=True, help="the word; of several that are the same, WORD:2 is the second"
+        "--word", metavar="WORD", required=True, help="the word; if it occurs several times, WORD:2 is the second"
     )
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
     parser.add_argument(
-        "--layer", metavar="N", type=int, default=0, help="1 is the lowest, 0 the last but one (default: 0)"
+        "--layer", metavar="N", type=int, default=0, help="1 is the lowest, 0 is the one before the last (default: 0)"
     )
-    parser.add_argument("--heads", action="store_true", help="draw each head in a colour of its own, not their mean")
+    parser.add_argument("--heads", action="store_true", help="draw each head in its own colour, not their mean")
 
 
-def _looks_of_word(arguments: argparse.Namespace) -> Picture:
+def _attention_of_word(arguments: argparse.Namespace) -> Picture:
     found, _ = picture_command.attention_of(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.side)
     index = index_of(arguments.side, arguments.layer, len(layers_LHTS))
@@ -234,22 +234,22 @@ def _looks_of_word(arguments: argparse.Namespace) -> Picture:
 
 
 def number_of(wanted: str, words: Sequence[Word]) -> int:
-    """The number, from 0, of the word that is named, or as WORD:2 of the second that is the same.
+    """Return the number, from 0, of the wanted word; WORD:2 is its second occurrence.
 
-    Raises UserError if there is none, or if there are several and it is not said which.
+    Raises UserError if the sentence does not have the word, or has it several times and `wanted` has no number.
     """
     texts = [word.text for word in words]
     text, _, which = (wanted, "", "") if wanted in texts else wanted.rpartition(":")
     places = [number for number, other in enumerate(texts) if other == text]
     if not places:
-        raise UserError(f"--word {wanted}: is not in the sentence. Its words are {' '.join(texts)}")
+        raise UserError(f"--word {wanted}: the sentence does not have this word. Its words are {' '.join(texts)}")
     if not which and len(places) > 1:
         raise UserError(
-            f"--word {wanted}: stands {len(places)} times in the sentence: write {wanted}:1 for the first, and so on "
+            f"--word {wanted}: occurs {len(places)} times in the sentence: write {wanted}:1 for the first, and so on "
             f"up to {wanted}:{len(places)}"
         )
     if which and which not in map(str, range(1, len(places) + 1)):
-        raise UserError(f"--word {wanted}: {text} stands only {len(places)} times in the sentence")
+        raise UserError(f"--word {wanted}: {text} occurs only {counted(len(places), 'time')} in the sentence")
     return places[int(which or 1) - 1]
 
 
@@ -257,5 +257,5 @@ SELF_ATTENTION = Command(
     _SELF_ATTENTION_HELP,
     'self-attention runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png',
     _self_attention_arguments,
-    _looks_of_word,
+    _attention_of_word,
 )

@@ -1,4 +1,4 @@
-"""`plot positions` and `plot masks`."""
+"""`plot positions` and `plot masks`: draw position encodings and attention masks."""
 
 import argparse
 from pathlib import Path
@@ -16,24 +16,24 @@ from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.picture_command import Command, Picture
 
-MOST_POSITIONS = 4096  # the dot products of so many take 67 MB
+MOST_POSITIONS = 4096  # the dot products of all pairs then take 67 MB
 
 
 def _add_positions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw what this model has learned")
-    parser.add_argument("--positions", metavar="T", type=int, default=100, help="how many (default: 100)")
-    parser.add_argument("--width", metavar="D", type=int, help="of sinusoids (default: 128)")
-    parser.add_argument("--halves", action="store_true", help="all sines before all cosines")
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw this model's learned positions")
+    parser.add_argument("--positions", metavar="T", type=int, default=100, help="number of positions (default: 100)")
+    parser.add_argument("--width", metavar="D", type=int, help="number of dimensions of sinusoids (default: 128)")
+    parser.add_argument("--halves", action="store_true", help="put all sines before all cosines")
 
 
 def _positions(arguments: argparse.Namespace) -> Picture:
     if arguments.model is not None and (arguments.width or arguments.halves):
-        raise UserError("--width and --halves are for sinusoids, and a model has a width and an order of its own")
+        raise UserError("--width and --halves are only for sinusoids: leave them out, or leave out MODEL_DIR")
     width = 128 if arguments.width is None else arguments.width
     if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
         raise UserError(
-            f"--positions is 1 to {MOST_POSITIONS}, and --width is an even number from 2 to {MOST_POSITIONS}: more "
-            "are not seen in a picture"
+            f"--positions must be from 1 to {MOST_POSITIONS}, and --width an even number from 2 to {MOST_POSITIONS}: "
+            "a picture of more would be unreadable"
         )
     if arguments.model is not None:
         table_TD, title = learned_positions(arguments.model)[: arguments.positions], "learned"
@@ -49,9 +49,9 @@ def _positions(arguments: argparse.Namespace) -> Picture:
 
 
 def learned_positions(model_dir: Path) -> FloatArray:
-    """The table TD of learned positions; of the source, if source and target have their own.
+    """Return the table TD of learned positions; that of the source if source and target have different tables.
 
-    Raises UserError if the model has none.
+    Raises UserError if the model has no such table.
     """
     check_files(model_dir, "torch")
     file = model_dir / "model.safetensors"
@@ -64,21 +64,21 @@ def learned_positions(model_dir: Path) -> FloatArray:
     except (OSError, SafetensorError) as error:
         raise UserError(f"{file} cannot be read ({error})") from None
     raise UserError(
-        f"{model_dir}: the model has learned no positions; leave it out to draw sinusoids, or train one with "
-        "model.positions=learned"
+        f"{model_dir}: this model has no learned positions. Leave MODEL_DIR out to draw sinusoids, or give a model "
+        "trained with model.positions=learned"
     )
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--length", metavar="T", type=int, default=8, help="positions (default: 8)")
+    parser.add_argument("--length", metavar="T", type=int, default=8, help="number of positions (default: 8)")
     parser.add_argument("--padding", metavar="N", type=int, default=2, help="how many are padding (default: 2)")
-    parser.add_argument("--window", metavar="R", type=int, default=2, help="of the last two masks (default: 2)")
+    parser.add_argument("--window", metavar="R", type=int, default=2, help="window of the last two masks (default: 2)")
 
 
 def _masks(arguments: argparse.Namespace) -> Picture:
-    """The masks TT of attention, as the Transformer makes them for a sentence."""
+    """Return the masks TT of attention that the Transformer makes for a sentence."""
     if not 0 <= arguments.padding < arguments.length <= 100 or arguments.window < 1:
-        raise UserError("--length is 1 to 100, --padding is less than it, and --window is at least 1")
+        raise UserError("--length must be from 1 to 100, --padding less than --length, and --window at least 1")
     length, padding, window = arguments.length, arguments.padding, arguments.window
     sentence = Sentences(torch.tensor([[UNK] * (length - padding) + [PAD] * padding]))
     masks = {
@@ -94,17 +94,17 @@ def _masks(arguments: argparse.Namespace) -> Picture:
 
 
 POSITIONS = Command(
-    "Draws encodings of positions: as an image of positions and dimensions, four dimensions as curves, and the\n"
-    "dot product of each two positions. Without a model these are the sinusoids of Vaswani et al. 2017: sine\n"
-    "and cosine side by side, PE(pos, 2i) and PE(pos, 2i+1), as in the paper. With --halves all sines stand\n"
+    "Draws position encodings: an image of positions and dimensions, four dimensions as curves, and the dot\n"
+    "products of all pairs of positions. Without a model, these are the sinusoids of Vaswani et al. 2017, with\n"
+    "sine and cosine in turn, PE(pos, 2i) and PE(pos, 2i+1), as in the paper. With --halves, all sines come\n"
     "before all cosines, as in tensor2tensor and fairseq: the same numbers in another order.",
     "positions --output positions.png",
     _add_positions,
     _positions,
 )
 MASKS = Command(
-    "Draws who may see whom, for a sentence with padding behind it: the mask of padding, which the encoder and\n"
-    "the attention to the source have, the causal mask of the decoder's self-attention, and the masks of both\n"
+    "Draws which positions may attend to which, for a sentence with padding at its end: the padding mask (of the\n"
+    "encoder and of cross-attention), the causal mask of the decoder's self-attention, and the masks of both\n"
     "self-attentions with a window (model.attention_window).",
     "masks --output masks.png",
     _add_masks,

@@ -1,4 +1,4 @@
-"""`plot schedule`, `plot curves` and `plot lengths`: numbers of training and of its text."""
+"""`plot schedule`, `plot curves` and `plot lengths`: draw numbers of training and lengths of its text."""
 
 import argparse
 import math
@@ -18,9 +18,9 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.training.optimization import learning_rate
 
-MOST_POINTS = 2000  # of a line: more are not seen
+MOST_POINTS = 2000  # of a line: more would not be visible
 DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
-"""What `curves` draws of log.jsonl, a panel for each."""
+"""The fields of log.jsonl that `curves` draws, in one panel each."""
 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def _schedule(arguments: argparse.Namespace) -> Picture:
     overrides = [word for word in arguments.configs if "=" in word]
     paths = [Path(word) for word in arguments.configs if "=" not in word]
     if not paths:
-        raise UserError("name at least one configuration")
+        raise UserError("there is no configuration: give at least one, such as configs/demo_en_de.yaml")
     lines: dict[str, Line] = {}
     for path in paths:
         settings = load_config(path, overrides).training
@@ -49,17 +49,17 @@ def _curves(arguments: argparse.Namespace) -> Picture:
     for run in arguments.runs:
         records, faults = read_log(run, DRAWN)
         if faults:
-            raise UserError(f"{faults[0]}; `train` did not write this")
+            raise UserError(f"{faults[0]}; `train` did not write this line: delete or correct it")
         for key, line in lines_of(records, DRAWN).items():
             panels[key][str(run)] = line
     panels = {key: lines for key, lines in panels.items() if lines}
     return _over_updates(panels, list(map(str, arguments.runs)), "; ".join(CURVES[key] for key in panels))
 
 
-def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], said: str) -> Picture:
-    """A panel for each field of the log, with the lines of the names that have it.
+def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], summary: str) -> Picture:
+    """Return a picture with a panel for each field of the log, and in it a line for each name.
 
-    The numbers of the first name's lines end in 1, those of the second name's in 2, and so on.
+    In the file of numbers, the arrays of the first name end in _1, those of the second name in _2, and so on.
     """
     numbers: dict[str, NDArray[np.float64] | Sequence[str]] = {"names": names}
     for field, lines in panels.items():
@@ -67,18 +67,18 @@ def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str]
             key = f"{field}_{1 + names.index(name)}"
             numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
     drawn = {CURVES[field]: lines for field, lines in panels.items()}
-    return Picture(lambda: figures.of_lines(drawn), numbers, said, "".join(names))
+    return Picture(lambda: figures.of_lines(drawn), numbers, summary, "".join(names))
 
 
 SCHEDULE = Command(
-    "Draws the learning rate over the updates of one configuration or more. A key=value changes all of them.",
+    "Draws the learning rate of one or more configurations over the updates. A key=value changes all of them.",
     "schedule configs/demo_en_de.yaml configs/wmt14_en_de_base.yaml --output schedule.png",
     _add_configs,
     _schedule,
 )
 CURVES_OF_RUNS = Command(
-    "Draws from log.jsonl of one run or more, over the updates: the loss, the negative log-likelihood in\n"
-    "training and on the validation set, BLEU there, and the learning rate. A run may still be training.",
+    "Draws numbers in log.jsonl of one or more runs over the updates: the loss, the negative log-likelihood in\n"
+    "training and on the validation set, validation BLEU, and the learning rate. A run may still be training.",
     "curves runs/demo_en_de runs/other --output curves.png",
     _add_runs,
     _curves,
@@ -104,8 +104,8 @@ def _lengths(arguments: argparse.Namespace) -> Picture:
 
 
 LENGTHS = Command(
-    "Draws how long the training sentences are that `prepare` has written, in subword pieces with the end of the\n"
-    "sentence: of each side by itself, and of both sides of a pair.",
+    "Draws the lengths of the training sentences, in subword pieces including the end of the sentence: for each\n"
+    "side alone, and for pairs. `prepare` must have written them.",
     "lengths configs/demo_en_de.yaml --output lengths.png",
     _lengths_arguments,
     _lengths,

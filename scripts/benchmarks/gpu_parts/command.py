@@ -1,4 +1,4 @@
-"""Measure on a machine with a GPU all that there is to measure, and write a folder of JSON to send.
+"""Measure everything on a machine with a GPU, and write a folder of JSON that you can send us.
 
     python scripts/benchmarks/gpu.py all --out FOLDER
     python scripts/benchmarks/gpu.py PART … --out FOLDER [--text SOURCE TARGET] [--precision bf16]
@@ -6,19 +6,19 @@
 
 The parts:
   numerics  errors of packed and padded features and gradients against fp64; the chunked loss against the plain one;
-            captured decoding against decoding that is not; search on the GPU against search on the CPU
-  profile   20 updates: time by kernel, launches an update, the share of the time in which the GPU is idle, tokens/s;
-            the two kernels of packed attention side by side; the updates once more, tuned by max-autotune
+            decoding with and without CUDA graphs; search on the GPU against search on the CPU
+  profile   20 updates: time of each kernel, launches per update, the share of time in which the GPU is idle, tokens/s;
+            the two kernels of packed attention; the updates again, tuned by max-autotune
   train     ours, Hugging Face's Marian and nn.Transformer, with the base and the big model and 32,000 pieces: real
             target tokens/s. Peers run twice, with cuDNN's attention and without
-  learn     two minutes of training on a text: loss, BLEU on pairs held out, tokens/s
-  decode    ours, CTranslate2 and Hugging Face, with batches of 1, 32 and 512 sentences, greedily and with beam 4
+  learn     two minutes of training on a text: loss, BLEU on held-out pairs, tokens/s
+  decode    ours, CTranslate2 and Hugging Face, with batches of 1, 32 and 512 sentences, greedy and with beam 4
   curve     the loss over 300 updates, packed and compiled against padded, on the same pairs in the same order
 
-PART.json in FOLDER is written after each measurement. A part whose report is complete is skipped: to repeat it, delete
-the file. A part takes at most --minutes; what has not been measured then is measured when the command is called again.
-What processes print is in FOLDER/log.txt. No network is used. transformers and ctranslate2 are left out if they are
-not installed.
+After each measurement, the command writes PART.json in FOLDER. It skips a part with a complete report: to repeat the
+part, delete the file. A part takes at most --minutes; call the command again for the remaining measurements. The
+output of all processes is in FOLDER/log.txt. The command uses no network. It skips transformers and ctranslate2 if they
+are not installed.
 """
 
 import argparse
@@ -52,36 +52,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     names = list(PARTS) if "all" in arguments.parts else [name for name in PARTS if name in arguments.parts]
     if arguments.precision == "fp16" and (unable := [name for name in names if name in NOT_IN_FP16]):
-        raise PeerError(f"--precision fp16 is only for the part decode, not for {', '.join(unable)}: name bf16 or fp32")
-    # By SIGTERM, too, the processes that measure are ended, and the temporary directory is removed.
+        raise PeerError(f"--precision fp16 is only for the part decode, not for {', '.join(unable)}: give bf16 or fp32")
+    # SIGTERM, too, ends the measuring processes and removes the temporary directory.
     with cli.sigterm_raised(), tempfile.TemporaryDirectory() as temporary:
         settings = settings_of(arguments, arguments.work or Path(temporary))
         return 0 if all([measure(name, settings) for name in names]) else 1
 
 
 def measure(name: str, settings: Settings) -> bool:
-    """Measure what is missing of a part, and return whether it is complete."""
+    """Make the missing measurements of a part, and return whether it is complete."""
     path = settings.out / f"{name}.json"
     if is_finished(path, settings):
         print(f"{name}: finished before; delete {path} to repeat it", flush=True)
         return True
     print(name, flush=True)
     report = measure_part(PARTS[name](settings), settings, lambda: machine.describe(settings))
-    state = "complete" if report["complete"] else "not complete; call the command again to go on"
+    state = "complete" if report["complete"] else "not complete; call the command again to continue"
     print(f"{name}: {state}, {report['seconds']:.0f} s, {path}", flush=True)
     return bool(report["complete"])
 
 
 def settings_of(arguments: argparse.Namespace, work: Path) -> Settings:
-    """Raises PeerError if the device or a file is not there."""
+    """Return the settings. Raises PeerError if the device or a file does not exist."""
     device = arguments.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise PeerError("--device cuda: PyTorch finds no GPU here; name cpu")
+        raise PeerError("--device cuda: PyTorch finds no GPU here; give cpu")
     for path in (*arguments.text, *filter(None, [arguments.model])):
         if not path.exists():
-            raise PeerError(f"{path}: is not there; name an existing one")
+            raise PeerError(f"{path} does not exist; give an existing one")
     return Settings(
         out=arguments.out.absolute(),
         work=work.absolute(),
@@ -101,31 +101,31 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="gpu.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", metavar="PART", nargs="+", choices=[*PARTS, "all"], help=", ".join([*PARTS, "all"]))
-    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="where the JSON goes")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="write the JSON to this folder")
     parser.add_argument(
-        "--work", metavar="FOLDER", type=Path, help="for corpora and models (default: a temporary one, removed after)"
+        "--work", metavar="FOLDER", type=Path, help="keep corpora and models here (default: a temporary folder)"
     )
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="(default: auto)")
     parser.add_argument(
         "--precision",
         choices=["auto", "fp32", "bf16", "fp16"],
         default="auto",
-        help="auto on a GPU: bf16 in training, fp16 in decoding",
+        help="on a GPU, auto means bf16 in training and fp16 in decoding",
     )
-    parser.add_argument("--shape", choices=SHAPES, default="", help="of the models (default: as each part says)")
+    parser.add_argument("--shape", choices=SHAPES, default="", help="of the models (default: depends on the part)")
     parser.add_argument(
         "--text",
         metavar=("SOURCE", "TARGET"),
         type=Path,
         nargs=2,
         default=(),
-        help="to learn (default: a demo)",
+        help="text for learn, decode and curve (default: the demo corpus)",
     )
-    parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="to decode with (default: one is trained)")
-    parser.add_argument("--rounds", metavar="N", type=int, default=0, help="of train; 0: two, or one with tiny")
-    parser.add_argument("--threads", metavar="N", type=int, default=0, help="of the CPU; 0: all, or 1 with tiny")
-    parser.add_argument("--minutes", metavar="N", type=float, default=8.0, help="for a part, at most (default: 8)")
+    parser.add_argument("--model", metavar="MODEL_DIR", type=Path, help="model for decode (default: train one)")
+    parser.add_argument("--rounds", metavar="N", type=int, default=0, help="rounds of train; 0: two (tiny: one)")
+    parser.add_argument("--threads", metavar="N", type=int, default=0, help="threads of the CPU; 0: all (tiny: one)")
+    parser.add_argument("--minutes", metavar="N", type=float, default=8.0, help="maximum time of a part (default: 8)")
     arguments = parser.parse_args(argv)
     if arguments.rounds < 0 or arguments.threads < 0 or arguments.minutes <= 0:
-        parser.error("--rounds and --threads are at least 0, --minutes is above 0")
+        parser.error("--rounds and --threads must be at least 0, --minutes above 0")
     return arguments
