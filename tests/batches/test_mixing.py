@@ -137,7 +137,7 @@ class TestWeightsOf:
     def test_an_order_that_memory_has_no_room_for_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(batching, "free_memory", lambda: 4000)
         assert weights_of(config(1.0, 2.0), (2, 499)) == (1, 2)
-        with pytest.raises(ConfigError, match=message("with-these-weights-corpus", "lower")):
+        with pytest.raises(ConfigError, match=message("epoch-size-impossible", "lower")):
             weights_of(config(1.0, 2.0), (3, 499))
 
 

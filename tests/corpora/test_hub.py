@@ -51,19 +51,19 @@ def test_hub_rows_have_either_shape(hub: Path, nested: bool) -> None:
     assert pairs.num_pairs == len(EXPECTED)
     assert list(pairs.pairs()) == list(pairs.pairs()) == EXPECTED
     assert read(english(), hub_text(hub, "train[:2]")) == EXPECTED[:2]
-    with pytest.raises(CorpusError, match=message("no-column-but-correct", "fr", "en", "target")):
+    with pytest.raises(CorpusError, match=message("no-such-hub-column", "fr", "en", "target")):
         opened(english("fr"), hub_text(hub))
 
 
 def test_unknown_hub_splits_are_named(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"en": "a", "de": "A"}])
     write_rows(hub / "test.jsonl", [{"en": "b", "de": "B"}])
-    with pytest.raises(CorpusError, match=message("cannot-be-loaded-check", "train", "test")):
+    with pytest.raises(CorpusError, match=message("hub-cannot-be-loaded", "train", "test")):
         opened(english(), hub_text(hub, "dev"))
 
 
 def test_without_network_the_way_to_local_files_is_shown(hub: Path) -> None:
-    with pytest.raises(CorpusError, match=message("cannot-be-loaded-check", "corpus.train=PREFIX")):
+    with pytest.raises(CorpusError, match=message("hub-cannot-be-loaded", "corpus.train=PREFIX")):
         opened(english(), hub_text("nobody/nothing"))
 
 
@@ -102,7 +102,7 @@ def test_rows_can_be_streamed(hub: Path) -> None:
     named = PairedText(**keys, source="translation.en", target="translation.de")
     assert read(corpus, named) == EXPECTED
     with pytest.raises(
-        CorpusError, match=message("no-column-but-correct", "fr", "id, translation.en, translation.de", "source")
+        CorpusError, match=message("no-such-hub-column", "fr", "id, translation.en, translation.de", "source")
     ):
         opened(corpus, PairedText(**keys, source="fr"))
 
@@ -116,6 +116,6 @@ def test_a_row_without_text_is_one_bad_pair(hub: Path) -> None:
 @pytest.mark.parametrize("streaming", [True, False])
 def test_a_set_name_that_cannot_be_found_says_so_and_that_the_hub_is_switched_off(hub: Path, streaming: bool) -> None:
     keys = PairedText(hub="nobody/nothing", split="train", streaming=streaming)
-    with pytest.raises(CorpusError, match=message("cannot-be-loaded-check", "HF_HUB_OFFLINE is set")) as raised:
+    with pytest.raises(CorpusError, match=message("hub-cannot-be-loaded", "HF_HUB_OFFLINE is set")) as raised:
         opened(english(), keys)
     assert len(str(raised.value)) < 1200

@@ -64,7 +64,7 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_an_error(tmp_pat
     corpus = opened(write_form(tmp_path, row["form"], pairs, row["packing"]))
     before = corpus.digest()
     write_form(tmp_path, row["form"], [*pairs[:-2], pairs[-1], pairs[-2]], row["packing"])  # of the same size
-    with pytest.raises(CorpusError, match=message("changed-while-read-let")):
+    with pytest.raises(CorpusError, match=message("text-changed-while-read")):
         list(corpus.blocks())
     write_form(tmp_path, row["form"], pairs, row["packing"])
     assert list(corpus.pairs()) == pairs and corpus.digest() == before

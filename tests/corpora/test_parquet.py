@@ -31,12 +31,12 @@ def test_columns_of_every_kind_of_text_are_read(tmp_path: Path) -> None:
 def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
     with pytest.raises(
-        CorpusError, match=message("no-column-but-set-2", "de", "translation.en, translation.fr, id", "target")
+        CorpusError, match=message("no-such-parquet-column", "de", "translation.en, translation.fr, id", "target")
     ):
         opened({"path": path})
-    with pytest.raises(CorpusError, match=message("column-holds-not-text-2", "id", "INT64", "target")):
+    with pytest.raises(CorpusError, match=message("parquet-column-not-text", "id", "INT64", "target")):
         opened({"path": path, "source": "en", "target": "id"})
-    with pytest.raises(CorpusError, match=message("no-column-but-set-2", "translation", "translation.en")):
+    with pytest.raises(CorpusError, match=message("no-such-parquet-column", "translation", "translation.en")):
         opened({"path": path, "source": "en", "target": "translation"})
 
 

@@ -141,7 +141,7 @@ def test_an_entity_that_is_not_declared_is_named_with_its_line(tmp_path: Path, t
 
 
 def test_another_xml_is_no_memory(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=message("xml-but-no-translation", "html")):
+    with pytest.raises(CorpusError, match=message("not-tmx", "html")):
         list(opened({"path": write(tmp_path / "a.tmx", "<html><p>a</p></html>")}).pairs())
 
 

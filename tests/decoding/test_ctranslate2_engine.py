@@ -246,7 +246,7 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
         lambda: engine.translate(sentences, decoding, Wanted(alignment=True)),
         lambda: engine.translate(sentences, decoding.model_copy(update={"coverage_penalty": 0.1})),
     ):
-        with pytest.raises(TranslationError, match=message("alignment-layer-exported-with", "1", "0")):
+        with pytest.raises(TranslationError, match=message("export-other-alignment-layer", "1", "0")):
             asked()
 
 
@@ -279,7 +279,7 @@ def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_to
 
 
 def test_a_type_that_is_none_is_named(exported):
-    with pytest.raises(TranslationError, match=message("ctranslate-cannot-run-with", "Invalid compute type: int4")):
+    with pytest.raises(TranslationError, match=message("ctranslate2-option-refused", "Invalid compute type: int4")):
         CTranslate2Engine(exported, 1024, 0, device="cpu", compute_type="int4")
 
 

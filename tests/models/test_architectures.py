@@ -452,6 +452,6 @@ def test_sentences_are_packed_only_where_attention_can(settings):
     if settings.get("attention_score") == ("dot" if scaled else "scaled_dot"):
         assert choose_layout(packed, config, FP32) == "packed"
         return
-    with pytest.raises(ConfigError, match=message("training-layout-packed")):
+    with pytest.raises(ConfigError, match=message("packing-impossible")):
         choose_layout(packed, config, FP32)
     assert choose_layout(TrainingConfig(), config, FP32) == "padded"

@@ -211,7 +211,7 @@ def test_on_a_gpu_the_loss_is_compiled_into_the_users_own_directory_and_not_with
     assert all(os.environ[name].startswith(f"{tmp_path}/transformer_mt/") for name in caches[:2])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    with two_gpus(), pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles", "no C compiler")):
+    with two_gpus(), pytest.raises(ConfigError, match=message("compiler-missing", "no C compiler")):
         average._device("cuda:1", TrainingConfig())
 
 

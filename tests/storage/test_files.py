@@ -126,7 +126,7 @@ def test_what_a_killed_process_left_is_written_anew(tmp_path):
 def test_a_second_writer_is_refused_at_once_and_the_first_one_writes_on(tmp_path):
     with replacing(tmp_path / "file") as file:
         file.write(b"first")
-        with pytest.raises(UserError, match=message("another-process-writing-file")), replacing(tmp_path / "file"):
+        with pytest.raises(UserError, match=message("file-being-written")), replacing(tmp_path / "file"):
             pass
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "first"}
 
@@ -209,11 +209,11 @@ def test_an_open_file_is_written_to_between_what_others_write(tmp_path):
 
 
 def test_room_is_asked_for_only_where_it_is_missing(tmp_path):
-    with pytest.raises(UserError, match=message("cannot-be-written-name", "make room on the disk")):
+    with pytest.raises(UserError, match=message("file-cannot-be-written", "make room on the disk")):
         write_whole(Path("/dev/full"), "text")
     with pytest.raises(
         UserError,
-        match=message("cannot-be-written-name", "make sure that the directory exists and that you may write to it"),
+        match=message("file-cannot-be-written", "make sure that the directory exists and that you may write to it"),
     ):
         write_whole(tmp_path / "nowhere" / "file", "text")
 

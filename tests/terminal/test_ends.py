@@ -248,8 +248,8 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(load):
 def test_a_translator_that_is_closed_says_so(engine, workers, load):
     with load(Translator, engine, workers) as translator:
         assert len(translator.translate(LINES)) == len(LINES)
-    with pytest.raises(TranslationError, match=message("translator-scorer-closed-load")):
+    with pytest.raises(TranslationError, match=message("translator-closed")):
         translator.translate(LINES)
-    with pytest.raises(TranslationError, match=message("translator-scorer-closed-load")):
+    with pytest.raises(TranslationError, match=message("translator-closed")):
         Scorer(translator.engine, translator.tokenizer).score(["a"], ["b"])
     translator.close()

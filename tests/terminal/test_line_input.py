@@ -91,7 +91,7 @@ def test_bytes_that_are_not_utf8_stop_or_are_replaced(tmp_path, caplog):
 
 def test_no_standard_input_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UserError, match=message("standard-input-closed-connect")):
+    with pytest.raises(UserError, match=message("standard-input-closed")):
         open_lines(None, "strict", 1)
 
 
@@ -99,9 +99,9 @@ def test_lines_beside_others_are_as_many(tmp_path):
     path = tmp_path / "others"
     path.write_text("A\nB\nC\n")
     assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
-    with pytest.raises(CorpusError, match=message("line-missing-but-input", "4")):
+    with pytest.raises(CorpusError, match=message("line-beside-missing", "4")):
         list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
-    with pytest.raises(CorpusError, match=message("line-one-too-many", "others", "3", "2 lines")):
+    with pytest.raises(CorpusError, match=message("line-beside-too-many", "others", "3", "2 lines")):
         list(beside(LineInput(iter([["a", "b"]])), path))
 
 

@@ -292,7 +292,7 @@ def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_oth
             monkeypatch.setenv(name, str(value))
         begun = time.monotonic()
         with (
-            pytest.raises(RankError, match=message("rank-cannot-connect-torchrun", "1")),
+            pytest.raises(RankError, match=message("rank-cannot-connect", "1")),
             all_ranks(timedelta(seconds=30)),
         ):
             pass
