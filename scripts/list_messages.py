@@ -120,7 +120,7 @@ def _assigns(node: ast.AST, name: str) -> bool:
     match node:
         case ast.Assign(targets=targets):
             return any(isinstance(target, ast.Name) and target.id == name for target in targets)
-        case ast.NamedExpr(target=ast.Name(id=assigned)):
+        case ast.NamedExpr(target=ast.Name(id=assigned)) | ast.AugAssign(target=ast.Name(id=assigned)):
             return assigned == name
     return False
 

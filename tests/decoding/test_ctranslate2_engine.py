@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.messages import message
+from helpers.messages import message, says
 from helpers.processes import python_path
 from helpers.tiny import ROOT, demo_pairs, renew_sums
 
@@ -254,15 +254,16 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
 
 
 def test_damaged_and_missing_files_are_named(exported, tmp_path):
-    for name in ("model.bin", "shared_vocabulary.json"):
+    codes = {"model.bin": "export-cannot-be-loaded", "shared_vocabulary.json": "export-vocabulary-unreadable"}
+    for name, code in codes.items():
         damaged = shutil.copytree(exported, tmp_path / name)
         os.truncate(damaged / name, 1000)
-        with pytest.raises(
-            CheckpointError, match=rf"{damaged / name} is not as it was written.*Export the model again"
-        ):
+        expected = message("file-differs-from-sum", str(damaged / name))
+        with pytest.raises(CheckpointError, match=expected) as error:
             Translator.load(damaged, "cpu", engine="ctranslate2")
+        assert says(str(error.value), "advice-export-again")
         renew_sums(damaged)
-        with pytest.raises(CheckpointError, match=r"export the model again"):
+        with pytest.raises(CheckpointError, match=message(code, str(damaged))):
             Translator.load(damaged, "cpu", engine="ctranslate2")
         (damaged / name).unlink()
         renew_sums(damaged)
@@ -274,7 +275,7 @@ def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_to
     changed = shutil.copytree(exported, tmp_path / "changed")
     joint_tokenizer.save(changed)
     renew_sums(changed)
-    with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than the one there"):
+    with pytest.raises(CheckpointError, match=message("export-of-other-tokenizer", str(changed))):
         Translator.load(changed, "cpu", engine="ctranslate2")
 
 

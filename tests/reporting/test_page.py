@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from helpers.messages import message
 from helpers.tiny import status_and_error
 from helpers.untrained import write_untrained
 from helpers.web_page import WebPage, alphas
@@ -82,5 +83,5 @@ def test_paired_tests_that_would_take_minutes_are_left_to_evaluate(line, monkeyp
     if line == "b":  # or lines of usual length, but too many of them
         monkeypatch.setattr(gathered_texts, "MOST_COMPARED", 2)
     test = ComparedTest("t", [["a"]], [("x", [line]), ("y", ["c"])], "de")
-    with pytest.raises(EvaluationError, match="--compare x y --test t"):
+    with pytest.raises(EvaluationError, match=message("paired-tests-too-slow", "--compare x y --test t")):
         gathered_texts.paired_tests(test)

@@ -76,7 +76,7 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(path)
     path.write_text("mine")
-    with pytest.raises(UserError, match=rf"{path}: is there already, and is no .{name} of this command"):
+    with pytest.raises(UserError, match=message("picture-place-taken", str(path), f".{name}")):
         draw(path)
     assert path.read_text() == "mine"
 

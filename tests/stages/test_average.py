@@ -428,7 +428,8 @@ def test_killed_at_any_instant_the_model_is_whole_or_refused_and_made_anew_by_th
 def test_a_model_without_checksums_is_refused_and_made_again(run, capsys):
     average.main([str(run)])
     (run / "model" / SUMS).unlink()
-    with pytest.raises(CheckpointError, match=r"SHA256SUMS cannot be read .* makes the model again"):
+    cure = f"python -m transformer_mt.average {run}"
+    with pytest.raises(CheckpointError, match=message("summed-file-unreadable", SUMS, cure)):
         Translator.load(run / "model", "cpu", workers=1)
     capsys.readouterr()
     average.main([str(run)])

@@ -225,7 +225,7 @@ def test_an_export_that_something_was_added_to_is_refused_and_stays(exported, tm
     export.check_output(tmp_path / "exported")
     for name in ("notes.txt", "evaluation"):
         (tmp_path / "exported" / name).mkdir()
-        with pytest.raises(UserError, match=rf"holds {name}, which `export` did not write"):
+        with pytest.raises(UserError, match=message("directory-not-by-export", name)):
             export.check_output(tmp_path / "exported")
         (tmp_path / "exported" / name).rmdir()
 

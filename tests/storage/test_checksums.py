@@ -6,6 +6,7 @@ import socket
 import subprocess
 
 import pytest
+from helpers.messages import message
 
 from transformer_mt.storage.checksums import SUMS, fault, read_sums, sums_of, write_sums
 from transformer_mt.storage.files import read_regular
@@ -71,7 +72,7 @@ def test_a_file_without_a_checksum_is_a_fault_and_one_that_is_nowhere_is_none(di
 def test_what_is_no_checksum_of_a_file_below_is_named_by_its_line(directory, line):
     with (directory / SUMS).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(ValueError, match="line 3"):
+    with pytest.raises(ValueError, match=message("sums-malformed", "3")):
         read_sums(directory)
     found = fault(directory, NAMES)
     assert found.name == SUMS and "line 3" in found.what

@@ -100,7 +100,7 @@ def test_a_place_that_cannot_be_used_is_an_error_that_says_what_to_do(home):
 def test_what_belongs_to_another_user_is_refused(name, tmp_path):
     use_own_cache()
     os.chown(tmp_path / name, STRANGER, STRANGER)
-    with pytest.raises(ConfigError, match=rf"{name}: belongs to another user"):
+    with pytest.raises(ConfigError, match=message("directory-of-other-user", name)):
         use_own_cache()
 
 

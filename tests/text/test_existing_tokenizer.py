@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.messages import message
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, log_records, renew_sums, status_and_error, train_tiny, write_experiment
 from sentencepiece import SentencePieceTrainer
@@ -259,8 +260,8 @@ TAGGED = "corpus.train=[{name: a, path: no/such/text, tag: <bt> <2de>}]"
 @pytest.mark.parametrize(
     ("overrides", "kept", "missing"),
     [
-        ([TAGGED], ["<bt>"], r"^<2de> \(a tag of the corpora\)"),
-        (["tokenizer.user_symbols=[<name>]"], ["<bt>"], r"^<name> \(in tokenizer\.user_symbols\)"),
+        ([TAGGED], ["<bt>"], ("<2de>", "tag")),
+        (["tokenizer.user_symbols=[<name>]"], ["<bt>"], ("<name>", "tokenizer.user_symbols")),
         ([TAGGED, "tokenizer.user_symbols=[<name>]"], ["<bt>", "<2de>", "<name>"], None),
     ],
 )
@@ -272,7 +273,9 @@ def test_tags_and_symbols_must_be_pieces_that_it_keeps_whole(other, tmp_path, ov
     if missing is None:
         check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
         return
-    with pytest.raises(TokenizerError, match=f"{missing} is not a piece .*--user_defined_symbols="):
+    with pytest.raises(
+        TokenizerError, match=message("symbol-not-in-tokenizer", *missing, f"--user_defined_symbols={missing[0]}")
+    ):
         check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
 
 

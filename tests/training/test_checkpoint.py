@@ -240,7 +240,7 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may be larger: writing fails as on a full disk
     try:
-        with pytest.raises(CheckpointError, match=r"step-00000009: cannot be saved .*make room"):
+        with pytest.raises(CheckpointError, match=message("checkpoint-cannot-be-saved", "step-00000009", "room")):
             save_checkpoint(tmp_path, tensors, Progress(step=9), "digest")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
