@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from helpers.messages import message
+from helpers.messages import message, says
 from helpers.tiny import status_and_error
 
 from transformer_mt import train, translate
@@ -82,6 +82,6 @@ def test_the_commands_that_torchrun_starts_end_with_one_line(
     for main, arguments in ((train.main, ["any.yaml"]), (translate.main, to_file)):
         status, said = status_and_error(main, *arguments, capsys=capsys)
         assert status == 2
-        assert said.startswith(f"error: the environment variable {next(iter(wrong))} is ")
+        assert says(said, "torchrun-variable-wrong", next(iter(wrong)))
         assert said.count("\n") == 1
     assert not (tmp_path / "target.txt").exists()

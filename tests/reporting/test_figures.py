@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from helpers.messages import says
 from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
@@ -80,7 +81,7 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
     assert np.array_equal(table_TD, expected_TD[:7])
     other = write_untrained(tmp_path / "other", joint_tokenizer)
     status, error = status_and_error(plot.main, "positions", other, "--output", tmp_path / "x.png", capsys=capsys)
-    assert status == 2 and "the model has learned no positions" in error
+    assert status == 2 and says(error, "no-learned-positions")
 
 
 def test_masks_are_those_of_the_models(shown, numbers):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.messages import says
 from helpers.tiny import demo_pairs
 
 from transformer_mt import rerank, score, translate
@@ -110,7 +111,9 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
     arguments = [tmp_path / "lists", "--tune", tmp_path / "reference", "channel=0", "length_penalty=1,300"]
     status, output = run_stage(rerank.main, b"", *arguments)
     assert (status, output.count(b"validation set  bleu")) == (2, 2)
-    assert "lists:2: with log_prob=1 channel=0 length_penalty=300, a translation has" in capsys.readouterr().err
+    assert says(
+        capsys.readouterr().err, "reranked-score-not-finite", "lists:2", "log_prob=1 channel=0 length_penalty=300"
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,14 +202,14 @@ def test_errors_name_the_line_of_the_source(run_stage, model_dir, lists, capsys)
     found = [("a", 2, -1.0), ("b", 2, -1.0)], [("a", 2, -1.0), ("wort " * 1100, 2, -1.0)]
     path.write_text("".join(listed(line, *found[line == 3]) for line in range(1, 5)))
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "other")[0] == 2
-    assert "the target of line 3 has" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "scored-line-too-long", "target", "3")
 
 
 def test_a_field_that_is_there_already_is_named(run_stage, model_dir, lists, capsys):
     path, source = lists
     path.write_text(path.read_text().replace('"score": ', '"channel": 1, "score": '))
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "channel") == (2, b"")
-    assert "lists.jsonl:1: the translations have a field channel already" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "add-name-taken", "lists.jsonl:1", "channel")
 
 
 @pytest.mark.parametrize(
