@@ -1,11 +1,10 @@
 """Fields of JSON lines are found by their names, and each line that has none says which it has."""
 
-import re
 from pathlib import Path
 
 import pytest
 from helpers.forms import opened, write
-from helpers.messages import message
+from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
@@ -63,7 +62,7 @@ def test_a_bad_line_says_what_is_wrong_and_the_others_are_read(
         found = pairs_of(tmp_path, text)
         bad = found.pop(index)
         assert found == [("a", "b")] * 2
-        assert isinstance(bad, BadPair) and re.search(message(*expected), bad.fault)
+        assert isinstance(bad, BadPair) and says(bad.fault, *expected)
         assert len(bad.fault) < 400
     with pytest.raises(CorpusError, match=message(*expected, "a.jsonl:1")):
         list(opened({"path": str(tmp_path / "a.jsonl")}).pairs())

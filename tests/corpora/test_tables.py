@@ -1,11 +1,10 @@
 """Rows of TSV and CSV are found by number or by name, and a row that is out of step is named."""
 
-import re
 from pathlib import Path
 
 import pytest
 from helpers.forms import filled, opened, write
-from helpers.messages import message
+from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
@@ -84,7 +83,7 @@ def test_a_first_row_that_is_out_of_step_spoils_only_itself(tmp_path: Path, firs
     bad, good, short = pairs_of({"path": str(path), "source": 1, "target": 2})
     assert isinstance(bad, BadPair) and good == ("a", "b")
     assert isinstance(short, BadPair)
-    assert re.search(message("columns-differ-from-first", "2", "3"), short.fault)
+    assert says(short.fault, "columns-differ-from-first", "2", "3")
 
 
 def test_a_table_of_an_old_macintosh_is_not_called_empty(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_a_row_of_a_csv_that_is_out_of_step_is_named(tmp_path: Path) -> None:
     assert (first, last) == (("a", "b c"), ("j", "k"))
     columns = "columns-differ-from-first"
     for pair, expected in zip(bad, [(columns, "3"), ("row-not-csv", "',' expe"), (columns, "0")], strict=True):
-        assert isinstance(pair, BadPair) and re.search(message(*expected), pair.fault)
+        assert isinstance(pair, BadPair) and says(pair.fault, *expected)
     with pytest.raises(CorpusError, match=message("columns-differ-from-first", "a.csv (row 3)", "3", "d,e,f")):
         list(opened({"path": path}).pairs())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.forms import opened, write
 from helpers.hostile import time_limit
-from helpers.messages import message
+from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair, Corpus
@@ -89,12 +89,11 @@ def test_lang_without_xml_is_a_language_too(tmp_path: Path) -> None:
 def test_units_of_other_languages_are_no_mistake_but_are_counted(tmp_path: Path) -> None:
     corpus = memory(tmp_path, unit("a", "b") + unit("c", "d", "en", "fr") + "<tu/>" + unit("e", "f"))
     [block] = corpus.blocks()
-    assert [isinstance(pair, BadPair) and (pair.reason, pair.fault) for pair in block.pairs] == [
-        False,
-        ("other_languages", "has no de, but en, fr"),
-        ("other_languages", "has no en, but nothing"),
-        False,
-    ]
+    first, second, third, last = block.pairs
+    assert (first, last) == (("a", "b"), ("e", "f"))
+    for pair, facts in ((second, ["de", "en, fr"]), (third, ["en", "nothing"])):
+        assert isinstance(pair, BadPair) and pair.reason == "other_languages"
+        assert says(pair.fault, "unit-without-language", *facts)
     assert list(corpus.pairs()) == [("a", "b"), ("e", "f")]
 
 

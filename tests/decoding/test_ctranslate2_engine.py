@@ -254,8 +254,10 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
 
 
 def test_damaged_and_missing_files_are_named(exported, tmp_path):
-    codes = {"model.bin": "export-cannot-be-loaded", "shared_vocabulary.json": "export-vocabulary-unreadable"}
-    for name, code in codes.items():
+    for name, code, missing in (
+        ("model.bin", "export-cannot-be-loaded", "model-file-missing"),
+        ("shared_vocabulary.json", "export-vocabulary-unreadable", "export-vocabulary-unreadable"),
+    ):
         damaged = shutil.copytree(exported, tmp_path / name)
         os.truncate(damaged / name, 1000)
         expected = message("file-differs-from-sum", str(damaged / name))
@@ -267,7 +269,10 @@ def test_damaged_and_missing_files_are_named(exported, tmp_path):
             Translator.load(damaged, "cpu", engine="ctranslate2")
         (damaged / name).unlink()
         renew_sums(damaged)
-        with pytest.raises(CheckpointError, match=name.replace("shared", "source")):
+        with pytest.raises(
+            CheckpointError,
+            match=message(missing, name.replace("shared", "source")),
+        ):
             Translator.load(damaged, "cpu", engine="ctranslate2")
 
 

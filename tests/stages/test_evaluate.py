@@ -493,17 +493,17 @@ class TestCompare:
 
     def test_mistakes_are_named(self, two, tmp_path, files, capsys):
         (tmp_path / "mine.json").write_text('["mine"]')
-        for arguments, message in [
-            (["runs/x"], "two or more"),
-            (["runs/x", "nowhere"], "nowhere: is neither a run"),
-            ([*two, "--test", "none"], "no such test set"),
-            ([*two, "--reference", files[1]], "are for files"),
-            ([files[0], files[0]], "needs --reference"),
-            ([*two, "--analyse"], "cannot be combined"),
-            ([*two, "--json", str(tmp_path / "mine.json")], "holds something else than a comparison"),
+        for arguments, *expected in [
+            (["runs/x"], "compare-needs-two"),
+            (["runs/x", "nowhere"], "not-run-model-file", "nowhere:"),
+            ([*two, "--test", "none"], "no-such-test-set", "none"),
+            ([*two, "--reference", files[1]], "reference-language-for-files"),
+            ([files[0], files[0]], "compare-files-needs-reference"),
+            ([*two, "--analyse"], "options-exclude-another", "--analyse"),
+            ([*two, "--json", str(tmp_path / "mine.json")], "comparison-place-taken", "mine.json:"),
         ]:
             assert cli.run(main, ["--compare", *arguments]) == 2
-            assert message in capsys.readouterr().err
+            assert says(capsys.readouterr().err, *expected)
         assert (tmp_path / "mine.json").read_text() == '["mine"]'
 
     @pytest.mark.parametrize("changed", ["runs/y/evaluation/talks.hypotheses.txt", "data/test/talks.source.txt"])

@@ -88,11 +88,8 @@ def test_files_that_do_not_go_together_are_named(run_score, files, capsys):
     assert run_score(b"", sources)[0] == 2
     assert run_score(b"", sources, "nowhere")[0] == 2
     errors = capsys.readouterr().err.splitlines()
-    said = [
-        "targets: line 2 is missing",
-        "sources: line 2 is one too many",
-        "name the file of its translations",
-        "nowhere: ",
-    ]
-    for error, words in zip(errors, said, strict=True):
-        assert words in error
+    first, second, third, fourth = errors
+    assert says(first, "line-beside-missing", "targets:", "2")
+    assert says(second, "line-beside-too-many", "sources:", "2")
+    assert says(third, "target-file-not-named")
+    assert "nowhere: " in fourth

@@ -128,21 +128,20 @@ def test_what_it_does_otherwise_is_said(other, tmp_path, capsys, flags, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides", "message"),
+    ("name", "overrides", "code", "facts"),
     [
-        ("joint", SEPARATE, "tokenizer.joint=false does not fit"),
-        ("joint", SEPARATE, "one vocabulary for both languages: set tokenizer.joint=true"),
-        ("separate", (), "set tokenizer.joint=false and model.tied_embeddings=target (or none)"),
-        ("unigram", ("training.subword_sampling=0.1",), "Set tokenizer.algorithm=unigram, and"),
-        ("char", ("training.subword_sampling=0.1",), "Set training.subword_sampling=0"),
-        ("ids", (), "`spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3 --byte_fallback=true"),
-        ("nowhere", (), "there is no such directory or file; name a model directory"),
-        ("empty", (), "this directory holds no tokenizer.model; name a model directory"),
-        ("text", (), "text: is not a sentencepiece model"),
+        ("joint", SEPARATE, "tokenizer-joint-unfit", ["tokenizer.joint=false", "tokenizer.joint=true"]),
+        ("separate", (), "tokenizer-joint-unfit", ["tokenizer.joint=false", "model.tied_embeddings=target (or none)"]),
+        ("unigram", ("training.subword_sampling=0.1",), "subword-sampling-unfit", ["tokenizer.algorithm=unigram"]),
+        ("char", ("training.subword_sampling=0.1",), "subword-sampling-unfit", ["training.subword_sampling=0"]),
+        ("ids", (), "special-pieces-differ", ["--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"]),
+        ("nowhere", (), "tokenizer-from-missing", []),
+        ("empty", (), "tokenizer-from-empty", []),
+        ("text", (), "not-sentencepiece-model", []),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    other, tmp_path, capsys, joint_tokenizer, separate_tokenizer, name, overrides, message
+    other, tmp_path, capsys, joint_tokenizer, separate_tokenizer, name, overrides, code, facts
 ):
     path = tmp_path / name
     match name:
@@ -163,7 +162,7 @@ def test_what_does_not_fit_is_refused(
     arguments = [other, f"data_dir={tmp_path / 'data'}", f"tokenizer.from={path}", *overrides]
     status, error = status_and_error(prepare.main, *arguments, capsys=capsys)
     assert status == 2
-    assert (message in error and str(path) in error) or "subword_sampling" in error
+    assert says(error, code, *facts) and (str(path) in error or "subword_sampling" in error)
     assert not (tmp_path / "data").exists()
 
 
