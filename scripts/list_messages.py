@@ -19,7 +19,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_mt"
 LIST = ROOT / "tests" / "messages.yaml"
 PARTS = {"ValueError": 0, "BadPair": 0, "BadLine": 0, "Fault": 1}  # what holds part of a message, in which argument
-FEWEST_WORDS = 2  # of a message that is not put together of parts
 WORDS_OF_A_CODE = 4
 NOT_IN_A_CODE = {"a", "an", "and", "are", "as", "has", "in", "is", "it", "of", "or", "that", "the", "this", "to", "was"}
 
@@ -80,9 +79,9 @@ class FileOfCode:
         return list(dict.fromkeys(texts))
 
     def _texts(self, node: ast.expr, whole: bool, seen: tuple[ast.AST, ...] = ()) -> Iterator[str]:
-        """Give the text that an expression makes, and those of its parts if it has hardly any words itself.
+        """Give the text that an expression makes, and those of its parts.
 
-        A part is what a variable of the same function holds, or what a function of the same file returns.
+        A part is what a function of the same file returns; and what a variable holds, if the text has no words itself.
         """
         match node:
             case ast.IfExp(body=body, orelse=other):
@@ -93,13 +92,13 @@ class FileOfCode:
                 yield from self._texts(text, whole, seen)
                 return
         text = template(node)
-        words = re.findall(r"\b[a-z]{2,}\b", re.sub(r"\{.*?\}", "", text))
-        if words:
+        words = re.sub(r"\{.*?\}", "", text)
+        has_words = re.search(r"\b[a-z]{2,}\b", words) is not None
+        if has_words and (whole or " " in words):
             yield text if whole else f"{{…}}{text}{{…}}"
-        if len(words) < FEWEST_WORDS:
-            for each, value in self._parts(node):
-                if each not in seen:
-                    yield from self._texts(value, whole and each is node, (*seen, each))
+        for each, value in self._parts(node):
+            if each not in seen and not (has_words and isinstance(each, ast.Name)):
+                yield from self._texts(value, whole and each is node, (*seen, each))
 
     def _parts(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
         """Give the variables and calls in an expression, each with the values that it may have."""

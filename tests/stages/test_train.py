@@ -139,7 +139,7 @@ def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path, cap
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert status == 2
-    assert "make room on the disk" in error
+    assert says(error, "advice-make-room")
     assert "Traceback" not in error
 
 

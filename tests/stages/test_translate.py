@@ -157,7 +157,7 @@ def test_settings_reach_the_search(run_translate, translator):
 
 def test_an_unknown_setting_is_an_error(run_translate, capsys):
     assert run_translate(b"A\n", "beam_sise=2")[0] == 2
-    assert "Did you mean 'beam_size'" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "no-such-key", "beam_sise", "'beam_size'")
 
 
 def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_warning(

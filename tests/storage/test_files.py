@@ -209,7 +209,7 @@ def test_an_open_file_is_written_to_between_what_others_write(tmp_path):
 
 
 def test_room_is_asked_for_only_where_it_is_missing(tmp_path):
-    with pytest.raises(UserError, match=message("file-cannot-be-written", "make room on the disk")):
+    with pytest.raises(UserError, match=message("file-cannot-be-written", "room")):
         write_whole(Path("/dev/full"), "text")
     with pytest.raises(
         UserError,
