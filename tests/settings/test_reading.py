@@ -35,9 +35,9 @@ model:
 """
 
 
-def bad(key: str) -> tuple[str, str]:
-    """The code of a value that is not allowed, and its key."""
-    return "value-not-allowed", key
+def bad(*facts: str) -> tuple[str, ...]:
+    """The code of a value that is not allowed, and facts about it: its key, and where it stands if that has the key."""
+    return "value-not-allowed", *facts
 
 
 @pytest.fixture
@@ -217,18 +217,18 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("override", "expected"),
         [
-            ("beam_sise=5", ("no-such-key", "override beam_sise=5: decoding.beam_sise", "'beam_size'")),
-            ("decoding.beam=4", ("no-such-key", "override decoding.beam=4: decoding.beam", "'beam_size'")),
+            ("beam_sise=5", ("no-such-key", "override beam_sise=5", "decoding.beam_sise", "'beam_size'")),
+            ("decoding.beam=4", ("no-such-key", "override decoding.beam=4", "decoding.beam", "'beam_size'")),
             ("beam_size", ("override-malformed", "beam_size", "beam_size=5")),
             ("=5", ("override-malformed", "=5", "beam_size=5")),
-            ("beam_size=four", (*bad("beam_size=four: decoding.beam_size"), "'four'", "integer")),
+            ("beam_size=four", (*bad("beam_size=four", "decoding.beam_size"), "'four'", "integer")),
             ("length_penalty=-1", (*bad("length_penalty=-1"), "greater than or equal to 0")),
             ("length_penalty_form=wu", (*bad("decoding.length_penalty_form"), "'wu'", "'gnmt', 'average' or 'none'")),
             ("coverage_penalty=-1", (*bad("coverage_penalty=-1"), "greater than or equal to 0")),
             ("n_best=0", (*bad("n_best=0"), "greater than 0")),
             ("min_length=-1", (*bad("min_length=-1"), "greater than or equal to 0")),
             ("no_repeat_ngram=-1", (*bad("no_repeat_ngram=-1"), "greater than or equal to 0")),
-            ("sampling=1", (*bad("sampling=1: decoding.sampling"), "1", "boolean")),
+            ("sampling=1", (*bad("sampling=1", "decoding.sampling"), "1", "boolean")),
             ("temperature=0", (*bad("temperature=0"), "greater than or equal to")),
             ("top_k=-1", (*bad("top_k=-1"), "greater than or equal to 0")),
             ("top_p=0", (*bad("top_p=0"), "greater than 0")),
@@ -237,9 +237,9 @@ class TestMistakes:
             ("alignment_layer=-1", (*bad("alignment_layer=-1"), "greater than or equal to 0")),
             (
                 "n_best=5",
-                ("n-best-above-beam", "override n_best=5: decoding", "n_best=5", "beam_size=4", "beam_size=5"),
+                ("n-best-above-beam", "override n_best=5", "decoding", "n_best=5", "beam_size=4", "beam_size=5"),
             ),
-            ("top_k=5", ("needs-sampling", "override top_k=5: decoding", "top_k")),
+            ("top_k=5", ("needs-sampling", "override top_k=5", "decoding", "top_k")),
             ("run_dir=[", ("not-yaml", "override run_dir=[")),
         ],
     )
@@ -252,37 +252,55 @@ class TestMistakes:
         [
             (
                 "tokenizer.from=3",
-                ("text-read-as-number", "override tokenizer.from=3: tokenizer.from", "3", "valid string"),
+                ("text-read-as-number", "override tokenizer.from=3", "tokenizer.from", "3", "valid string"),
             ),
-            ("tokenizer.from_=x", ("no-such-key", "override tokenizer.from_=x: tokenizer.from_", "'from'")),
-            ("training.from=x", ("no-such-key", "override training.from=x: training.from", "'tokenizer.from'")),
-            ("tokenizer.zzz=x", ("no-such-key", "=x: tokenizer.zzz", "from, algorithm, ", "sentences.")),
-            ("training.zzz=x", ("no-such-key", "=x: training.zzz", "settings training`")),
-            ("model.num_heads=3", ("heads-do-not-divide", "override model.num_heads=3: model", "num_heads=3")),
-            ("model=4", ("not-a-section", "override model=4: model", "4")),
+            ("tokenizer.from_=x", ("no-such-key", "override tokenizer.from_=x", "tokenizer.from_", "'from'")),
+            ("training.from=x", ("no-such-key", "override training.from=x", "training.from", "'tokenizer.from'")),
+            (
+                "tokenizer.zzz=x",
+                ("no-such-key", "override tokenizer.zzz=x", "tokenizer.zzz", "from, algorithm, ", "sentences."),
+            ),
+            ("training.zzz=x", ("no-such-key", "override training.zzz=x", "training.zzz", "settings training`")),
+            ("model.num_heads=3", ("heads-do-not-divide", "override model.num_heads=3", "model", "num_heads=3")),
+            ("model=4", ("not-a-section", "override model=4", "model", "4")),
             (
                 "model={kind: cnn}",
-                (*bad("override model={kind: cnn}: model.kind"), "'cnn'", "transformer, rnn or convolutional"),
+                (*bad("override model={kind: cnn}", "model.kind"), "'cnn'", "transformer, rnn or convolutional"),
             ),
-            ("model={d_model: 0}", (*bad("override model={d_model: 0}: model.d_model"), "0")),
-            ("corpus.test=my/test", ("test-set-without-name", "=my/test: corpus.test", "'my/test'")),
+            ("model={d_model: 0}", (*bad("override model={d_model: 0}", "model.d_model"), "0")),
+            (
+                "corpus.test=my/test",
+                ("test-set-without-name", "override corpus.test=my/test", "corpus.test", "'my/test'"),
+            ),
             ("corpus.test={zh:x}", ("no-space-after-colon", "override corpus.test={zh:x}", "zh:x", "{zh: x}")),
             ("averaging={a: 1, a: 2}", ("key-given-twice", "override averaging={a: 1, a: 2}", "a")),
-            ("run_dir=1234567", ("text-read-as-number", "=1234567: run_dir", "1234567")),
+            ("run_dir=1234567", ("text-read-as-number", "override run_dir=1234567", "run_dir", "1234567")),
             ("corpus.train={source: a, targt: b}", ("no-such-key", "corpus.train.targt", "'target'")),
             ("training.peak_lr=.inf", (*bad("training.peak_lr"), "inf", "finite")),
-            ("tokenizer.vocab_size=5", (*bad("=5: tokenizer.vocab_size"), "5", "greater than 260")),
+            (
+                "tokenizer.vocab_size=5",
+                (*bad("override tokenizer.vocab_size=5", "tokenizer.vocab_size"), "5", "greater than 260"),
+            ),
             ("training.tokens_per_batch=10", ("no-room-for-sentence", "=10: ", "tokens_per_batch=10")),
             ("training={? [a] : b}", ("not-yaml",)),
             ("training=&a {x: *a}", ("not-yaml",)),
             ("run_dir=!!python/object:os.system x", ("not-yaml", "could not determine a constructor for the tag")),
             ("training=\x07", ("not-yaml",)),
-            ("run_dir=''", (*bad("='': run_dir"), "''", "at least 1 character")),
-            ("training.average_decay=1", (*bad("=1: training.average_decay"), "1", "less than 1")),
-            ("training.keep_best=0", (*bad("=0: training.keep_best"), "0", "greater than 0")),
+            ("run_dir=''", (*bad("override run_dir=''", "run_dir"), "''", "at least 1 character")),
+            (
+                "training.average_decay=1",
+                (*bad("override training.average_decay=1", "training.average_decay"), "1", "less than 1"),
+            ),
+            (
+                "training.keep_best=0",
+                (*bad("override training.keep_best=0", "training.keep_best"), "0", "greater than 0"),
+            ),
             ("training.metric=ter", (*bad("training.metric"), "'ter'", "'bleu', 'chrf' or 'nll'")),
             ("training.sharding=half", (*bad("training.sharding"), "'half'", "'none' or 'full'")),
-            ("training.tensorboard=1", (*bad("=1: training.tensorboard"), "1", "boolean")),
+            (
+                "training.tensorboard=1",
+                (*bad("override training.tensorboard=1", "training.tensorboard"), "1", "boolean"),
+            ),
             (
                 "averaging.choose=first",
                 (*bad("averaging.choose"), "'first'", "'auto', 'last', 'best' or 'moving_average'"),
@@ -313,7 +331,7 @@ class TestMistakes:
             ("{path: a.tsv, source: no, target: 2}", ("text-read-as-boolean", "corpus.train.source", "False")),
             (
                 "{path: a.tsv, source: 0, target: 2}",
-                (*bad("target: 2}: corpus.train.source"), "0", "greater than or equal to 1"),
+                (*bad("target: 2}", "corpus.train.source"), "0", "greater than or equal to 1"),
             ),
             ("{path: a.txt, form: tsv, source: 2}", ("tsv-columns-incomplete",)),
             ("{path: a.tsv.gz, source: 2, target: de}", ("tsv-columns-incomplete",)),
@@ -325,7 +343,7 @@ class TestMistakes:
     def test_explain_what_is_wrong_with_a_corpus(self, load, train, expected):
         with pytest.raises(ConfigError, match=message(*expected)) as raised:
             load(f"corpus.train={train}")
-        assert str(raised.value).startswith(f"override corpus.train={train}: corpus")
+        assert str(raised.value).startswith(f"override corpus.train={train}: ")
 
     @pytest.mark.parametrize("text", ["-", "...", "<>", "|||", "👍", "()\u0301"])
     def test_a_tag_or_a_language_without_letter_and_digit_is_refused(self, load, text):
@@ -353,7 +371,7 @@ class TestMistakes:
         both = both.replace("sorce: 1", "source: 1")
         with pytest.raises(ConfigError, match=message("tsv-columns-incomplete", "x.yaml:8", "corpus.train[2]")):
             load(change=("text/train", both))
-        with pytest.raises(ConfigError, match=message("no-such-key", ": corpus.train.b")):
+        with pytest.raises(ConfigError, match=message("no-such-key", "corpus.train.b")):
             load("corpus.train.b.path=x", change=("text/train", both))
         with pytest.raises(ConfigError, match=message("several-corpora-outside-train", "corpus.valid", "['a']")):
             load("corpus.valid=[a]")
@@ -454,19 +472,35 @@ class TestBounds:
                 'corpus.train={source: "a\\n", target: b}',
                 ("with-control-character", "corpus.train.source", "U+000A", "2"),
             ),
-            ('run_dir="\\ud800"', (*bad(": run_dir"), "'\\ud800'", "unicode")),
+            ('run_dir="\\ud800"', (*bad("run_dir", "run_dir"), "'\\ud800'", "unicode")),
             ("corpus.train={hub: '', split: a}", (*bad("corpus.train.hub"), "''", "at least 1 character")),
-            (f"run_dir={'x' * 5000}", (*bad(": run_dir"), "'xxx", "… (5,002 characters)", "at most 4096 characters")),
-            ("training.seed=9223372036854775808", (*bad(": training.seed"), "9223372036854775808", "less than")),
+            (
+                f"run_dir={'x' * 5000}",
+                (*bad("run_dir", "run_dir"), "'xxx", "… (5,002 characters)", "at most 4096 characters"),
+            ),
+            (
+                "training.seed=9223372036854775808",
+                (*bad("training.seed", "training.seed"), "9223372036854775808", "less than"),
+            ),
             (
                 "training.max_steps=1000000000001",
-                (*bad(": training.max_steps"), "1000000000001", "less than or equal to 1000000000000"),
+                (
+                    *bad("training.max_steps", "training.max_steps"),
+                    "1000000000001",
+                    "less than or equal to 1000000000000",
+                ),
             ),
             ("training.peak_lr=1e9", (*bad("training.peak_lr"), "1000000000.0", "less than or equal to 100")),
             ("training.peak_lr=1e400", (*bad("training.peak_lr"), "inf", "finite")),
-            ("model.encoder_layers=1000000", (*bad(": model.encoder_layers"), "1000000", "less than or equal to 1000")),
+            (
+                "model.encoder_layers=1000000",
+                (*bad("model.encoder_layers", "model.encoder_layers"), "1000000", "less than or equal to 1000"),
+            ),
             ("model.num_heads=true", (*bad("model.num_heads"), "True", "integer")),
-            ("decoding.beam_size=1000000", (*bad(": decoding.beam_size"), "1000000", "less than or equal to 10000")),
+            (
+                "decoding.beam_size=1000000",
+                (*bad("decoding.beam_size", "decoding.beam_size"), "1000000", "less than or equal to 10000"),
+            ),
             ("decoding.min_length=1024", ("min-length-too-large", "decoding.min_length=1024", "1024")),
             (
                 "decoding={sampling: true, top_k: 32001}",
