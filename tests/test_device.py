@@ -32,7 +32,7 @@ def processor(monkeypatch):
 
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", "cpu and more", ""])
 def test_a_device_that_is_not_there_is_named_with_what_may_be_said(name):
-    with pytest.raises(ConfigError, match=f"^device {name} cannot be used .*; choose auto, cpu, cuda or cuda:N$"):
+    with pytest.raises(ConfigError, match=message("device-unusable", f" {name} ")):
         choose_device(name)
 
 
@@ -41,7 +41,7 @@ def test_auto_is_cuda_where_there_is_one_and_else_the_cpu(monkeypatch):
     assert choose_device("auto").torch_device == torch.device("cpu")
     if not torch.backends.cuda.is_built():
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        with pytest.raises(ConfigError, match=message("device-cannot-be-used-2", "cuda")):
+        with pytest.raises(ConfigError, match=message("device-unusable", "cuda")):
             choose_device("auto")
 
 
@@ -108,7 +108,7 @@ def test_a_gpu_for_which_pytorch_has_no_kernels_is_named_with_those_that_it_has(
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80"])
     with two_gpus(capability=(7, 0)):
         monkeypatch.setattr(torch, "ones", no_kernel)
-        with pytest.raises(ConfigError, match=message("device-cannot-be-used", "cuda:1", "70", "sm_75, sm_80")):
+        with pytest.raises(ConfigError, match=message("gpu-unknown-to-pytorch", "cuda:1", "70", "sm_75, sm_80")):
             choose_device("cuda:1")
 
 
@@ -154,17 +154,17 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("sysconfig.get_path", lambda name, scheme: str(headers))
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles")):
+    with pytest.raises(ConfigError, match=message("compiler-missing")):
         check_c_compiler()
     programs.mkdir()
     (programs / "clang").touch(mode=0o755)
-    with pytest.raises(ConfigError, match=f"^{headers}/Python.h, which the C compiler needs, is missing, "):
+    with pytest.raises(ConfigError, match=message("compiler-missing", f"{headers}/Python.h")):
         check_c_compiler()
     headers.mkdir()
     (headers / "Python.h").touch()
     check_c_compiler()
     monkeypatch.setenv("CC", "other-cc")
-    with pytest.raises(ConfigError, match=message("for-gpu-pytorch-compiles")):
+    with pytest.raises(ConfigError, match=message("compiler-missing")):
         check_c_compiler()
 
 

@@ -28,3 +28,20 @@ def test_a_code_finds_its_message_with_the_facts_in_it_and_no_other():
     assert not re.search(message(code), written + " and more" if not text.endswith("}") else "more " + written[1:])
     with pytest.raises(KeyError):
         message("no-such-code")
+
+
+def test_a_message_that_is_put_together_is_listed_in_parts(tmp_path):
+    (tmp_path / "a.py").write_text(
+        "CURE = f'mend it in {place}'\n"
+        "def use(x):\n"
+        "    if x: raise UserError(f'{x}: {found(x)}; {CURE}')\n"
+        "    if broken := f'{x} is broken': raise UserError(broken)\n"
+        "    raise ValueError('has no end' if x else f'has no {x}'.rstrip())\n"
+        "def found(x):\n"
+        "    return f'{x} is too long' + (found(x) if x else '')\n"
+    )
+    file = list_messages.FileOfCode(tmp_path / "a.py")
+    assert file.messages({"UserError"}) == [
+        *("{…}{x} is too long{…}{…}", "{…}mend it in {place}{…}", "{x} is broken"),
+        *("{…}has no end{…}", "{…}has no {x}{…}"),
+    ]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import MakeCorpus, lognormal, sentence_of
+from helpers.messages import message
 from helpers.thorough import thorough
 
 from transformer_mt.base.errors import ConfigError
@@ -117,10 +118,10 @@ def test_ordered_batches_have_every_pair_once_the_shortest_first(make_corpus: Ma
 @pytest.mark.parametrize(("sources", "targets"), [([3, 9], [3, 2]), ([3, 2], [3, 9])])
 def test_a_pair_over_the_budget_is_named(make_corpus: MakeCorpus, sources: list[int], targets: list[int]) -> None:
     corpus = make_corpus(sources, targets)
-    message = r"training\.tokens_per_batch=8 is less than the 9 pieces of pair 1"
-    with pytest.raises(ConfigError, match=message):
+    expected = message("too-few-tokens-per-batch", "training.tokens_per_batch=8", "9", "1")
+    with pytest.raises(ConfigError, match=expected):
         epoch_batches(corpus, 8, 1, 0)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=expected):
         next(ordered_batches(corpus, 8))
     assert len(epoch_batches(corpus, 9, 1, 0)) == 2
 

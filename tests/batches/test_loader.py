@@ -85,7 +85,7 @@ def test_an_order_without_room_in_memory_is_the_fault_of_the_weights(
     make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader_module, "epoch_batches", lambda *_: bytearray(2**62))
-    with pytest.raises(ConfigError, match=message("order-pairs-epoch-no", "lower the weights of corpus.train")):
+    with pytest.raises(ConfigError, match=message("no-memory-for-order", "lower the weights of corpus.train")):
         Loader(make_corpus([5], [5]), 300, 0, seed=1).order(0)
 
 

@@ -193,7 +193,7 @@ def test_lengths_are_mixed(make_corpus: MakeCorpus) -> None:
 @pytest.mark.parametrize(("sources", "targets"), [([3, 9], [3, 2]), ([3, 2], [3, 9])])
 def test_a_pair_without_room_is_named(make_corpus: MakeCorpus, sources: list[int], targets: list[int]) -> None:
     corpus = make_corpus(sources, targets)
-    with pytest.raises(ConfigError, match=message("training-tokens-per-batch-2", "9", "8", "8")):
+    with pytest.raises(ConfigError, match=message("too-few-tokens-for-packing", "9", "8", "8")):
         packed_epoch_batches(corpus, packed_shape(corpus, 9), 1, 0)
     assert len(np.concatenate(packed_epoch_batches(corpus, packed_shape(corpus, 10), 1, 0))) == 2
 

@@ -31,12 +31,12 @@ def test_columns_of_every_kind_of_text_are_read(tmp_path: Path) -> None:
 def test_a_missing_column_and_one_of_numbers_are_refused_at_once(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", {"translation": [{"en": "a", "fr": "b"}], "id": [1]})
     with pytest.raises(
-        CorpusError, match=message("no-column-but-set-2", "de", "translation.en, translation.fr, id", "target")
+        CorpusError, match=message("no-such-parquet-column", "de", "translation.en, translation.fr, id", "target")
     ):
         opened({"path": path})
-    with pytest.raises(CorpusError, match=message("column-holds-not-text-2", "id", "INT64", "target")):
+    with pytest.raises(CorpusError, match=message("parquet-column-not-text", "id", "INT64", "target")):
         opened({"path": path, "source": "en", "target": "id"})
-    with pytest.raises(CorpusError, match=message("no-column-but-set-2", "translation", "translation.en")):
+    with pytest.raises(CorpusError, match=message("no-such-parquet-column", "translation", "translation.en")):
         opened({"path": path, "source": "en", "target": "translation"})
 
 
@@ -46,9 +46,7 @@ def test_of_two_columns_with_one_name_neither_is_taken(tmp_path: Path) -> None:
     for column, name in ((words, "en"), (both, "translation")):
         table = pyarrow.Table.from_arrays([column, words, column, words, words], names=[name, "de", name, "x", "x"])
         pyarrow.parquet.write_table(table, path)
-        with pytest.raises(
-            CorpusError, match=rf"a\.parquet: several columns have the name {name}(\.en)?; .* set source"
-        ):
+        with pytest.raises(CorpusError, match=message("parquet-column-ambiguous", "a.parquet", name, "source")):
             opened({"path": path, "source": name if column is words else f"{name}.en", "target": "de"})
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays([words] * 4, names=["en", "de", "x", "x"]), path)
     assert list(opened({"path": path}).pairs()) == [("a", "a")]
@@ -58,7 +56,9 @@ def test_a_file_with_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     raw = pyarrow.array([b"a", b"M\xfcll"])
     text = pyarrow.Array.from_buffers(pyarrow.string(), 2, raw.buffers())
     path = written(tmp_path / "a.parquet", {"en": text, "de": ["A", "B"]})
-    with pytest.raises(CorpusError, match=rf"{path}: cannot be read \('utf-8' codec can't decode byte 0xfc"):
+    with pytest.raises(
+        CorpusError, match=message("parquet-cannot-be-read", path, "'utf-8' codec can't decode byte 0xfc")
+    ):
         list(opened({"path": path}).blocks())
 
 
@@ -67,10 +67,10 @@ def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path, packing: str)
     whole = parquet([("a", "b")] * 5000)
     for content in (whole[:-100], b"no Parquet\n", b"PAR1"):
         path = write(tmp_path / "a.parquet", content, packing)
-        with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
+        with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", f"a.parquet{packing}")):
             opened({"path": path})
     middle = whole[:200] + b"\xff" * 100 + whole[300:]
-    with pytest.raises(CorpusError, match=rf"a\.parquet{packing}: cannot be read"):
+    with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", f"a.parquet{packing}")):
         list(opened({"path": write(tmp_path / "a.parquet", middle, packing)}).pairs())
 
 

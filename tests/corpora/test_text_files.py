@@ -54,7 +54,7 @@ def test_only_newlines_end_a_line(tmp_path: Path, content: bytes, lines: list[st
         assert opened(corpus, pair).num_pairs == len(lines)
         assert read(corpus, pair) == [(line, line) for line in lines]
     else:
-        with pytest.raises(CorpusError, match=message("empty-name-files-with")):
+        with pytest.raises(CorpusError, match=message("empty-corpus")):
             opened(corpus, pair)
 
 
@@ -63,23 +63,23 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"a\nb\nM\xfcll\n")
     lines = read_lines(path)
     assert [next(lines), next(lines)] == ["a", "b"]
-    with pytest.raises(CorpusError, match=r"text:3: is not UTF-8 \(byte 0xfc\).*iconv"):
+    with pytest.raises(CorpusError, match=message("line-not-utf-8", "text:3", "0xfc", "iconv")):
         next(lines)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=message("cannot-be-read-name-2", "No such file")):
+    with pytest.raises(CorpusError, match=message("text-cannot-be-read", "No such file")):
         list(read_lines(tmp_path / "none.en"))
     damaged = tmp_path / "cut.gz"
     damaged.write_bytes(gzip.compress(b"a line\n" * 1000)[:-12])
-    with pytest.raises(CorpusError, match=message("cannot-be-read-name-2", "cut.gz")):
+    with pytest.raises(CorpusError, match=message("text-cannot-be-read", "cut.gz")):
         list(read_lines(damaged))
     packed = gzip.compress(b"a line\n" * 1000)
     damaged.write_bytes(packed[:10] + b"\xff" + packed[11:])  # the header is whole, what follows is not
-    with pytest.raises(CorpusError, match=message("cannot-be-read-name-2", "cut.gz")):
+    with pytest.raises(CorpusError, match=message("text-cannot-be-read", "cut.gz")):
         list(read_lines(damaged))
     damaged.write_bytes(b"plain text\n")
-    with pytest.raises(CorpusError, match=message("cannot-be-read-name-2", "cut.gz")):
+    with pytest.raises(CorpusError, match=message("text-cannot-be-read", "cut.gz")):
         list(read_lines(damaged))
 
 
@@ -106,12 +106,12 @@ def test_two_files_may_have_any_name(tmp_path: Path) -> None:
 
 def test_files_that_differ_in_length_are_refused_at_once(tmp_path: Path) -> None:
     corpus = write(tmp_path, "a\nb\n", "A\n")
-    with pytest.raises(CorpusError, match=message("but-line-n-one", "train.en", "2 lines", "train.de", "1")):
+    with pytest.raises(CorpusError, match=message("line-counts-differ", "train.en", "2 lines", "train.de", "1")):
         opened(corpus, corpus.train)  # not even the first pair is asked for
 
 
 def test_missing_files_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=message("no-file-name-nor", "gz", "en")):
+    with pytest.raises(CorpusError, match=message("no-file-of-prefix", "gz", "en")):
         opened(local(tmp_path), str(tmp_path / "train"))
 
 
@@ -142,7 +142,7 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
     for use in (opened, digest):
         with (
             time_limit(20),
-            pytest.raises(CorpusError, match=f"{path}: is not a regular file"),
+            pytest.raises(CorpusError, match=message("corpus-not-regular-file", str(path))),
         ):
             use(local(tmp_path), PairedText(source=str(path), target=str(path)))
 
@@ -150,12 +150,12 @@ def test_a_corpus_without_end_is_refused(tmp_path: Path, kind: str) -> None:
 def test_a_side_without_end_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "train.en")
     (tmp_path / "train.de").write_text("A\n")
-    with time_limit(20), pytest.raises(CorpusError, match=message("not-regular-file-but", "train.en")):
+    with time_limit(20), pytest.raises(CorpusError, match=message("corpus-not-regular-file", "train.en")):
         opened(local(tmp_path), str(tmp_path / "train"))
 
 
 def test_a_line_without_end_is_an_error() -> None:
-    with time_limit(60), pytest.raises(CorpusError, match=message("more-than-bytes-one", "67,108,864")):
+    with time_limit(60), pytest.raises(CorpusError, match=message("line-too-long", "67,108,864")):
         list(read_lines(Path("/dev/zero")))
 
 

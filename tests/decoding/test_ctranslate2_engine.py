@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.messages import message
+from helpers.messages import message, says
 from helpers.processes import python_path
 from helpers.tiny import ROOT, demo_pairs, renew_sums
 
@@ -246,7 +246,7 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
         lambda: engine.translate(sentences, decoding, Wanted(alignment=True)),
         lambda: engine.translate(sentences, decoding.model_copy(update={"coverage_penalty": 0.1})),
     ):
-        with pytest.raises(TranslationError, match=message("alignment-layer-exported-with", "1", "0")):
+        with pytest.raises(TranslationError, match=message("export-other-alignment-layer", "1", "0")):
             asked()
 
 
@@ -254,19 +254,25 @@ def test_the_attention_of_another_layer_is_not_there(engine, sentences):
 
 
 def test_damaged_and_missing_files_are_named(exported, tmp_path):
-    for name in ("model.bin", "shared_vocabulary.json"):
+    for name, code, missing in (
+        ("model.bin", "export-cannot-be-loaded", "model-file-missing"),
+        ("shared_vocabulary.json", "export-vocabulary-unreadable", "export-vocabulary-unreadable"),
+    ):
         damaged = shutil.copytree(exported, tmp_path / name)
         os.truncate(damaged / name, 1000)
-        with pytest.raises(
-            CheckpointError, match=rf"{damaged / name} is not as it was written.*Export the model again"
-        ):
+        expected = message("file-differs-from-sum", str(damaged / name))
+        with pytest.raises(CheckpointError, match=expected) as error:
             Translator.load(damaged, "cpu", engine="ctranslate2")
+        assert says(str(error.value), "advice-export-again")
         renew_sums(damaged)
-        with pytest.raises(CheckpointError, match=r"export the model again"):
+        with pytest.raises(CheckpointError, match=message(code, str(damaged))):
             Translator.load(damaged, "cpu", engine="ctranslate2")
         (damaged / name).unlink()
         renew_sums(damaged)
-        with pytest.raises(CheckpointError, match=name.replace("shared", "source")):
+        with pytest.raises(
+            CheckpointError,
+            match=message(missing, name.replace("shared", "source")),
+        ):
             Translator.load(damaged, "cpu", engine="ctranslate2")
 
 
@@ -274,12 +280,12 @@ def test_another_tokenizer_than_that_of_the_export_is_refused(exported, joint_to
     changed = shutil.copytree(exported, tmp_path / "changed")
     joint_tokenizer.save(changed)
     renew_sums(changed)
-    with pytest.raises(CheckpointError, match=rf"{changed} was exported with another tokenizer than it holds now"):
+    with pytest.raises(CheckpointError, match=message("export-of-other-tokenizer", str(changed))):
         Translator.load(changed, "cpu", engine="ctranslate2")
 
 
 def test_a_type_that_is_none_is_named(exported):
-    with pytest.raises(TranslationError, match=message("ctranslate-cannot-run-with", "Invalid compute type: int4")):
+    with pytest.raises(TranslationError, match=message("ctranslate2-option-refused", "Invalid compute type: int4")):
         CTranslate2Engine(exported, 1024, 0, device="cpu", compute_type="int4")
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import sacrebleu
+from helpers.messages import message
 
 from transformer_mt.decoding.mbr import chrf_of_all, expected_utilities, least_risk
 from transformer_mt.decoding.translation import Translation
@@ -84,12 +85,12 @@ def test_the_score_of_a_split_line_is_the_mean_of_its_parts(translator):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "expected"),
     [
-        ({"mbr_candidates": 1}, "nothing to choose from"),
-        ({"mbr_candidates": 4, "n_best": 5}, "more than mbr_candidates=4"),
+        ({"mbr_candidates": 1}, ("one-mbr-candidate",)),
+        ({"mbr_candidates": 4, "n_best": 5}, ("n-best-above-candidates", "n_best=5", "mbr_candidates=4")),
     ],
 )
-def test_settings_without_effect_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_without_effect_are_refused(changes, expected):
+    with pytest.raises(ValueError, match=message(*expected)):
         DecodingConfig(**changes)

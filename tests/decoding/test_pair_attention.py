@@ -84,21 +84,21 @@ def test_an_ensemble_has_the_mean_of_its_models(tmp_path, joint_tokenizer):
 
 
 def test_mistakes_are_named(translator, tmp_path, joint_tokenizer):
-    with pytest.raises(TranslationError, match=message("blank-give-sentence", "source")):
+    with pytest.raises(TranslationError, match=message("attention-of-blank", "source")):
         translator.attention(" ")
-    with pytest.raises(TranslationError, match=message("blank-give-sentence", "target")):
+    with pytest.raises(TranslationError, match=message("attention-of-blank", "target")):
         translator.attention(SOURCE, "")
-    with pytest.raises(TranslationError, match=message("subword-pieces-model-takes", "source", "1,024")):
+    with pytest.raises(TranslationError, match=message("attention-of-long-sentence", "source", "1,024")):
         translator.attention("a b " * 600)
-    with pytest.raises(ConfigError, match=message("decoding-alignment-layer-more", "3")):
+    with pytest.raises(ConfigError, match=message("no-such-alignment-layer", "3")):
         translator.attention(SOURCE, decoding=DecodingConfig(alignment_layer=3))
     blind = write_untrained(tmp_path / "blind", joint_tokenizer, kind="rnn", attention="none")
     with (
         Translator.load(blind, "cpu", workers=1) as loaded,
-        pytest.raises(TranslationError, match=message("model-no-attention-model")),
+        pytest.raises(TranslationError, match=message("model-without-attention")),
     ):
         loaded.attention("Yes.", "Ja.")
-    with pytest.raises(TranslationError, match=message("translator-scorer-closed-load")):
+    with pytest.raises(TranslationError, match=message("translator-closed")):
         loaded.attention("Yes.", "Ja.")
 
 
@@ -112,7 +112,7 @@ def test_weights_that_are_not_finite_are_refused(translator, monkeypatch):
 def test_an_engine_that_has_none_says_which_one_has(translator):
     echo = Translator(Echo(1000), translator.tokenizer, DecodingConfig(), LONG_LINES)
     for target in (None, TARGET):
-        with pytest.raises(TranslationError, match=message("engine-does-not-give")):
+        with pytest.raises(TranslationError, match=message("engine-without-attention")):
             echo.attention(SOURCE, target)
 
 
@@ -121,6 +121,6 @@ def test_ctranslate2_has_none(model_dir, tmp_path):
     export.export(model_dir, tmp_path / "exported", "ctranslate2")
     with (
         Translator.load(tmp_path / "exported", "cpu", engine="ctranslate2", workers=1) as translator,
-        pytest.raises(TranslationError, match=message("engine-does-not-give")),
+        pytest.raises(TranslationError, match=message("engine-without-attention")),
     ):
         translator.attention(SOURCE)

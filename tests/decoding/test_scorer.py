@@ -64,9 +64,9 @@ def test_two_blanks_are_0_and_one_is_the_end_of_a_sentence(scorer):
 
 def test_a_text_beyond_the_positions_names_its_line_and_side(scorer):
     endless = "dog " * 1100
-    with pytest.raises(TranslationError, match=message("line-subword-pieces-model", "source", "6", "2", "1,024")):
+    with pytest.raises(TranslationError, match=message("scored-line-too-long", "source", "6", "2", "1,024")):
         scorer.score(["a", endless], ["a", "b"], line_numbers=[5, 6])
-    with pytest.raises(TranslationError, match=message("line-subword-pieces-model", "target", "2")):
+    with pytest.raises(TranslationError, match=message("scored-line-too-long", "target", "2")):
         scorer.score(["a", "b"], ["a", endless])
 
 
@@ -85,5 +85,5 @@ def test_mistakes_of_the_caller_are_errors(scorer):
         scorer.score_pieces(["A"], [["A", None]])
     with pytest.raises(ValueError):
         scorer.score(["A dog."], [])
-    with pytest.raises(TokenizerError, match=message("not-piece-target-vocabulary", "Grossmutterhund")):
+    with pytest.raises(TokenizerError, match=message("not-target-piece", "Grossmutterhund")):
         scorer.score_pieces(["A dog."], [["Grossmutterhund"]])

@@ -123,7 +123,7 @@ class TestParts:
         assert [words[source] for source, _ in found.alignment] == of_target
 
     def test_a_tag_with_more_pieces_than_the_model_takes_is_named(self, echo):
-        with pytest.raises(TranslationError, match=message("tag-subword-pieces-model", "<2de> <2de>", "6")):
+        with pytest.raises(TranslationError, match=message("tag-too-long", "<2de> <2de>", "6")):
             echo(max_positions=6).translate(["<2de> " * 9 + "A"])
 
 

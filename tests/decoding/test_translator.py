@@ -55,7 +55,7 @@ def test_each_sentence_has_its_prefix_and_its_number(echo):
 
 
 def test_a_prefix_that_is_too_long_names_its_line(echo):
-    with pytest.raises(TranslationError, match=message("prefix-line-subword-pieces", "8", "12")):
+    with pytest.raises(TranslationError, match=message("prefix-too-long", "8", "12")):
         echo(max_positions=12).translations(["A", "A"], prefixes=["a", "dog " * 12], first_line=7)
 
 
@@ -273,18 +273,18 @@ def test_the_attention_of_what_is_no_text_is_refused(echo):
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_fewer_than_no_workers_are_refused(model_dir, engine):
-    with pytest.raises(TranslationError, match=message("workers-give-number-processes", "-1")):
+    with pytest.raises(TranslationError, match=message("workers-negative", "-1")):
         Translator.load(model_dir, "cpu", engine=engine, workers=-1)
 
 
 @pytest.mark.parametrize(
-    ("decoding", "message"),
+    ("decoding", "expected"),
     [
-        (DecodingConfig(sampling=True, top_k=501), r"decoding\.top_k=501 is more than the 500 pieces"),
-        (DecodingConfig(min_length=1024), r"decoding\.min_length=1024 has no room"),
-        (DecodingConfig(alignment_layer=3), r"decoding\.alignment_layer=3 is more than the model's 2 layers"),
+        (DecodingConfig(sampling=True, top_k=501), ("top-k-too-large", "=501", "500")),
+        (DecodingConfig(min_length=1024), ("min-length-too-large", "=1024")),
+        (DecodingConfig(alignment_layer=3), ("no-such-alignment-layer", "=3", "2")),
     ],
 )
-def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, message):
-    with pytest.raises(ConfigError, match=message):
+def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, expected):
+    with pytest.raises(ConfigError, match=message(*expected)):
         translator.translate(["A dog."], decoding)

@@ -153,7 +153,7 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
         return task
 
     workers = Workers(work, number)
-    with pytest.raises(UserError, match=message("worker-process-killed-process")):
+    with pytest.raises(UserError, match=message("worker-killed")):
         list(workers.map_unordered(range(10)))
     assert len(list(workers.map_unordered(range(10, 20)))) == 10
     workers.close()

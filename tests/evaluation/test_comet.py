@@ -94,12 +94,12 @@ def test_evaluate_prints_it_beside_the_others(model, package, tmp_path, capsys):
 
 def test_what_is_missing_is_named(model, tmp_path, monkeypatch):
     monkeypatch.setattr(comet, "find_spec", lambda _: None)
-    with pytest.raises(EvaluationError, match=message("comet-needs-unbabel-comet", "`pip install --no-deps")):
+    with pytest.raises(EvaluationError, match=message("comet-not-installed", "`pip install --no-deps")):
         Comet(model)
-    with pytest.raises(EvaluationError, match=message("comet-missing-give-directory", "nowhere")):
+    with pytest.raises(EvaluationError, match=message("comet-model-missing", "nowhere")):
         Comet(tmp_path / "nowhere")
     (model / "hparams.yaml").unlink()
-    with pytest.raises(EvaluationError, match=message("comet-missing-give-directory", "hparams.yaml")):
+    with pytest.raises(EvaluationError, match=message("comet-model-missing", "hparams.yaml")):
         Comet(model)
 
 
@@ -108,18 +108,13 @@ def test_a_package_that_fails_ends_in_an_error_that_names_the_model(model, packa
         raise OSError("no encoder")
 
     monkeypatch.setattr(sys.modules["comet"], "load_from_checkpoint", refuses)
-    with pytest.raises(
-        EvaluationError,
-        match=rf"comet={model}: COMET failed \(OSError: no encoder\)\. The encoder's tokenizer and",
-    ):
+    with pytest.raises(EvaluationError, match=message("comet-failed", f"comet={model}", "OSError: no encoder")):
         Comet(model).score(SOURCES, HYPOTHESES, REFERENCES)
     monkeypatch.setattr(StandIn, "predict", refuses)
     metric = Comet(model)
     metric.__dict__["_model"] = StandIn()
-    with pytest.raises(EvaluationError, match=rf"comet={model}: COMET failed \(OSError: no encoder\)"):
+    with pytest.raises(EvaluationError, match=message("comet-failed", f"comet={model}", "OSError: no encoder")):
         metric.score(SOURCES, HYPOTHESES, REFERENCES)
     monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(
-        EvaluationError, match=message("comet-comet-failed-tokenizer", "ModuleNotFoundError", "`pip install")
-    ):
+    with pytest.raises(EvaluationError, match=message("comet-failed", "ModuleNotFoundError", "`pip install")):
         Comet(model).score(SOURCES, HYPOTHESES, REFERENCES)

@@ -115,9 +115,9 @@ def test_chrf_plus_plus_and_several_references():
 
 
 def test_texts_of_other_lengths_and_pieces_are_refused():
-    with pytest.raises(EvaluationError, match=message("line-n-each-must", "good", "59")):
+    with pytest.raises(EvaluationError, match=message("evaluated-lines-differ", "good", "59")):
         compare(compared(SYSTEMS[0], ("short", REFERENCES[:-1])))
-    with pytest.raises(EvaluationError, match=message("line-holds-subword-pieces", "pieces", "3")):
+    with pytest.raises(EvaluationError, match=message("subword-pieces-in-text", "pieces", "3")):
         compare(compared(SYSTEMS[0], ("pieces", [*REFERENCES[:2], "\u2581ein", *REFERENCES[3:]])))
 
 

@@ -129,34 +129,34 @@ def test_other_text_is_not_told(line):
 
 def test_missing_word_segmenter_is_named(monkeypatch):
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
-    with pytest.raises(EvaluationError, match=message("bleu-for-needs-word", "ja_JP")):
+    with pytest.raises(EvaluationError, match=message("word-segmenter-missing", "ja_JP")):
         check_tokeniser("ja_JP")
     check_tokeniser("zh")
 
 
 def test_unequal_numbers_of_lines_are_refused():
-    with pytest.raises(EvaluationError, match=message("line-n-each-must", "hypothesis", "3")):
+    with pytest.raises(EvaluationError, match=message("evaluated-lines-differ", "hypothesis", "3")):
         score_corpus(HYPOTHESES, [REFERENCES, OTHERS[:3]])
-    with pytest.raises(EvaluationError, match=message("line-n-each-must", "out.txt", "4")):
+    with pytest.raises(EvaluationError, match=message("evaluated-lines-differ", "out.txt", "4")):
         score_corpus(HYPOTHESES[:3], [REFERENCES], names=["out.txt", "ref.txt"])
-    with pytest.raises(EvaluationError, match=message("line-n-each-must", "hypothesis", "3")):
+    with pytest.raises(EvaluationError, match=message("evaluated-lines-differ", "hypothesis", "3")):
         corpus_score("bleu", HYPOTHESES, REFERENCES[:3])
-    with pytest.raises(EvaluationError, match=message("line-n-each-must", "hypothesis", "3")):
+    with pytest.raises(EvaluationError, match=message("evaluated-lines-differ", "hypothesis", "3")):
         corpus_score("chrf", HYPOTHESES, REFERENCES[:3])
 
 
 def test_nothing_to_score_is_refused():
-    with pytest.raises(EvaluationError, match=message("have-no-lines-there")):
+    with pytest.raises(EvaluationError, match=message("nothing-to-score")):
         score_corpus([], [[]])
-    with pytest.raises(EvaluationError, match=message("there-nothing-compare-with")):
+    with pytest.raises(EvaluationError, match=message("no-reference-given")):
         score_corpus(HYPOTHESES, [])
 
 
 @pytest.mark.parametrize("line", ["\u2581The \u2581dog", "a\u2581b", "Sch@@ laf", "ab@@"])
 def test_subword_pieces_are_refused_with_their_line(line):
-    with pytest.raises(EvaluationError, match=message("line-holds-subword-pieces", "hypothesis", "2")):
+    with pytest.raises(EvaluationError, match=message("subword-pieces-in-text", "hypothesis", "2")):
         score_corpus(["fine", line], [["fine", "fine"]])
-    with pytest.raises(EvaluationError, match=message("line-holds-subword-pieces", "reference 2", "1")):
+    with pytest.raises(EvaluationError, match=message("subword-pieces-in-text", "reference 2", "1")):
         score_corpus(["fine"], [["fine"], [line]])
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import get_args
 
 import pytest
+from helpers.messages import message
 from helpers.tiny import ROOT
 from pydantic import BaseModel
 
@@ -77,42 +78,39 @@ def test_what_is_written_is_read_again_with_the_fields_that_were_given(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "why"),
     [
-        (
-            {"schema_version": 5, "test_sets": {}},
-            r"by this version of `evaluate` \(schema_version: Input should be 4\)",
-        ),
-        ({"schema_version": 1, "test_sets": {}}, r"schema_version: Input should be 4"),
-        ({"schema_version": SCHEMA_VERSION}, r"by this version of `evaluate` \(test_sets: Field required\)"),
+        ({"schema_version": 5, "test_sets": {}}, "schema_version: Input should be 4"),
+        ({"schema_version": 1, "test_sets": {}}, "schema_version: Input should be 4"),
+        ({"schema_version": SCHEMA_VERSION}, "test_sets: Field required"),
         (
             {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {"BLEU": {}}}}},
-            r"test_sets\.news\.scores\.BLEU\.value: Field required",
+            "test_sets.news.scores.BLEU.value: Field required",
         ),
         (
             {"schema_version": SCHEMA_VERSION, "test_sets": {"news": {"num_lines": 3, "scores": {}}}},
-            r"test_sets\.news\.checksums: Field required",
+            "test_sets.news.checksums: Field required",
         ),
         (
             {
                 "schema_version": SCHEMA_VERSION,
                 "test_sets": {"news": {"num_lines": 3, "scores": {}, "checksums": CHECKSUMS, "mine": 1}},
             },
-            r"test_sets\.news\.mine: Extra inputs are not permitted",
+            "test_sets.news.mine: Extra inputs are not permitted",
         ),
-        ({"schema_version": "2", "test_sets": {}}, "was not written by this version"),
-        ({"news": {"bleu": 3}}, "was not written by this version"),
-        ([1], "was not written by this version"),
-        ("cut", "cannot be read as JSON"),
+        ({"schema_version": "2", "test_sets": {}}, ""),
+        ({"news": {"bleu": 3}}, ""),
+        ([1], ""),
+        ("cut", "JSON: Unterminated"),
     ],
 )
-def test_any_other_file_is_named_with_its_fault_and_stays(tmp_path, content, message):
+def test_any_other_file_is_named_with_its_fault_and_stays(tmp_path, content, why):
     path = tmp_path / "scores.json"
     path.write_text(json.dumps(content)[: 3 if content == "cut" else None])
     before = path.read_bytes()
-    with pytest.raises(EvaluationError, match=message):
+    with pytest.raises(EvaluationError, match=message("scores-file-not-ours", str(path), why)):
         read_scores(path)
-    with pytest.raises(EvaluationError, match=re.escape(str(path))):
+    with pytest.raises(EvaluationError, match=message("scores-file-not-ours", str(path))):
         write_scores(path, SCORES)
     assert path.read_bytes() == before
 

@@ -1,6 +1,7 @@
 """Settings are tried in order, and the best on the validation set are taken."""
 
 import pytest
+from helpers.messages import message
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.evaluation.metrics import corpus_score
@@ -29,13 +30,13 @@ def test_values_are_combined():
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "code"),
     [
-        (["beam_size"], "separate the values by commas"),
-        (["beam_size=4,,8"], "separate the values by commas"),
-        (["beam_size=4", "beam_size=8"], "beam_size twice"),
+        (["beam_size"], "tune-values-missing"),
+        (["beam_size=4,,8"], "tune-values-missing"),
+        (["beam_size=4", "beam_size=8"], "tune-key-twice"),
     ],
 )
-def test_mistakes_are_named(keys, message):
-    with pytest.raises(ConfigError, match=message):
+def test_mistakes_are_named(keys, code):
+    with pytest.raises(ConfigError, match=message(code, "beam_size")):
         choices_of(keys)

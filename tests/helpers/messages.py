@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 
 import yaml
@@ -19,7 +20,23 @@ def _templates() -> dict[str, str]:
 
 
 def message(code: str, *facts: str) -> str:
-    """A regular expression for `pytest.raises(match=…)`: the message of this code, with these facts somewhere in it."""
-    parts = re.split(r"\{[^{}]*\}", _templates()[code])
-    named = "".join(f"(?=.*{re.escape(fact)})" for fact in facts)
-    return f"(?s)^{named}" + ".*".join(map(re.escape, parts)) + "$"
+    """A regular expression for `pytest.raises(match=…)`: the message of this code, with these facts somewhere in it.
+
+    Each fact has a place of its own: the facts "0" and "at least 0" are two zeros. Before the message may stand, with a
+    colon, where the mistake was made.
+    """
+    return f"(?s)^{_facts(facts)}(?:.*: )?{_text(code)}$"
+
+
+def says(text: str, code: str, *facts: str) -> bool:
+    """Whether the output of a command has the message of this code, and these facts."""
+    return re.search(f"(?s)^{_facts(facts)}.*{_text(code)}", text) is not None
+
+
+def _facts(facts: tuple[str, ...]) -> str:
+    orders = (".*".join(map(re.escape, order)) for order in permutations(facts))
+    return f"(?=.*(?:{'|'.join(orders)}))"
+
+
+def _text(code: str) -> str:
+    return ".*".join(map(re.escape, re.split(r"\{[^{}]*\}", _templates()[code])))

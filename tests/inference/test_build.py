@@ -14,7 +14,7 @@ BIG = TransformerConfig(encoder_layers=100, decoder_layers=100, d_model=65_536, 
 
 def test_a_model_beyond_the_machine_is_refused_before_it_is_built():
     before = torch.get_rng_state()
-    with pytest.raises(ConfigError, match=message("model-with-these-settings")):
+    with pytest.raises(ConfigError, match=message("no-memory-for-model")):
         build_model(BIG, 1000, 1000)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -23,5 +23,5 @@ def test_training_needs_several_numbers_for_each_weight(monkeypatch):
     model = torch.nn.Linear(10, 10, bias=False)
     monkeypatch.setattr(fast, "machine_memory", lambda: 4 * 400)
     check_memory(model, numbers_per_weight=4)
-    with pytest.raises(ConfigError, match=message("model-with-these-settings", "100")):
+    with pytest.raises(ConfigError, match=message("no-memory-for-model", "100")):
         check_memory(model, numbers_per_weight=5)

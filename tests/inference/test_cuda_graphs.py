@@ -131,7 +131,7 @@ def test_also_with_learned_positions_up_to_the_last(two_forms, sources):
     state, token_BW = ours.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(9):
         _, state = ours.step(token_BW, state)
-    with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "9")):
+    with pytest.raises(TranslationError, match=message("more-than-learned-positions", "9")):
         ours.step(token_BW, state)
 
 

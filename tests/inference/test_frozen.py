@@ -201,7 +201,7 @@ def test_longer_than_the_learned_positions_is_refused(tiny_model, sources):
     state, token_BW = model.start(sources(2, 4), width=1), torch.full((2, 1), BOS)
     for _ in range(5):
         _, state = model.step(token_BW, state)
-    with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "5")):
+    with pytest.raises(TranslationError, match=message("more-than-learned-positions", "5")):
         model.step(token_BW, state)
 
 
@@ -271,7 +271,7 @@ def test_another_model_remains_as_it_is(settings, tiny_model):
     assert frozen(model, Matmul()) is model
     for matmul in (Matmul(torch.bfloat16), Matmul(quantization="int8")):
         for whole in (model, Ensemble([tiny_model(), model])):
-            with pytest.raises(TranslationError, match=message("other-precisions-than-fp")):
+            with pytest.raises(TranslationError, match=message("precision-needs-scaled-dot")):
                 frozen(whole, matmul)
 
 

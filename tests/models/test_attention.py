@@ -149,7 +149,7 @@ def test_an_example_worked_by_hand():
 def test_a_fixed_length_is_not_exceeded(name, numbers_of_a_key):
     score = new_score(name, 1, 4, 4, num_positions=6)
     assert score.prepare(randn(2, 1, 6, 4)).shape == (2, 1, 6, numbers_of_a_key)
-    with pytest.raises(TranslationError, match=message("sentence-positions-weights-for", "7", "6")):
+    with pytest.raises(TranslationError, match=message("more-than-attention-positions", "7", "6")):
         score.prepare(randn(2, 1, 7, 4))
 
 
@@ -172,7 +172,7 @@ def test_fixed_length_attention_is_its_formula_for_each_sentence():
         output_O = layer.out_projection(torch.cat([query_BTQ[b, -1], read_V]))
         torch.testing.assert_close(weights_BS[b], weights_S)
         torch.testing.assert_close(output_B1O[b, 0], output_O)
-    with pytest.raises(TranslationError, match=message("sentence-positions-weights-for", "7")):
+    with pytest.raises(TranslationError, match=message("more-than-attention-positions", "7")):
         layer(query_BTQ, key_BUK, randn(2, 7, 4))
 
 

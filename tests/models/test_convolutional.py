@@ -80,7 +80,7 @@ def test_it_is_its_formulas_by_hand(kernel_width, tiny_convolutional, sources, d
     for layer, expected in ((1, 0), (2, 1), (3, 2), (0, 1)):
         looked_BTS = attention_to_source(model, source_1S, decoder_input_1T, layer)
         assert_close(looked_BTS[0], weights_LTS[expected])
-    with pytest.raises(UserError, match=message("layer-attention-layers-name", "4", "cross", "3")):
+    with pytest.raises(UserError, match=message("no-such-attention-layer", "4", "cross", "3")):
         attention_to_source(model, source_1S, decoder_input_1T, 4)
 
 
@@ -101,7 +101,7 @@ def test_learned_positions_end(tiny_convolutional, sources, decoder_inputs):
     model = tiny_convolutional(max_positions=8)
     assert model(sources(3, 8), decoder_inputs(3, 8)).isfinite().all()
     for source_BS, decoder_input_BT in ((sources(3, 9), decoder_inputs(3, 4)), (sources(3, 4), decoder_inputs(3, 9))):
-        with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "9", "8")):
+        with pytest.raises(TranslationError, match=message("more-than-learned-positions", "9", "8")):
             model(source_BS, decoder_input_BT)
 
 

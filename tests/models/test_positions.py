@@ -80,7 +80,7 @@ def test_learned_positions_are_rows_of_a_table():
     assert positions.table_TD.std().item() == pytest.approx(64**-0.5, rel=0.05)
     assert torch.equal(positions.first(5), positions.table_TD[:5])
     assert list(positions.state_dict()) == ["table_TD"]
-    with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "301", "300")):
+    with pytest.raises(TranslationError, match=message("more-than-learned-positions", "301", "300")):
         positions.first(301)
 
 
@@ -107,10 +107,10 @@ def test_sentences_longer_than_the_learned_positions_are_refused(tiny_model):
     fits, too_long = torch.full((1, 6), 4), torch.full((1, 7), 4)
     assert model(fits, fits).isfinite().all()
     for source_BS, decoder_input_BT in ((too_long, fits), (fits, too_long)):
-        with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "6")):
+        with pytest.raises(TranslationError, match=message("more-than-learned-positions", "6")):
             model(source_BS, decoder_input_BT)
     state = model.start(fits, width=1)
     for token_B1 in fits.split(1, dim=1):
         _, state = model.step(token_B1, state)
-    with pytest.raises(TranslationError, match=message("sentence-positions-model-knows", "6")):
+    with pytest.raises(TranslationError, match=message("more-than-learned-positions", "6")):
         model.step(fits[:, :1], state)

@@ -235,7 +235,7 @@ def test_attention_is_before_the_recurrence_in_bahdanau_and_after_it_in_luong(ti
 def test_attention_of_a_fixed_length_reads_the_last_word_and_refuses_more_positions(tiny_rnn, sources, decoder_inputs):
     model, decoder_input_BT = tiny_rnn(attention="fixed_concat", max_positions=8), decoder_inputs(3, 4)
     assert model(sources(3, 8), decoder_input_BT).isfinite().all()
-    with pytest.raises(TranslationError, match=message("sentence-positions-weights-for", "9", "8")):
+    with pytest.raises(TranslationError, match=message("more-than-attention-positions", "9", "8")):
         model(sources(3, 9), decoder_input_BT)
     source_BS = sources(3, 6)
     states_BSD = torch.randn(3, 6, 12, generator=torch.Generator().manual_seed(3)).double()
@@ -267,7 +267,7 @@ def test_a_model_without_attention_says_so_when_asked_for_an_alignment(tiny_rnn,
     assert attends_to_source(tiny_rnn())
     model = tiny_rnn(attention="none")
     assert not attends_to_source(model)
-    with pytest.raises(TranslationError, match=message("model-no-attention-model")):
+    with pytest.raises(TranslationError, match=message("model-without-attention")):
         attention_to_source(model, sources(3, 6), decoder_inputs(3, 5), layer=0)
 
 

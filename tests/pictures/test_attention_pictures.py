@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from helpers.messages import says
 from helpers.picture_numbers import read_numbers
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
@@ -214,6 +215,6 @@ def test_what_a_model_does_not_have_is_refused_with_the_reason(capsys, rnn_dir, 
     for side in ("encoder", "decoder"):
         for layer in (["--layer", "all"], []):
             error = refused(capsys, rnn_dir, *output, "--attention", side, *layer)
-            assert f"the {side} of this model has no self-attention" in error
+            assert says(error, "no-self-attention", side)
     blind = write_untrained(tmp_path / "blind", joint_tokenizer, kind="rnn", attention="none")
     assert "model.attention=none" in refused(capsys, blind, *output)

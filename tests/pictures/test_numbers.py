@@ -47,7 +47,7 @@ def test_numbers_are_replaced_and_a_file_of_something_else_is_not(tmp_path):
         picture_file.write_numbers(path, "masks", NUMBERS)
     for mine in (b'{"mine": 1}', b"PK\x03\x04 an archive", b"text"):
         path.write_bytes(mine)
-        with pytest.raises(UserError, match=message("there-already-no-command", "x.npz", "npz")):
+        with pytest.raises(UserError, match=message("picture-place-taken", "x.npz", "npz")):
             picture_file.write_numbers(path, "masks", NUMBERS)
         assert path.read_bytes() == mine
 
@@ -60,11 +60,11 @@ def test_arrays_that_need_pickle_are_never_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["x", "x.npy", "x.csv", "x.json", ".npz"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(UserError, match=message("name-must-end", "npz")):
+    with pytest.raises(UserError, match=message("picture-suffix-unknown", "npz")):
         picture_file.check(Path(name), picture_file.NUMBERS)
 
 
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path):
-    with pytest.raises(UserError, match=message("cannot-be-written-name", "nowhere/x.npz")):
+    with pytest.raises(UserError, match=message("file-cannot-be-written", "nowhere/x.npz")):
         picture_file.write_numbers(tmp_path / "nowhere" / "x.npz", "masks", NUMBERS)
     assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from helpers.messages import says
 from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
@@ -80,7 +81,7 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
     assert np.array_equal(table_TD, expected_TD[:7])
     other = write_untrained(tmp_path / "other", joint_tokenizer)
     status, error = status_and_error(plot.main, "positions", other, "--output", tmp_path / "x.png", capsys=capsys)
-    assert status == 2 and "this model has no learned positions" in error
+    assert status == 2 and says(error, "no-learned-positions")
 
 
 def test_masks_are_those_of_the_models(shown, numbers):
@@ -175,23 +176,23 @@ def test_panels_of_lines_are_as_wide_and_high_as_a_slide(number):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "expected"),
     [
-        (None, "No such file or directory; give the directory of a run"),
-        ("", "has no update yet"),
-        ('{"step": 1}\n', "has no update yet"),
-        ('{"step": 1}\n{]\n', "log.jsonl, line 2: "),
-        ('{"epoch": 1}\n', "line 1: step: Field required; `train` did not write this"),
-        ('{"step": 1, "loss": "low"}\n', "line 1: loss: Input should be a valid number"),
-        ('{"step": 1, "loss": 1e999}\n', "line 1: loss: Input should be a finite number"),
-        ("[]\n", "line 1: Input should be an object"),
+        (None, ("log-cannot-be-read", "No such file or directory")),
+        ("", ("log-without-update",)),
+        ('{"step": 1}\n', ("log-without-update",)),
+        ('{"step": 1}\n{]\n', ("log-not-by-train", "log.jsonl, line 2:")),
+        ('{"epoch": 1}\n', ("log-not-by-train", "line 1: step: Field required")),
+        ('{"step": 1, "loss": "low"}\n', ("log-not-by-train", "line 1: loss: Input should be a valid number")),
+        ('{"step": 1, "loss": 1e999}\n', ("log-not-by-train", "line 1: loss: Input should be a finite number")),
+        ("[]\n", ("log-not-by-train", "line 1: Input should be an object")),
     ],
 )
-def test_logs_that_are_none_are_named(text, message, tmp_path, capsys):
+def test_logs_that_are_none_are_named(text, expected, tmp_path, capsys):
     if text is not None:
         (tmp_path / "log.jsonl").write_text(text)
     status, error = status_and_error(plot.main, "curves", tmp_path, "--output", tmp_path / "x.png", capsys=capsys)
-    assert status == 2 and message in error and not (tmp_path / "x.png").exists()
+    assert status == 2 and says(error, *expected) and not (tmp_path / "x.png").exists()
 
 
 @pytest.mark.parametrize(

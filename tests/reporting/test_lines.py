@@ -39,13 +39,13 @@ def test_lines_of_others_are_named_and_a_last_one_that_is_half_written_is_left_o
 
 @pytest.mark.parametrize("records", [[], [{"step": 1, "loss": None}], [{"step": 1, "epoch": 0}]])
 def test_a_log_without_numbers_has_no_update_yet(logged, records):
-    with pytest.raises(UserError, match=message("no-update-yet-wait", "log.jsonl")):
+    with pytest.raises(UserError, match=message("log-without-update", "log.jsonl")):
         logged(*records)
 
 
 def test_a_log_that_is_not_there_or_no_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=message("name-directory-run-which")):
+    with pytest.raises(UserError, match=message("log-cannot-be-read")):
         read_log(tmp_path, ["loss"])
     (tmp_path / "log.jsonl").mkdir()
-    with pytest.raises(UserError, match=message("name-directory-run-which")):
+    with pytest.raises(UserError, match=message("log-cannot-be-read")):
         read_log(tmp_path, ["loss"])

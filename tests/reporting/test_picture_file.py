@@ -56,7 +56,7 @@ def test_characters_of_no_font_are_named():
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.png.gz", ".png"])
 def test_an_unknown_format_is_refused(name):
-    with pytest.raises(UserError, match=message("name-must-end", "png, .svg, .pdf")):
+    with pytest.raises(UserError, match=message("picture-suffix-unknown", "png, .svg, .pdf")):
         picture_file.check(Path(name))
 
 
@@ -66,7 +66,7 @@ def test_capital_letters_name_a_format_too():
 
 def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=message("matplotlib-not-installed-python")):
+    with pytest.raises(UserError, match=message("matplotlib-not-installed")):
         picture_file.check(Path("x.png"))
 
 
@@ -76,12 +76,12 @@ def test_a_picture_is_replaced_and_a_file_of_something_else_is_not(name, tmp_pat
     for _ in range(2):
         draw(path)
     path.write_text("mine")
-    with pytest.raises(UserError, match=rf"{path} exists, and is not a .{name} written by this command"):
+    with pytest.raises(UserError, match=message("picture-place-taken", str(path), f".{name}")):
         draw(path)
     assert path.read_text() == "mine"
 
 
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path):
-    with pytest.raises(UserError, match=message("cannot-be-written-name", "nowhere/x.png")):
+    with pytest.raises(UserError, match=message("file-cannot-be-written", "nowhere/x.png")):
         draw(tmp_path / "nowhere" / "x.png")
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers.messages import message, says
 from helpers.picture_numbers import read_numbers
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
@@ -125,33 +126,33 @@ def test_a_word_is_named_by_itself_or_with_its_number(wanted, number):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("wanted", "code", "facts"),
     [
-        ("It", "--word It: the sentence does not have this word. Its words are it is it : 10:2 it:2 so so </s>"),
-        ("", "--word : the sentence does not have this word. Its words are it is"),
-        ("it", "--word it: occurs 2 times in the sentence: write it:1 for the first, and so on up to it:2"),
-        ("it:3", "--word it:3: it occurs only 2 times in the sentence"),
-        ("it:0", "--word it:0: it occurs only 2 times in the sentence"),
-        ("was:1", "--word was:1: the sentence does not have this word. Its words are it is"),
+        ("It", "word-not-in-sentence", ["it is it : 10:2 it:2 so so </s>"]),
+        ("", "word-not-in-sentence", ["it is it"]),
+        ("it", "word-ambiguous", ["2", "it:1", "it:2"]),
+        ("it:3", "word-number-too-high", ["it", "2"]),
+        ("it:0", "word-number-too-high", ["it", "2"]),
+        ("was:1", "word-not-in-sentence", ["it is it"]),
     ],
 )
-def test_a_word_that_is_not_there_or_not_clear_is_an_error(wanted, message):
-    with pytest.raises(UserError, match=re.escape(message)):
+def test_a_word_that_is_not_there_or_not_clear_is_an_error(wanted, code, facts):
+    with pytest.raises(UserError, match=message(code, f"--word {wanted}", *facts)):
         number_of(wanted, WORDS)
 
 
 def test_mistakes_end_with_status_2_and_leave_no_file(model_dir, tmp_path, joint_tokenizer, capsys):
     rnn_dir = write_untrained(tmp_path / "rnn", joint_tokenizer, kind="rnn", attention="dot")
     before = set(tmp_path.iterdir())
-    for model, arguments, message in [
-        (model_dir, ["--word", "xyz"], "--word xyz: the sentence does not have this word"),
-        (model_dir, ["--word", WORD, "--layer", 9], "layer 9: the encoder attention has layers 1 to 2"),
-        (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "the name must end in .npz"),
-        (rnn_dir, ["--word", WORD], "the encoder of this model has no self-attention"),
+    for model, arguments, *expected in [
+        (model_dir, ["--word", "xyz"], "word-not-in-sentence", "--word xyz"),
+        (model_dir, ["--word", WORD, "--layer", 9], "no-such-attention-layer", "9", "encoder", "2"),
+        (model_dir, ["--word", WORD, "--numbers", tmp_path / "x.txt"], "picture-suffix-unknown", "x.txt", ".npz"),
+        (rnn_dir, ["--word", WORD], "no-self-attention", "encoder"),
     ]:
         files = ["--output", tmp_path / "x.png", "--device", "cpu"]
         status, error = status_and_error(
             plot.main, "self-attention", model, "--source", SOURCE, *files, *arguments, capsys=capsys
         )
-        assert status == 2 and message in error
+        assert status == 2 and says(error, *expected)
         assert set(tmp_path.iterdir()) == before

@@ -35,6 +35,11 @@ model:
 """
 
 
+def bad(*facts: str) -> tuple[str, ...]:
+    """The code of a value that is not allowed, and facts about it: its key, and where it stands if that has the key."""
+    return "value-not-allowed", *facts
+
+
 @pytest.fixture
 def load(tmp_path):
     """A function that loads SMALL with lines after it, or with one text in place of another."""
@@ -98,14 +103,14 @@ class TestValues:
         assert (config.decoding.beam_size, config.run_dir, config.decoding.length_penalty) == (7, "runs/z", 0)
 
     def test_a_stage_takes_no_other_section_s_settings(self, load):
-        with pytest.raises(ConfigError, match=message("override-only-settings-can", "model.dropout=0", "decoding")):
+        with pytest.raises(ConfigError, match=message("override-of-other-section", "model.dropout=0", "decoding")):
             load("model.dropout=0", section="decoding")
-        with pytest.raises(ConfigError, match=message("override-only-settings-can", "training={}", "decoding")):
+        with pytest.raises(ConfigError, match=message("override-of-other-section", "training={}", "decoding")):
             load("training={}", section="decoding")
 
     @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\u2028", "\x85"])
     def test_an_override_is_a_text_of_one_line(self, load, line_break):
-        with pytest.raises(ConfigError, match=message("override-holds-line-break", "data_dir=a\\", "b")) as refused:
+        with pytest.raises(ConfigError, match=message("override-with-line-break", "data_dir=a\\", "b")) as refused:
             load(f"data_dir=a{line_break}b")
         assert len(str(refused.value).splitlines()) == 1
         assert load(f"corpus.test={{a: b,{line_break}c: d}}").corpus.test == {"a": "b", "c": "d"}
@@ -184,188 +189,207 @@ class TestValues:
 
 class TestMistakes:
     @pytest.mark.parametrize(
-        ("more", "message"),
+        ("more", "expected"),
         [
-            ("training:\n  warmup_stpes: 5\n", r"x\.yaml:13: training\.warmup_stpes: no such key.*'warmup_steps'"),
-            ("trainign:\n  seed: 5\n", r"x\.yaml:12: trainign: no such key\. Did you mean 'training'\?"),
-            ("warmup_steps: 5\n", r"x\.yaml:12: warmup_steps: no such key\. Did you mean 'training\.warmup_steps'\?"),
             (
-                "averaging:\n  zzz: 5\n",
-                r"x\.yaml:13: averaging\.zzz: no such key\. The keys there are: checkpoints, choose\.",
+                "training:\n  warmup_stpes: 5\n",
+                ("no-such-key", "x.yaml:13", "training.warmup_stpes", "'warmup_steps'"),
             ),
-            (
-                "training:\n  max_steps:200\n",
-                r"x\.yaml:12: training is 'max_steps:200'; .*Put a space after each colon",
-            ),
-            ("run_dir: runs/y\n", r"x\.yaml:12: run_dir is given twice"),
-            ("training:\n  seed: 1\n  seed: 1\n", r"x\.yaml:14: seed is given twice"),
-            ("training:\n  precision: fp8\n", r"x\.yaml:13: training\.precision is 'fp8'; .*'auto', 'fp32' or 'bf16'"),
-            ("training:\n  max_steps: 0\n", r"x\.yaml:13: training\.max_steps is 0; .*greater than 0"),
-            ("training:\n  max_steps: many\n", r"x\.yaml:13: training\.max_steps is 'many'; .*integer"),
-            ("training:\n  max_steps: 1.5\n", r"x\.yaml:13: training\.max_steps is 1\.5; .*integer"),
-            ("training:\n  label_smoothing: 1\n", r"x\.yaml:13: training\.label_smoothing is 1; .*less than 1"),
-            ("training: 3\n", r"x\.yaml:12: training is 3"),
-            ("training: {\n", r"x\.yaml: is not YAML"),
+            ("trainign:\n  seed: 5\n", ("no-such-key", "x.yaml:12", "trainign", "'training'")),
+            ("warmup_steps: 5\n", ("no-such-key", "x.yaml:12", "warmup_steps", "'training.warmup_steps'")),
+            ("averaging:\n  zzz: 5\n", ("no-such-key", "x.yaml:13", "averaging.zzz", "checkpoints, choose")),
+            ("training:\n  max_steps:200\n", ("not-a-section", "x.yaml:12", "training", "'max_steps:200'", "colon")),
+            ("run_dir: runs/y\n", ("key-given-twice", "x.yaml:12", "run_dir")),
+            ("training:\n  seed: 1\n  seed: 1\n", ("key-given-twice", "x.yaml:14", "seed")),
+            ("training:\n  precision: fp8\n", (*bad("training.precision"), "'fp8'", "'auto', 'fp32' or 'bf16'")),
+            ("training:\n  max_steps: 0\n", (*bad("training.max_steps"), "0", "greater than 0")),
+            ("training:\n  max_steps: many\n", (*bad("training.max_steps"), "'many'", "integer")),
+            ("training:\n  max_steps: 1.5\n", (*bad("training.max_steps"), "1.5", "integer")),
+            ("training:\n  label_smoothing: 1\n", (*bad("training.label_smoothing"), "1", "less than 1")),
+            ("training: 3\n", ("not-a-section", "x.yaml:12", "training", "3")),
+            ("training: {\n", ("not-yaml", "x.yaml")),
         ],
     )
-    def test_name_file_line_and_what_is_right(self, load, more, message):
-        with pytest.raises(ConfigError, match=message):
+    def test_name_file_line_and_what_is_right(self, load, more, expected):
+        with pytest.raises(ConfigError, match=message(*expected)):
             load(more=more)
 
     @pytest.mark.parametrize(
-        ("override", "message"),
+        ("override", "expected"),
         [
-            ("beam_sise=5", r"override beam_sise=5: decoding\.beam_sise: no such key\. Did you mean 'beam_size'\?"),
-            ("decoding.beam=4", r"override .*: decoding\.beam: no such key\. Did you mean 'beam_size'\?"),
-            ("beam_size", r"beam_size: is not a setting; write key=value, as in beam_size=5$"),
-            ("=5", r"=5: is not a setting"),
-            ("beam_size=four", r"override beam_size=four: decoding\.beam_size is 'four'; .*integer"),
-            ("length_penalty=-1", r"override length_penalty=-1: .*greater than or equal to 0"),
-            ("length_penalty_form=wu", r"decoding\.length_penalty_form is 'wu'; .*'gnmt', 'average' or 'none'"),
-            ("coverage_penalty=-1", r"override coverage_penalty=-1: .*greater than or equal to 0"),
-            ("n_best=0", r"override n_best=0: .*greater than 0"),
-            ("min_length=-1", r"override min_length=-1: .*greater than or equal to 0"),
-            ("no_repeat_ngram=-1", r"override no_repeat_ngram=-1: .*greater than or equal to 0"),
-            ("sampling=1", r"decoding\.sampling is 1; .*boolean"),
-            ("temperature=0", r"override temperature=0: .*greater than or equal to"),
-            ("top_k=-1", r"override top_k=-1: .*greater than or equal to 0"),
-            ("top_p=0", r"override top_p=0: .*greater than 0"),
-            ("top_p=1.1", r"override top_p=1\.1: .*less than or equal to 1"),
-            ("seed=-1", r"override seed=-1: .*greater than or equal to 0"),
-            ("alignment_layer=-1", r"override alignment_layer=-1: .*greater than or equal to 0"),
-            ("n_best=5", r"^override n_best=5: decoding: n_best=5 is more than beam_size=4 finds: set beam_size=5"),
-            ("top_k=5", r"^override top_k=5: decoding: top_k: no effect without sampling; set sampling=true"),
-            ("run_dir=[", r"override run_dir=\[: is not YAML"),
+            ("beam_sise=5", ("no-such-key", "override beam_sise=5", "decoding.beam_sise", "'beam_size'")),
+            ("decoding.beam=4", ("no-such-key", "override decoding.beam=4", "decoding.beam", "'beam_size'")),
+            ("beam_size", ("override-malformed", "beam_size", "beam_size=5")),
+            ("=5", ("override-malformed", "=5", "beam_size=5")),
+            ("beam_size=four", (*bad("beam_size=four", "decoding.beam_size"), "'four'", "integer")),
+            ("length_penalty=-1", (*bad("length_penalty=-1"), "greater than or equal to 0")),
+            ("length_penalty_form=wu", (*bad("decoding.length_penalty_form"), "'wu'", "'gnmt', 'average' or 'none'")),
+            ("coverage_penalty=-1", (*bad("coverage_penalty=-1"), "greater than or equal to 0")),
+            ("n_best=0", (*bad("n_best=0"), "greater than 0")),
+            ("min_length=-1", (*bad("min_length=-1"), "greater than or equal to 0")),
+            ("no_repeat_ngram=-1", (*bad("no_repeat_ngram=-1"), "greater than or equal to 0")),
+            ("sampling=1", (*bad("sampling=1", "decoding.sampling"), "1", "boolean")),
+            ("temperature=0", (*bad("temperature=0"), "greater than or equal to")),
+            ("top_k=-1", (*bad("top_k=-1"), "greater than or equal to 0")),
+            ("top_p=0", (*bad("top_p=0"), "greater than 0")),
+            ("top_p=1.1", (*bad("top_p=1.1"), "less than or equal to 1")),
+            ("seed=-1", (*bad("seed=-1"), "greater than or equal to 0")),
+            ("alignment_layer=-1", (*bad("alignment_layer=-1"), "greater than or equal to 0")),
+            (
+                "n_best=5",
+                ("n-best-above-beam", "override n_best=5", "decoding", "n_best=5", "beam_size=4", "beam_size=5"),
+            ),
+            ("top_k=5", ("needs-sampling", "override top_k=5", "decoding", "top_k")),
+            ("run_dir=[", ("not-yaml", "override run_dir=[")),
         ],
     )
-    def test_name_the_override(self, load, override, message):
-        with pytest.raises(ConfigError, match=message):
+    def test_name_the_override(self, load, override, expected):
+        with pytest.raises(ConfigError, match=message(*expected)):
             load(override, section="decoding")
 
     @pytest.mark.parametrize(
-        ("override", "message"),
+        ("override", "expected"),
         [
-            ("tokenizer.from=3", r"^override tokenizer\.from=3: tokenizer\.from is 3; .*valid string"),
-            ("tokenizer.from_=x", r"tokenizer\.from_: no such key\. Did you mean 'from'\?"),
-            ("training.from=x", r"training\.from: no such key\. Did you mean 'tokenizer\.from'\?"),
-            ("tokenizer.zzz=x", r"tokenizer\.zzz: no such key\. The keys there are: from, algorithm, .*sentences\.$"),
-            ("training.zzz=x", r"training\.zzz: no such key\. .*settings training` lists the keys"),
-            ("model.num_heads=3", r"^override model\.num_heads=3: model: num_heads=3 does not divide"),
-            ("model=4", r"model is 4; it must be a section"),
+            (
+                "tokenizer.from=3",
+                ("text-read-as-number", "override tokenizer.from=3", "tokenizer.from", "3", "valid string"),
+            ),
+            ("tokenizer.from_=x", ("no-such-key", "override tokenizer.from_=x", "tokenizer.from_", "'from'")),
+            ("training.from=x", ("no-such-key", "override training.from=x", "training.from", "'tokenizer.from'")),
+            (
+                "tokenizer.zzz=x",
+                ("no-such-key", "override tokenizer.zzz=x", "tokenizer.zzz", "from, algorithm, ", "sentences."),
+            ),
+            ("training.zzz=x", ("no-such-key", "override training.zzz=x", "training.zzz", "settings training`")),
+            ("model.num_heads=3", ("heads-do-not-divide", "override model.num_heads=3", "model", "num_heads=3")),
+            ("model=4", ("not-a-section", "override model=4", "model", "4")),
             (
                 "model={kind: cnn}",
-                r"^override model=\{kind: cnn\}: model\.kind is 'cnn'; it must be transformer, rnn or convolutional",
+                (*bad("override model={kind: cnn}", "model.kind"), "'cnn'", "transformer, rnn or convolutional"),
             ),
-            ("model={d_model: 0}", r"^override model=\{d_model: 0\}: model\.d_model is 0; "),
-            ("corpus.test=my/test", r"corpus\.test is 'my/test'; each test set needs a name: `test: \{NAME: PREFIX\}`"),
-            ("corpus.test={zh:x}", r"^override corpus\.test=\{zh:x\}: YAML reads zh:x as one word; .*: \{zh: x\}$"),
-            ("averaging={a: 1, a: 2}", r"^override averaging=\{a: 1, a: 2\}: a is given twice"),
-            ("run_dir=1234567", r"run_dir is 1234567; .*reads it as a number: put it in quotes"),
+            ("model={d_model: 0}", (*bad("override model={d_model: 0}", "model.d_model"), "0")),
             (
-                "corpus.train={source: a, targt: b}",
-                r"corpus\.train\.targt: no such key.*'target'",
+                "corpus.test=my/test",
+                ("test-set-without-name", "override corpus.test=my/test", "corpus.test", "'my/test'"),
             ),
-            ("training.peak_lr=.inf", r"training\.peak_lr is inf; .*finite"),
-            ("tokenizer.vocab_size=5", r"tokenizer\.vocab_size is 5; .*greater than 260"),
-            ("training.tokens_per_batch=10", r"tokens_per_batch=10 has no room for a sentence"),
-            ("training={? [a] : b}", r"is not YAML"),
-            ("training=&a {x: *a}", r"is not YAML"),
-            ("run_dir=!!python/object:os.system x", r"is not YAML: could not determine a constructor for the tag"),
-            ("training=\x07", r"is not YAML"),
-            ("run_dir=''", r"run_dir is ''; .*at least 1 character"),
-            ("training.average_decay=1", r"training\.average_decay is 1; .*less than 1"),
-            ("training.keep_best=0", r"training\.keep_best is 0; .*greater than 0"),
-            ("training.metric=ter", r"training\.metric is 'ter'; .*'bleu', 'chrf' or 'nll'"),
-            ("training.sharding=half", r"training\.sharding is 'half'; .*'none' or 'full'"),
-            ("training.tensorboard=1", r"training\.tensorboard is 1; .*boolean"),
-            ("averaging.choose=first", r"averaging\.choose is 'first'; .*'auto', 'last', 'best' or 'moving_average'"),
+            ("corpus.test={zh:x}", ("no-space-after-colon", "override corpus.test={zh:x}", "zh:x", "{zh: x}")),
+            ("averaging={a: 1, a: 2}", ("key-given-twice", "override averaging={a: 1, a: 2}", "a")),
+            ("run_dir=1234567", ("text-read-as-number", "override run_dir=1234567", "run_dir", "1234567")),
+            ("corpus.train={source: a, targt: b}", ("no-such-key", "corpus.train.targt", "'target'")),
+            ("training.peak_lr=.inf", (*bad("training.peak_lr"), "inf", "finite")),
+            (
+                "tokenizer.vocab_size=5",
+                (*bad("override tokenizer.vocab_size=5", "tokenizer.vocab_size"), "5", "greater than 260"),
+            ),
+            ("training.tokens_per_batch=10", ("no-room-for-sentence", "=10: ", "tokens_per_batch=10")),
+            ("training={? [a] : b}", ("not-yaml",)),
+            ("training=&a {x: *a}", ("not-yaml",)),
+            ("run_dir=!!python/object:os.system x", ("not-yaml", "could not determine a constructor for the tag")),
+            ("training=\x07", ("not-yaml",)),
+            ("run_dir=''", (*bad("override run_dir=''", "run_dir"), "''", "at least 1 character")),
+            (
+                "training.average_decay=1",
+                (*bad("override training.average_decay=1", "training.average_decay"), "1", "less than 1"),
+            ),
+            (
+                "training.keep_best=0",
+                (*bad("override training.keep_best=0", "training.keep_best"), "0", "greater than 0"),
+            ),
+            ("training.metric=ter", (*bad("training.metric"), "'ter'", "'bleu', 'chrf' or 'nll'")),
+            ("training.sharding=half", (*bad("training.sharding"), "'half'", "'none' or 'full'")),
+            (
+                "training.tensorboard=1",
+                (*bad("override training.tensorboard=1", "training.tensorboard"), "1", "boolean"),
+            ),
+            (
+                "averaging.choose=first",
+                (*bad("averaging.choose"), "'first'", "'auto', 'last', 'best' or 'moving_average'"),
+            ),
         ],
     )
-    def test_explain_the_value(self, load, override, message):
-        with pytest.raises(ConfigError, match=message) as raised:
+    def test_explain_the_value(self, load, override, expected):
+        with pytest.raises(ConfigError, match=message(*expected)) as raised:
             load(override)
         assert "valid string" not in str(raised.value) or "quotes" in str(raised.value)
 
     @pytest.mark.parametrize(
-        ("train", "message"),
+        ("train", "expected"),
         [
-            ("[a, b]", r"corpus\.train\[1\] is 'a'; it must be a section.*\n.*corpus\.train\[2\] is 'b'"),
-            ("[]", r"train is an empty list"),
-            ("[{name: a, path: b}, {path: c}]", r"train\[2\] has no name; .*\{name: europarl, path: FILE\}"),
-            ("[{name: a, path: b}, {name: a, path: c}]", r"two corpora of train have the name a"),
-            ("[{name: a/b, path: b}]", r"corpus\.train\[1\]\.name is 'a/b'; .*pattern"),
-            ("{name: a, path: b}", r"train: name and weight are only for a list"),
-            ("{path: a, hub: b, split: c}", r"path and hub are given, .*keep one"),
-            ("{source: a}", r"give path, or hub, or both files: source and target"),
-            ("{path: a, split: train}", r"split: only for a data set of the hub"),
-            ("{source: a, target: b, form: tsv}", r"form=tsv: the form is that of path"),
-            ("{path: a, form: hub}", r"form=hub: the form is that of path; name a data set of the hub by the key hub"),
-            ("{tsv: a}", r"corpus\.train\.tsv: no such key. Did you mean 'path'\?"),
-            ("{hub: a}", r"hub needs a split"),
-            ("{path: a.tsv, source: no, target: 2}", r"corpus\.train\.source is False; .*put it in quotes"),
-            ("{path: a.tsv, source: 0, target: 2}", r"corpus\.train\.source is 0; .*greater than or equal to 1"),
-            ("{path: a.txt, form: tsv, source: 2}", r"tsv: give source and target both"),
-            ("{path: a.tsv.gz, source: 2, target: de}", r"tsv: give source and target both"),
-            ("{path: a.tsv, source: 2, target: 2}", r"source and target are both 2"),
-            ("{path: a.csv, source: 1, target: 2}", r"source is the number 1, but here it must be a name; .*quotes"),
-            ("{source: 1, target: 2}", r"source is the number 1, but here it must be a file; .*quotes"),
+            ("[a, b]", ("not-a-section", "corpus.train[1]", "'a'", "\n", "corpus.train[2]", "'b'")),
+            ("[]", ("no-training-corpora", "train=[]")),
+            ("[{name: a, path: b}, {path: c}]", ("corpus-without-name", "train[2]")),
+            ("[{name: a, path: b}, {name: a, path: c}]", ("corpus-name-twice", "a")),
+            ("[{name: a/b, path: b}]", (*bad("corpus.train[1].name"), "'a/b'", "pattern")),
+            ("{name: a, path: b}", ("name-without-list", "train")),
+            ("{path: a, hub: b, split: c}", ("path-and-hub",)),
+            ("{source: a}", ("corpus-without-files",)),
+            ("{path: a, split: train}", ("key-only-for-hub", "split: train}", "split")),
+            ("{source: a, target: b, form: tsv}", ("form-without-path", "form=tsv")),
+            ("{path: a, form: hub}", ("form-without-path", "form=hub")),
+            ("{tsv: a}", ("no-such-key", "corpus.train.tsv", "'path'")),
+            ("{hub: a}", ("hub-without-split",)),
+            ("{path: a.tsv, source: no, target: 2}", ("text-read-as-boolean", "corpus.train.source", "False")),
+            (
+                "{path: a.tsv, source: 0, target: 2}",
+                (*bad("target: 2}", "corpus.train.source"), "0", "greater than or equal to 1"),
+            ),
+            ("{path: a.txt, form: tsv, source: 2}", ("tsv-columns-incomplete",)),
+            ("{path: a.tsv.gz, source: 2, target: de}", ("tsv-columns-incomplete",)),
+            ("{path: a.tsv, source: 2, target: 2}", ("source-is-target", "source: 2, target: 2", "2")),
+            ("{path: a.csv, source: 1, target: 2}", ("part-is-number", "source: 1", "source", "1", "name")),
+            ("{source: 1, target: 2}", ("part-is-number", "source: 1", "source", "1", "file")),
         ],
     )
-    def test_explain_what_is_wrong_with_a_corpus(self, load, train, message):
-        with pytest.raises(ConfigError, match=message) as raised:
+    def test_explain_what_is_wrong_with_a_corpus(self, load, train, expected):
+        with pytest.raises(ConfigError, match=message(*expected)) as raised:
             load(f"corpus.train={train}")
-        assert str(raised.value).startswith(f"override corpus.train={train}: corpus")
+        assert str(raised.value).startswith(f"override corpus.train={train}: ")
 
     @pytest.mark.parametrize("text", ["-", "...", "<>", "|||", "👍", "()\u0301"])
     def test_a_tag_or_a_language_without_letter_and_digit_is_refused(self, load, text):
         load("corpus.train={path: a, tag: '<bt> <2de> ->de @1 [原文]'}")
-        message = "{} has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
         for tag in (text, f"<bt> {text}"):
-            with pytest.raises(ConfigError, match=re.escape("corpus.train.tag: " + message.format(f"'{text}'"))):
+            with pytest.raises(ConfigError, match=message("without-letter-or-digit", f"corpus.train.tag: '{text}'")):
                 load(f"corpus.train={{path: a, tag: '{tag}'}}")
         for key in ("source_language", "target_language", "train.source_language"):
-            with pytest.raises(ConfigError, match=re.escape(f"corpus.{key}: " + message.format(f"'{text}'"))):
+            with pytest.raises(ConfigError, match=message("without-letter-or-digit", f"corpus.{key}: '{text}'")):
                 load("corpus.train={path: a}", f"corpus.{key}='{text}'")
 
     @pytest.mark.parametrize("hidden", "\u200b \u00ad \u202e \ufeff \u2060 \ue000 \U000e0041".split(" "))
     def test_a_tag_or_a_language_with_what_cannot_be_seen_is_refused(self, load, hidden):
-        message = re.escape(f"it holds U+{ord(hidden):04X}, which cannot be seen; write it without that")
+        found = f"U+{ord(hidden):04X}"
         for tag in (hidden, f"<2de{hidden}>", f"<bt> {hidden}<2de>"):
-            with pytest.raises(ConfigError, match=rf"corpus\.train\.tag: {message}"):
+            with pytest.raises(ConfigError, match=message("with-invisible-character", "corpus.train.tag", found)):
                 load(f"corpus.train={{path: a, tag: '{tag}'}}")
-        with pytest.raises(ConfigError, match=rf"corpus\.source_language: {message}"):
+        with pytest.raises(ConfigError, match=message("with-invisible-character", "corpus.source_language", found)):
             load(f"corpus.source_language='e{hidden}n'")
 
     def test_name_the_line_of_a_corpus_in_a_list(self, load):
         both = "\n    - {name: a, path: a.tmx}\n    - name: b\n      path: b.tsv\n      sorce: 1"
-        with pytest.raises(ConfigError, match=r"x\.yaml:10: corpus\.train\[2\]\.sorce: no such key.*'source'"):
+        with pytest.raises(ConfigError, match=message("no-such-key", "x.yaml:10", "corpus.train[2].sorce", "'source'")):
             load(change=("text/train", both))
         both = both.replace("sorce: 1", "source: 1")
-        with pytest.raises(ConfigError, match=r"x\.yaml:8: corpus\.train\[2\]: tsv: give source and target both"):
+        with pytest.raises(ConfigError, match=message("tsv-columns-incomplete", "x.yaml:8", "corpus.train[2]")):
             load(change=("text/train", both))
-        with pytest.raises(ConfigError, match=r"corpus\.train\.b: no such key"):
+        with pytest.raises(ConfigError, match=message("no-such-key", "corpus.train.b")):
             load("corpus.train.b.path=x", change=("text/train", both))
-        with pytest.raises(
-            ConfigError, match=r"corpus\.valid is \['a'\]; several corpora can only be in corpus\.train"
-        ):
+        with pytest.raises(ConfigError, match=message("several-corpora-outside-train", "corpus.valid", "['a']")):
             load("corpus.valid=[a]")
 
     def test_the_keys_of_another_kind_of_model_are_named_with_the_way_to_replace_them_all(self, load):
         change = ("d_model: 64", "d_model: 64\n  ffn_dim: 8\n  num_heads: 2")
         with pytest.raises(ConfigError) as error:
             load("model.kind=rnn", change=change)
-        keys = str(error.value).splitlines()
-        belongs = "belongs to model.kind=transformer, but this model has model.kind=rnn"
-        assert [key.partition("x.yaml:")[2].partition(": leave")[0] for key in keys] == [
-            f"12: model.ffn_dim: {belongs}",
-            f"13: model.num_heads: {belongs}",
-        ]
+        kinds = "model.kind=transformer", "model.kind=rnn"
+        first, second = str(error.value).splitlines()
+        assert re.search(message("key-of-other-kind", "x.yaml:12", "model.ffn_dim", *kinds), first)
+        assert re.search(message("key-of-other-kind", "x.yaml:13", "model.num_heads", *kinds), second)
         [override] = set(re.findall("'(model={.*})'", str(error.value)))
         assert load(override, change=change).model == RnnConfig(kind="rnn", d_model=256)
 
     def test_norwegian_is_explained(self, load):
-        message = r"x\.yaml:4: corpus\.source_language is False; .*bare no, on or yes.*put it in quotes"
-        with pytest.raises(ConfigError, match=message):
+        expected = message("text-read-as-boolean", "x.yaml:4", "corpus.source_language", "False")
+        with pytest.raises(ConfigError, match=expected):
             load(change=("source_language: en", "source_language: no"))
         assert load(change=("source_language: en", "source_language: 'no'")).corpus.source_language == "no"
 
@@ -375,7 +399,7 @@ class TestMistakes:
         with pytest.raises(ConfigError) as error:
             load_config(path)
         for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid", "corpus.test"):
-            assert f" {key}: is missing, and has no default" in str(error.value)
+            assert any(re.search(message("key-missing", f" {key}:"), line) for line in str(error.value).splitlines())
 
     @pytest.mark.parametrize("content", [b"", b"- a\n", b"text", b"\xff\xfe"])
     def test_other_files_are_no_configuration(self, tmp_path, content):
@@ -385,38 +409,41 @@ class TestMistakes:
             load_config(path)
 
     def test_missing_file_is_named(self, tmp_path):
-        with pytest.raises(ConfigError, match=message("cannot-be-read-name-4", "none.yaml")):
+        with pytest.raises(ConfigError, match=message("config-cannot-be-read", "none.yaml")):
             load_config(tmp_path / "none.yaml")
 
     @pytest.mark.parametrize(
-        ("overrides", "message"),
+        ("overrides", "expected"),
         [
-            (["model.num_heads=3"], "num_heads=3 does not divide d_model=64"),
-            (["model.d_model=15", "model.num_heads=5"], "d_model=15 is odd"),
-            (["tokenizer.joint=false"], "tied_embeddings=all needs one.*joint=true, or model.tied_embeddings=target"),
-            (["corpus.max_length=2000"], "corpus.max_length=2000 is more than model.max_positions=1024"),
-            (["training.schedule=cooldown"], "training: schedule=cooldown needs cooldown_steps"),
-            (["training.cooldown_steps=9"], "cooldown_steps=9 has no effect with schedule=inverse_sqrt.*=cooldown"),
+            (["model.num_heads=3"], ("heads-do-not-divide", ": num_heads=3", "d_model=64")),
+            (["model.d_model=15", "model.num_heads=5"], ("odd-width-for-sinusoids", ": d_model=15")),
+            (["tokenizer.joint=false"], ("tied-needs-joint",)),
+            (["corpus.max_length=2000"], ("max-length-above-positions", ": corpus.max_length=2000", "positions=1024")),
+            (["training.schedule=cooldown"], ("cooldown-without-steps", ": training")),
+            (
+                ["training.cooldown_steps=9"],
+                ("cooldown-steps-without-schedule", ": cooldown_steps=9", "schedule=inverse_sqrt"),
+            ),
             (
                 ["training.schedule=cooldown", "training.cooldown_steps=97", "training.max_steps=4096"],
-                "warmup_steps=4000 and cooldown_steps=97 are together more than max_steps=4096",
+                ("schedule-longer-than-run", "warmup_steps=4000", "cooldown_steps=97", " max_steps=4096"),
             ),
-            (["averaging.checkpoints=9"], "averaging.checkpoints=9 is more than training.keep_last=5"),
-            (["averaging.choose=moving_average"], "choose=moving_average needs training.average_decay"),
+            (["averaging.checkpoints=9"], ("averages-more-than-kept", ": averaging.checkpoints=9", "keep_last=5")),
+            (["averaging.choose=moving_average"], ("moving-average-without-decay",)),
             (
                 ["training.tokens_per_batch=500", "training.tokens_per_update=499"],
-                "training.tokens_per_update=499 is less than training.tokens_per_batch=500",
+                ("update-smaller-than-batch", ": training.tokens_per_update=499", "training.tokens_per_batch=500"),
             ),
-            (["decoding.temperature=0.5", "decoding.top_p=0.9"], "decoding: temperature, top_p: no effect without"),
+            (["decoding.temperature=0.5", "decoding.top_p=0.9"], ("needs-sampling", "decoding: temperature, top_p")),
             (
                 ["decoding.sampling=true", "decoding.coverage_penalty=0.2"],
-                "coverage_penalty=0.2 has no effect with sampling",
+                ("coverage-with-sampling", "coverage_penalty=0.2"),
             ),
-            (["decoding.alignment_layer=7"], "decoding.alignment_layer=7 is more than the model's 6 layers"),
+            (["decoding.alignment_layer=7"], ("no-such-alignment-layer", "alignment_layer=7", "6")),
         ],
     )
-    def test_impossible_combinations_are_refused(self, load, overrides, message):
-        with pytest.raises(ConfigError, match=message):
+    def test_impossible_combinations_are_refused(self, load, overrides, expected):
+        with pytest.raises(ConfigError, match=message(*expected)):
             load(*overrides)
 
     @pytest.mark.parametrize(
@@ -438,28 +465,53 @@ class TestMistakes:
 
 class TestBounds:
     @pytest.mark.parametrize(
-        ("override", "message"),
+        ("override", "expected"),
         [
-            ('run_dir="a\\0b"', r"run_dir: it holds the control character U\+0000 at position 2"),
-            ('corpus.train={source: "a\\n", target: b}', r"corpus\.train\.source: it holds .* U\+000A at position 2"),
-            ('run_dir="\\ud800"', r"run_dir is '\\ud800'; .*unicode"),
-            ("corpus.train={hub: '', split: a}", r"corpus\.train\.hub is ''; .*at least 1 character"),
-            (f"run_dir={'x' * 5000}", r"run_dir is 'x+… \(5,002 characters\); .*at most 4096 characters"),
-            ("training.seed=9223372036854775808", r"training\.seed is 9223372036854775808; .*less than"),
-            ("training.max_steps=1000000000001", r"max_steps is 1000000000001; .*less than or equal to 1000000000000"),
-            ("training.peak_lr=1e9", r"training\.peak_lr is 1000000000\.0; .*less than or equal to 100"),
-            ("training.peak_lr=1e400", r"training\.peak_lr is inf; .*finite"),
-            ("model.encoder_layers=1000000", r"model\.encoder_layers is 1000000; .*less than or equal to 1000"),
-            ("model.num_heads=true", r"model\.num_heads is True; .*integer"),
-            ("decoding.beam_size=1000000", r"decoding\.beam_size is 1000000; .*less than or equal to 10000"),
-            ("decoding.min_length=1024", r"decoding\.min_length=1024 has no room in model\.max_positions=1024"),
-            ("decoding={sampling: true, top_k: 32001}", r"decoding\.top_k=32001 is more than the 32000 pieces"),
-            (f"{'k' * 9000}=1", r"kkk… \(9,000 characters\): no such key"),
-            ("training=" + "[" * 3000, r"is not YAML"),
+            ('run_dir="a\\0b"', ("with-control-character", ": run_dir", "U+0000", "2")),
+            (
+                'corpus.train={source: "a\\n", target: b}',
+                ("with-control-character", "corpus.train.source", "U+000A", "2"),
+            ),
+            ('run_dir="\\ud800"', (*bad("run_dir", "run_dir"), "'\\ud800'", "unicode")),
+            ("corpus.train={hub: '', split: a}", (*bad("corpus.train.hub"), "''", "at least 1 character")),
+            (
+                f"run_dir={'x' * 5000}",
+                (*bad("run_dir", "run_dir"), "'xxx", "… (5,002 characters)", "at most 4096 characters"),
+            ),
+            (
+                "training.seed=9223372036854775808",
+                (*bad("training.seed", "training.seed"), "9223372036854775808", "less than"),
+            ),
+            (
+                "training.max_steps=1000000000001",
+                (
+                    *bad("training.max_steps", "training.max_steps"),
+                    "1000000000001",
+                    "less than or equal to 1000000000000",
+                ),
+            ),
+            ("training.peak_lr=1e9", (*bad("training.peak_lr"), "1000000000.0", "less than or equal to 100")),
+            ("training.peak_lr=1e400", (*bad("training.peak_lr"), "inf", "finite")),
+            (
+                "model.encoder_layers=1000000",
+                (*bad("model.encoder_layers", "model.encoder_layers"), "1000000", "less than or equal to 1000"),
+            ),
+            ("model.num_heads=true", (*bad("model.num_heads"), "True", "integer")),
+            (
+                "decoding.beam_size=1000000",
+                (*bad("decoding.beam_size", "decoding.beam_size"), "1000000", "less than or equal to 10000"),
+            ),
+            ("decoding.min_length=1024", ("min-length-too-large", "decoding.min_length=1024", "1024")),
+            (
+                "decoding={sampling: true, top_k: 32001}",
+                ("top-k-too-large", "decoding.top_k=32001", "32000"),
+            ),
+            (f"{'k' * 9000}=1", ("no-such-key", "kkk… (9,000 characters)")),
+            ("training=" + "[" * 3000, ("not-yaml",)),
         ],
     )
-    def test_values_that_no_machine_can_hold_are_refused(self, load, override, message):
-        with pytest.raises(ConfigError, match=message) as raised:
+    def test_values_that_no_machine_can_hold_are_refused(self, load, override, expected):
+        with pytest.raises(ConfigError, match=message(*expected)) as raised:
             load(override)
         assert len(str(raised.value)) < 1000
 
@@ -483,7 +535,7 @@ class TestBounds:
         assert load(change=(test, both)).corpus.test["talks"] == PairedText(source="a", target="b")
 
     def test_a_name_that_no_file_can_have_is_refused(self):
-        with pytest.raises(ConfigError, match=message("cannot-be-read-name-4", "null")):
+        with pytest.raises(ConfigError, match=message("config-cannot-be-read", "null")):
             load_config("a\0b")
 
     def test_the_pipe_of_a_command_is_read(self, load):

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from helpers.messages import says
 
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import keys_of
@@ -18,42 +19,61 @@ def keys(kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "answer"),
+    ("path", "keys"),
     [
-        ("training.lr", "Did you mean 'peak_lr'?"),
-        ("lr", "Did you mean 'training.peak_lr'?"),
-        ("training.Learning-Rate", "Did you mean 'peak_lr'?"),
-        ("decoding.max-len-b", "Did you mean 'max_extra_length'?"),
-        ("training.update-freq", ADVICE["update_freq"]),
-        ("training.epochs", ADVICE["epochs"]),
-        ("training.weight_decay", ADVICE["weight_decay"]),
-        ("training.optimizer", ADVICE["optimizer"]),
-        ("data", "Did you mean 'corpus'?"),
+        ("training.lr", ["peak_lr"]),
+        ("lr", ["training.peak_lr"]),
+        ("training.Learning-Rate", ["peak_lr"]),
+        ("decoding.max-len-b", ["max_extra_length"]),
+        ("data", ["corpus"]),
         # The same name elsewhere goes before what others call so, and before what is spelled alike.
-        ("training.dropout", "Did you mean 'model.dropout'?"),
-        ("model.max_steps", "Did you mean 'training.max_steps'?"),
-        ("model.patience", "Did you mean 'training.patience' or 'decoding.patience'?"),
-        ("training.max_length", "Did you mean 'corpus.max_length'?"),
+        ("training.dropout", ["model.dropout"]),
+        ("model.max_steps", ["training.max_steps"]),
+        ("model.patience", ["training.patience", "decoding.patience"]),
+        ("training.max_length", ["corpus.max_length"]),
         # What others mean by it in that section goes before both.
-        ("decoding.max_length", "Did you mean 'max_extra_length'?"),
-        ("training.batch_size", ADVICE["batch_size"]),
-        ("decoding.batch_size", "Did you mean 'tokens_per_batch'?"),
-        # What earlier versions had.
-        ("corpus.dataset", ADVICE["dataset"]),
-        ("training.on_failed_save", ADVICE["on_failed_save"]),
-        ("filters.min_length", "Did you mean 'min_characters'?"),
-        ("training.warmup_stpes", "Did you mean 'warmup_steps'?"),
-        ("corpus.train.src", "Did you mean 'source'?"),
-        ("corpus.train.tgt", "Did you mean 'target'?"),
-        ("corpus.train.jsonl", "Did you mean 'path'?"),
-        ("corpus.test.news.pth", "Did you mean 'path'?"),
-        ("corpus.train.zzz", "`python -m transformer_mt settings corpus.train` lists the keys of corpus.train."),
-        ("averaging.zzz", "The keys there are: checkpoints, choose."),
-        ("training.zzz", "`python -m transformer_mt settings training` lists the keys of training."),
+        ("decoding.max_length", ["max_extra_length"]),
+        ("decoding.batch_size", ["tokens_per_batch"]),
+        ("filters.min_length", ["min_characters"]),
+        ("training.warmup_stpes", ["warmup_steps"]),
+        ("corpus.train.src", ["source"]),
+        ("corpus.train.tgt", ["target"]),
+        ("corpus.train.jsonl", ["path"]),
+        ("corpus.test.news.pth", ["path"]),
     ],
 )
-def test_the_key_that_was_meant_is_named(path, answer):
-    assert suggestion(tuple(path.split(".")), "transformer") == answer
+def test_the_key_that_was_meant_is_named(path, keys):
+    said = suggestion(tuple(path.split(".")), "transformer")
+    assert re.findall("'(.*?)'", said) == keys and says(said, "nearest-key" if len(keys) == 1 else "likely-keys")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("training.update-freq", "update_freq"),
+        ("training.epochs", "epochs"),
+        ("training.weight_decay", "weight_decay"),
+        ("training.optimizer", "optimizer"),
+        ("training.batch_size", "batch_size"),
+        ("corpus.dataset", "dataset"),
+        ("training.on_failed_save", "on_failed_save"),
+    ],
+)
+def test_what_has_no_key_of_its_own_is_explained(path, name):
+    """Among them what earlier versions had."""
+    assert suggestion(tuple(path.split(".")), "transformer") == ADVICE[name]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("corpus.train", ("keys-by-command", "settings corpus.train`")),
+        ("averaging", ("keys-of-section", "checkpoints, choose")),
+        ("training", ("keys-by-command", "settings training`")),
+    ],
+)
+def test_where_no_key_is_near_it_is_said_which_there_are(section, expected):
+    assert says(suggestion((*section.split("."), "zzz"), "transformer"), *expected)
 
 
 def test_no_answer_lists_many_keys():

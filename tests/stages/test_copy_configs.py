@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+from helpers.messages import says
 from helpers.tiny import ROOT, status_and_error
 
 from transformer_mt import demo
@@ -43,7 +44,7 @@ def test_a_place_where_nothing_can_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, error = status_and_error(copy_configs, tmp_path / "file" / "configs", capsys=capsys)
     assert status == 2
-    assert f"error: {tmp_path / 'file' / 'configs'} cannot be created" in error
+    assert says(error, "demo-directory-impossible", str(tmp_path / "file" / "configs"))
 
 
 PACKING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sacrebleu
 from helpers.directories import place, tree
+from helpers.messages import says
 from helpers.processes import python_path
 from helpers.tiny import renew_sums
 from safetensors.numpy import save_file
@@ -106,10 +107,7 @@ class TestFiles:
         script = run(
             "-m", "transformer_mt.evaluate", "--hypothesis", files[0], "--reference", files[1], "--json", target
         )
-        assert (
-            script.returncode == 2
-            and f"{target} exists, and is damaged or was not written by this version" in script.stderr
-        )
+        assert script.returncode == 2 and says(script.stderr, "scores-file-not-ours", str(target))
         assert target.read_text() == '["mine"]'
 
     def test_only_newline_ends_a_line(self, tmp_path):
@@ -291,7 +289,7 @@ class TestModel:
 
         monkeypatch.setattr(Dictionary, "translations", broken)
         assert cli.run(main, ["runs/x", "--test", "news"]) == 2
-        assert "error: test set news: line 2: " in capsys.readouterr().err
+        assert says(capsys.readouterr().err, "test-set-wrong", "news", "line 2")
 
     @pytest.mark.parametrize(
         "order", [["RUN", "beam_size=7", "--test", "talks"], ["--test", "talks", "RUN", "beam_size=7"]]
@@ -333,7 +331,7 @@ class TestModel:
         for path in (trained / "evaluation" / "scores.json", tmp_path / "mine.json"):
             path.write_text(content)
             assert cli.run(main, [str(trained), "--json", str(path)]) == 2
-            assert f"{path} exists, and is damaged or was not written by this version" in capsys.readouterr().err
+            assert says(capsys.readouterr().err, "scores-file-not-ours", str(path))
             assert path.read_text() == content and not Dictionary.calls
             path.unlink()
 
@@ -399,11 +397,11 @@ class TestModel:
 
     def test_unknown_test_set_names_the_known(self, trained, capsys):
         assert cli.run(main, [str(trained), "--test", "demo"]) == 2
-        assert "--test demo: no such test set. The configuration has: news, talks" in capsys.readouterr().err
+        assert says(capsys.readouterr().err, "no-such-test-set", "--test demo", "news, talks")
 
     def test_what_made_the_model_cannot_change(self, trained, capsys):
         assert cli.run(main, [str(trained), "model.d_model=64"]) == 2
-        assert "only settings of decoding can be given" in capsys.readouterr().err
+        assert says(capsys.readouterr().err, "override-of-other-section", "decoding")
 
     def test_missing_texts_are_refused_before_translating(self, trained, tmp_path, capsys):
         (tmp_path / "data/test/talks.target.txt").unlink()
@@ -425,8 +423,8 @@ class TestModel:
             )
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err
-        assert "data was prepared with another tokenizer (digest 00000000) than" in error
-        assert f"model ({joint_tokenizer.digest[:8]})" in error and "give data_dir=data;" in error
+        digests = "00000000", joint_tokenizer.digest[:8]
+        assert says(error, "test-of-other-tokenizer", *digests, "model ", "data_dir=data;")
         assert len(Dictionary.calls) == 2, "nothing was translated of the second"
         assert cli.run(main, [path, "data_dir=data"]) == 0
 
@@ -497,17 +495,17 @@ class TestCompare:
 
     def test_mistakes_are_named(self, two, tmp_path, files, capsys):
         (tmp_path / "mine.json").write_text('["mine"]')
-        for arguments, message in [
-            (["runs/x"], "two or more"),
-            (["runs/x", "nowhere"], "nowhere: is neither a run"),
-            ([*two, "--test", "none"], "no such test set"),
-            ([*two, "--reference", files[1]], "are only for files"),
-            ([files[0], files[0]], "needs --reference"),
-            ([*two, "--analyse"], "cannot be combined"),
-            ([*two, "--json", str(tmp_path / "mine.json")], "is not a file of `evaluate --compare --json`"),
+        for arguments, *expected in [
+            (["runs/x"], "compare-needs-two"),
+            (["runs/x", "nowhere"], "not-run-model-file", "nowhere:"),
+            ([*two, "--test", "none"], "no-such-test-set", "none"),
+            ([*two, "--reference", files[1]], "reference-language-for-files"),
+            ([files[0], files[0]], "compare-files-needs-reference"),
+            ([*two, "--analyse"], "options-exclude-another", "--analyse"),
+            ([*two, "--json", str(tmp_path / "mine.json")], "comparison-place-taken", "mine.json:"),
         ]:
             assert cli.run(main, ["--compare", *arguments]) == 2
-            assert message in capsys.readouterr().err
+            assert says(capsys.readouterr().err, *expected)
         assert (tmp_path / "mine.json").read_text() == '["mine"]'
 
     @pytest.mark.parametrize("changed", ["runs/y/evaluation/talks.hypotheses.txt", "data/test/talks.source.txt"])
@@ -519,11 +517,8 @@ class TestCompare:
         run = "runs/y" if changed.startswith("runs") else "runs/x"
         assert cli.run(main, ["--compare", *two]) == 2
         error = capsys.readouterr().err
-        assert (
-            f"{run}/evaluation/talks.hypotheses.txt: these translations or the sentences of the test set have changed"
-            in error
-        )
-        assert f"again: python -m transformer_mt.evaluate {run} --test talks; or compare files" in error
+        command = f"python -m transformer_mt.evaluate {run} --test talks;"
+        assert says(error, "translations-outdated", f"{run}/evaluation/talks.hypotheses.txt", command)
 
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
         shutil.copytree(tmp_path / "data", tmp_path / "others")
@@ -532,7 +527,7 @@ class TestCompare:
         config = tmp_path / "runs/y/model/config.yaml"
         config.write_text(config.read_text().replace("data_dir: data", "data_dir: others"))
         assert cli.run(main, ["--compare", *two, "--test", "news"]) == 2
-        assert "different references for the test set news, so their scores" in capsys.readouterr().err
+        assert says(capsys.readouterr().err, "references-differ", "news")
         config.write_text(config.read_text().replace("data_dir: others", "data_dir: data"))
         (trained / "evaluation/news.hypotheses.txt").unlink()
         assert cli.run(main, ["--compare", *two]) == 2

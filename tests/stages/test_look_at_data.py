@@ -216,7 +216,7 @@ def test_the_number_of_pairs_is_checked(config, capsys):
 
 def test_a_script_that_is_not_known_is_said_before_anything_is_read(config):
     for arguments in (["--look"], []):
-        with pytest.raises(ConfigError, match=message("filters-min-script-share", "corpus.source_language=xx")):
+        with pytest.raises(ConfigError, match=message("script-of-language-unknown", "corpus.source_language=xx")):
             prepare.main(
                 [
                     *(str(config), "corpus.source_language=xx", "filters.min_script_share=0.5"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from helpers.messages import says
 from helpers.tiny import status_and_error, write_experiment
 
 from transformer_mt import average, evaluate, prepare, train, translate
@@ -78,7 +79,7 @@ def test_a_tag_for_all_lines_must_be_one_of_the_model(
     assert found[0] == found[1] and found[0].splitlines()[1] == ""
     arguments = [run / "model", "--input", tmp_path / "plain", "--tag", "<2fr>"]
     status, error = status_and_error(translate.main, *arguments, capsys=capsys)
-    assert status == 2 and "--tag <2fr>: the model does not know <2fr>; its tags are <2de>, <2en>" in error
+    assert status == 2 and says(error, "tag-unknown-to-model", "--tag <2fr>", "<2fr>", "<2de>, <2en>")
 
 
 def test_other_weights_need_no_new_preparation_but_another_run(

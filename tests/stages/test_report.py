@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.messages import says
 from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage, alphas
 
@@ -242,18 +243,18 @@ def test_a_file_of_another_form_is_named(file, change, evaluated, tmp_path):
 def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, capsys):
     (tmp_path / "foreign.html").write_text("my page")
     (tmp_path / "empty").mkdir()
-    for runs, output, message in [
-        ([tmp_path / "none"], "r.html", f"{tmp_path / 'none'}: no such directory"),
-        ([tmp_path / "empty"], "r.html", f"{tmp_path / 'empty'} is neither the directory of a run"),
-        ([evaluated / "checkpoints"], "r.html", "checkpoints is neither the directory of a run"),
-        ([evaluated, evaluated], "r.html", "is given twice"),
-        ([evaluated], "foreign.html", "exists, and is not a .html written by this command"),
-        ([evaluated], "nowhere/r.html", "does not exist; create it"),
-        ([evaluated], "empty", "the name must end in .html"),
+    for runs, output, *expected in [
+        ([tmp_path / "none"], "r.html", "run-directory-missing", f"{tmp_path / 'none'}:"),
+        ([tmp_path / "empty"], "r.html", "not-run-or-model", f"{tmp_path / 'empty'}:"),
+        ([evaluated / "checkpoints"], "r.html", "not-run-or-model", "checkpoints:"),
+        ([evaluated, evaluated], "r.html", "run-named-twice", f"{evaluated}:"),
+        ([evaluated], "foreign.html", "picture-place-taken", "foreign.html:", ".html"),
+        ([evaluated], "nowhere/r.html", "output-directory-missing", "nowhere/r.html:"),
+        ([evaluated], "empty", "picture-suffix-unknown", "empty:", ".html"),
     ]:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         status, error = status_and_error(report.main, *runs, "--output", tmp_path / output, capsys=capsys)
-        assert status == 2 and message in error and error.count("\n") == 1
+        assert status == 2 and says(error, *expected) and error.count("\n") == 1
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.messages import says
 from helpers.tiny import demo_pairs
 
 from transformer_mt import rerank, score, translate
@@ -53,10 +54,13 @@ def test_the_pieces_of_the_lists_have_the_probability_that_translate_reported(ru
     assert status == 0 and len(each) == 10
     assert [of["own"] for of in each] == pytest.approx([of["log_prob"] for of in each], abs=1e-4)
     pieces = json.dumps(read(content.encode())[0]["n_best"][0]["pieces"], ensure_ascii=False)
-    for odd, said in (('["Xx"]', "the target of line 1: 'Xx' is not a piece"), ('"Xx"', ":1: pieces of translation 1")):
+    for odd, *expected in (
+        ('["Xx"]', "not-target-piece", "target", "1", "'Xx'"),
+        ('"Xx"', "n-best-pieces-wrong", ":1:", "1"),
+    ):
         path.write_text(content.replace(f'"pieces": {pieces}', f'"pieces": {odd}'), encoding="utf-8")
         assert run_stage(score.main, b"", *arguments) == (2, b"")
-        assert said in capsys.readouterr().err
+        assert says(capsys.readouterr().err, *expected)
 
 
 def listed(line, *translations):
@@ -110,43 +114,60 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
     arguments = [tmp_path / "lists", "--tune", tmp_path / "reference", "channel=0", "length_penalty=1,300"]
     status, output = run_stage(rerank.main, b"", *arguments)
     assert (status, output.count(b"validation set  bleu")) == (2, 2)
-    assert "lists:2: with log_prob=1 channel=0 length_penalty=300, the score of a" in capsys.readouterr().err
+    assert says(
+        capsys.readouterr().err, "reranked-score-not-finite", "lists:2", "log_prob=1 channel=0 length_penalty=300"
+    )
+
+
+NOT_FINITE = "reranked-score-not-finite"
 
 
 @pytest.mark.parametrize(
-    ("lines", "arguments", "said"),
+    ("lines", "arguments", "code", "facts"),
     [
-        (WRITTEN, [], "give a weight"),
-        (WRITTEN, ["chanel=1"], ":1: chanel of translation 1 is null, and all"),
-        (WRITTEN, ["channel=a"], "channel=a: write NAME=NUMBER"),
-        (WRITTEN, ["channel=nan"], ":1: with log_prob=1 channel=nan length_penalty=1, the score"),
+        (WRITTEN, [], "no-weight-given", []),
+        (WRITTEN, ["chanel=1"], "n-best-number-missing", [":1:", "chanel", " 1 ", "null"]),
+        (WRITTEN, ["channel=a"], "weight-malformed", ["channel=a:"]),
+        (WRITTEN, ["channel=nan"], NOT_FINITE, [":1:", "log_prob=1 channel=nan length_penalty=1,"]),
+        (WRITTEN[1:], ["channel=1"], "n-best-lines-skipped", [":1:", " 1 "]),
+        (WRITTEN, ["channel=1", "length_penalty=400"], NOT_FINITE, [":1:", "log_prob=1 channel=1 length_penalty=400,"]),
+        (WRITTEN, ["channel=1", "length_penalty=1e308"], NOT_FINITE, []),
         (
-            WRITTEN[1:],
-            ["channel=1"],
-            ":1: should have the translations of line 1 of the source",
+            WRITTEN,
+            ["channel=1", "length_penalty=-300"],
+            NOT_FINITE,
+            [":2:", "log_prob=1 channel=1 length_penalty=-300,"],
         ),
-        (WRITTEN, ["channel=1", "length_penalty=400"], ":1: with log_prob=1 channel=1 length_penalty=400, the score"),
-        (WRITTEN, ["channel=1", "length_penalty=1e308"], "is not finite: give weights"),
-        (WRITTEN, ["channel=1", "length_penalty=-300"], ":2: with log_prob=1 channel=1 length_penalty=-300, the sco"),
-        (WRITTEN, ["channel=-1e308", "log_prob=1e308"], ":1: with log_prob=1e+308 channel=-1e+308 length_penalty=1"),
-        (["1\t-0.5\ta text\n"], ["channel=1"], ":1: is not a JSON object"),
-        (['{"line": 1, "translation": "a"}\n'], ["channel=1"], ":1: has no n_best"),
+        (
+            WRITTEN,
+            ["channel=-1e308", "log_prob=1e308"],
+            NOT_FINITE,
+            [":1:", "log_prob=1e+308 channel=-1e+308 length_penalty=1"],
+        ),
+        (["1\t-0.5\ta text\n"], ["channel=1"], "n-best-not-json", [":1:"]),
+        (['{"line": 1, "translation": "a"}\n'], ["channel=1"], "n-best-missing", [":1:"]),
         (
             [WRITTEN[0].replace("-9.0", "null")],
             ["channel=1"],
-            ":1: channel of translation 1 is null, and all",
+            "n-best-number-missing",
+            [":1:", "channel", " 1 ", "null"],
         ),
-        ([WRITTEN[0].replace("-9.0", "NaN")], ["channel=1"], ":1: is not a JSON object"),
-        (WRITTEN[:1], ["--tune", "REFERENCE"], "reference: line 2 is one too many: the input has 1 line."),
-        ([line.replace("channel", "pieces") for line in WRITTEN], ["--tune", "REFERENCE"], "has only the fields"),
+        ([WRITTEN[0].replace("-9.0", "NaN")], ["channel=1"], "n-best-not-json", [":1:"]),
+        (WRITTEN[:1], ["--tune", "REFERENCE"], "line-beside-too-many", ["reference:", " 2 ", " 1 "]),
+        (
+            [line.replace("channel", "pieces") for line in WRITTEN],
+            ["--tune", "REFERENCE"],
+            "nothing-to-rerank-by",
+            ["lists"],
+        ),
     ],
 )
-def test_mistakes_are_named(run_stage, tmp_path, capsys, lines, arguments, said):
+def test_mistakes_are_named(run_stage, tmp_path, capsys, lines, arguments, code, facts):
     (tmp_path / "lists").write_text("".join(lines))
     (tmp_path / "reference").write_text("a\nb\n")
     arguments = [tmp_path / "reference" if each == "REFERENCE" else each for each in arguments]
     assert run_stage(rerank.main, b"", tmp_path / "lists", *arguments) == (2, b"")
-    assert said in capsys.readouterr().err
+    assert says(capsys.readouterr().err, code, *facts)
 
 
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -179,19 +200,19 @@ def test_a_damaged_list_is_named_by_its_line_or_chosen_from(run_stage, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        (["--add", "score"], "--add score: choose another name"),
-        (["--add", "a-b"], "--add a-b: choose another name"),
-        (["--add", "length_penalty"], "choose another name"),
-        (["--add", "channel", "--reverse", "--pieces"], "--pieces cannot be combined"),
-        (["--add", "channel", "--tag", "<2de>"], "does not know <2de>"),
+        (["--add", "score"], ("add-name-not-allowed", "--add score:")),
+        (["--add", "a-b"], ("add-name-not-allowed", "--add a-b:")),
+        (["--add", "length_penalty"], ("add-name-not-allowed", "--add length_penalty:")),
+        (["--add", "channel", "--reverse", "--pieces"], ("pieces-with-reverse",)),
+        (["--add", "channel", "--tag", "<2de>"], ("tag-unknown-to-model", "--tag <2de>:", "<2de>")),
     ],
 )
-def test_mistakes_of_adding_are_named(run_stage, model_dir, lists, capsys, arguments, said):
+def test_mistakes_of_adding_are_named(run_stage, model_dir, lists, capsys, arguments, expected):
     path, source = lists
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, *arguments) == (2, b"")
-    assert said in capsys.readouterr().err
+    assert says(capsys.readouterr().err, *expected)
 
 
 def test_errors_name_the_line_of_the_source(run_stage, model_dir, lists, capsys):
@@ -199,14 +220,14 @@ def test_errors_name_the_line_of_the_source(run_stage, model_dir, lists, capsys)
     found = [("a", 2, -1.0), ("b", 2, -1.0)], [("a", 2, -1.0), ("wort " * 1100, 2, -1.0)]
     path.write_text("".join(listed(line, *found[line == 3]) for line in range(1, 5)))
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "other")[0] == 2
-    assert "the target of line 3 has" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "scored-line-too-long", "target", "3")
 
 
 def test_a_field_that_is_there_already_is_named(run_stage, model_dir, lists, capsys):
     path, source = lists
     path.write_text(path.read_text().replace('"score": ', '"channel": 1, "score": '))
     assert run_stage(score.main, b"", model_dir, "--device", "cpu", source, path, "--add", "channel") == (2, b"")
-    assert "lists.jsonl:1: the translations already have a field channel" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "add-name-taken", "lists.jsonl:1", "channel")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from helpers.messages import says
 from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, log_records, status_and_error, train_tiny, weights_at
 
@@ -87,7 +88,7 @@ def test_an_alignment_needs_attention_in_every_model(runs, trained, sources_file
         arguments = [*models, "--input", sources_file, "--output", output, "--alignment", "--device=cpu"]
         status, error = status_and_error(translate.main, *arguments, capsys=capsys)
         assert status == 2
-        assert "needs attention to the source, which this model" in error
+        assert says(error, "alignment-needs-attention")
         assert not output.exists()
 
 
@@ -100,7 +101,7 @@ def test_precisions_that_a_model_has_no_form_for_are_refused(precision, runs, so
     ):
         status, error = status_and_error(main, model, *files, precision, "--device=cpu", capsys=capsys)
         assert status == 2
-        assert "leave --dtype and --quantize out" in error
+        assert says(error, "precision-needs-scaled-dot")
         assert not output.exists()
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.messages import says
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
@@ -76,7 +77,7 @@ def test_pieces_that_translate_wrote_have_the_probability_that_it_reported(run_s
 def test_a_line_that_is_no_pair_is_named(run_score, content, tabs, capsys):
     status, output = run_score(content, "--buffer-lines", 1)
     assert (status, output.count(b"\n")) == (2, 1), "the pair before it is not lost"
-    assert f"standard input:2: has {tabs} tabs instead of one" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "tabs-in-pair-wrong", "standard input:2", f" {tabs} ")
 
 
 def test_files_that_do_not_go_together_are_named(run_score, files, capsys):
@@ -87,11 +88,8 @@ def test_files_that_do_not_go_together_are_named(run_score, files, capsys):
     assert run_score(b"", sources)[0] == 2
     assert run_score(b"", sources, "nowhere")[0] == 2
     errors = capsys.readouterr().err.splitlines()
-    said = [
-        "targets: line 2 is missing",
-        "sources: line 2 is one too many",
-        "give the file of its translations",
-        "nowhere: ",
-    ]
-    for error, words in zip(errors, said, strict=True):
-        assert words in error
+    first, second, third, fourth = errors
+    assert says(first, "line-beside-missing", "targets:", "2")
+    assert says(second, "line-beside-too-many", "sources:", "2")
+    assert says(third, "target-file-not-named")
+    assert "nowhere: " in fourth

@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 import yaml
+from helpers.messages import says
 from helpers.tiny import status_and_error, train_tiny, write_experiment
 from safetensors.torch import load_file
 
@@ -93,21 +94,21 @@ def test_unprepared_data_are_named(tmp_path, capsys):
     config = write_experiment(tmp_path)
     status, error = status_and_error(train.main, config, capsys=capsys)
     assert status == 2
-    assert f"{tmp_path / 'data'} is not prepared: run `python -m transformer_mt.prepare` with this" in error
+    assert says(error, "data-not-prepared", str(tmp_path / "data"), "python -m transformer_mt.prepare")
 
 
 @pytest.mark.parametrize(("section", "other"), [("tokenizer", "vocab_size=400"), ("corpus", "max_length=100")])
 def test_data_prepared_in_another_way_are_refused(experiment, tmp_path, capsys, section, other):
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", f"{section}.{other}", capsys=capsys)
     assert status == 2
-    assert f"prepared with another {section}" in error
+    assert says(error, "data-of-other-section", section)
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):
     save_checkpoint(run, Tensors({}, {}), train.Progress(step=13), "0" * 64)
     status, error = status_and_error(train.main, experiment, f"run_dir={run}", "training.max_steps=14", capsys=capsys)
     assert status == 2
-    assert "another tokenizer (00000000" in error
+    assert says(error, "checkpoint-of-other-tokenizer", "00000000")
 
 
 def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(run, trained, experiment, capsys):
@@ -127,7 +128,7 @@ def test_a_device_that_is_not_there_is_named(experiment, tmp_path, capsys, devic
         train.main, experiment, f"run_dir={tmp_path}", f"training.device={device}", capsys=capsys
     )
     assert status == 2
-    assert f"device {device} cannot be used" in error
+    assert says(error, "device-unusable", device)
 
 
 def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path, capsys):
@@ -138,7 +139,7 @@ def test_a_full_disk_ends_with_advice_and_no_traceback(experiment, tmp_path, cap
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert status == 2
-    assert "make room on the disk" in error
+    assert says(error, "advice-make-room")
     assert "Traceback" not in error
 
 
@@ -148,7 +149,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_in_silence(run, expe
         (checkpoint_path(run, step) / "model.safetensors").write_bytes(b"damaged")
     status, error = status_and_error(train.main, experiment, f"run_dir={run}", capsys=capsys)
     assert status == 2
-    assert "No undamaged checkpoint is left" in error
+    assert says(error, "no-whole-checkpoint")
     assert (run / "log.jsonl").read_text() == log
 
 
@@ -169,7 +170,7 @@ def test_two_trainings_of_one_run_are_refused(experiment, tmp_path, capsys):
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", capsys=capsys)
     os.close(descriptor)
     assert status == 2
-    assert "another process trains here" in error
+    assert says(error, "directory-in-use")
     train_tiny(experiment, tmp_path, "training.max_steps=1")
 
 
@@ -180,7 +181,7 @@ def test_a_damaged_summary_of_prepare_is_no_preparation(experiment, tmp_path, co
     arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
-    assert "is not prepared" in error
+    assert says(error, "data-not-prepared")
 
 
 def test_validation_text_of_another_length_is_refused(experiment, tmp_path, capsys):
@@ -189,7 +190,7 @@ def test_validation_text_of_another_length_is_refused(experiment, tmp_path, caps
     arguments = [experiment, f"data_dir={data}", f"run_dir={tmp_path / 'run'}"]
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
-    assert "valid.target.txt is not as it was written" in error
+    assert says(error, "file-differs-from-sum", "valid.target.txt")
 
 
 def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+from helpers.messages import says
 from helpers.optional import skip_without_package_of
 from helpers.processes import python_path
 from helpers.thorough import thorough, thorough_rows
@@ -119,7 +120,7 @@ def test_a_model_is_loaded_ready_in_full_precision_on_any_processor(monkeypatch,
 
 def test_the_device_is_the_one_asked_for(run_translate, capsys):
     assert run_translate(b"A\n", "--device", "tpu9") == (2, b"")
-    assert "device tpu9 cannot be used" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "device-unusable", "tpu9")
 
 
 @pytest.mark.parametrize("alpha", [*thorough(0.0), 3.0])
@@ -156,7 +157,7 @@ def test_settings_reach_the_search(run_translate, translator):
 
 def test_an_unknown_setting_is_an_error(run_translate, capsys):
     assert run_translate(b"A\n", "beam_sise=2")[0] == 2
-    assert "Did you mean 'beam_size'" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "no-such-key", "beam_sise", "'beam_size'")
 
 
 def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_warning(
@@ -175,7 +176,7 @@ def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_
 def test_invalid_utf8_is_named_by_its_line(run_translate, capsys):
     status, _ = run_translate(b"fine\nbr\xf6ken\n")
     assert status == 2
-    assert "standard input:2: is not UTF-8" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-not-utf-8", "standard input:2:")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "tokenizer.model"])
@@ -203,7 +204,7 @@ def test_a_model_of_the_other_engine_is_recognised(run_stage, model_dir, tmp_pat
         (other / "model.safetensors").rename(other / "model.bin")
     assert run_stage(translate.main, b"A\n", other, "--engine", engine) == (2, b"")
     error = capsys.readouterr().err
-    assert f"holds no {'model.safetensors' if engine == 'torch' else 'model.bin'}: " in error
+    assert says(error, "model-file-missing", "model.safetensors" if engine == "torch" else "model.bin")
     assert said in error
 
 
@@ -211,13 +212,13 @@ def test_a_model_of_the_other_engine_is_recognised(run_stage, model_dir, tmp_pat
 def test_what_is_no_model_directory_is_named(run_stage, tmp_path, name, capsys):
     (tmp_path / "file").touch()
     assert run_stage(translate.main, b"A\n", tmp_path / name) == (2, b"")
-    assert f"{name}: no such directory" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "model-directory-missing", f"{name}:")
 
 
 def test_a_configuration_in_place_of_a_model_is_told_where_that_is(run_stage, tmp_path, capsys):
     (tmp_path / "x.yaml").write_text("run_dir: runs/x")
     assert run_stage(translate.main, b"A\n", tmp_path / "x.yaml") == (2, b"")
-    assert "x.yaml: no such directory; it is a configuration: name" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "model-directory-missing", "x.yaml:", "configuration")
 
 
 def test_an_input_or_output_that_cannot_be_opened_is_an_error(run_translate, capsys):
@@ -260,7 +261,7 @@ def test_another_tokenizer_is_refused(model_dir, tmp_path, capsys, run_stage, ma
 
 def test_a_line_without_end_is_one_error(model_dir, run_stage, capsys):
     assert run_stage(translate.main, b"", model_dir, "--input", "/dev/zero") == (2, b"")
-    assert "/dev/zero:1: has more than 67,108,864 bytes" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-too-long", "/dev/zero:1:", "67,108,864")
 
 
 @pytest.mark.parametrize("option", ["--input", "--prefix"])
@@ -281,7 +282,7 @@ def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, c
 def test_an_output_that_would_be_packed_only_by_its_name_is_refused(run_stage, tmp_path, capsys, ending):
     output = tmp_path / f"lines.de.{ending}"
     assert run_stage(translate.main, b"A dog.\n", "no_model", "--output", output) == (2, b"")
-    assert f"plain text or .gz, not .{ending}: write --output {tmp_path / 'lines.de.gz'}" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "output-suffix-unknown", f" .{ending}", str(tmp_path / "lines.de.gz"))
 
 
 def test_a_failed_translation_leaves_the_output_file_as_it_was(run_translate, tmp_path):
@@ -404,19 +405,19 @@ def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
     path = tmp_path / "prefixes"
     path.write_text("Der\n\nEin\n")
     assert run_translate(b"A dog.\nA dog.\nA dog.\nA dog.\n", "--prefix", path, "--buffer-lines", 2)[0] == 2
-    assert "prefixes: line 4 is missing" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-beside-missing", "prefixes:", "4")
     assert run_translate(b"A dog.\n", "--prefix", path)[0] == 2
-    assert "prefixes: line 2 is one too many: the input has 1 line" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-beside-too-many", "prefixes:", "2", "1 line")
     (tmp_path / "lines").write_text("A dog.\nA dog.\n")
     arguments = ["--input", tmp_path / "lines", "--prefix", path, "--buffer-lines", 1]
     assert run_translate(b"", *arguments) == (2, b"")
-    assert "prefixes: line 3 is one too many: the input has 2 lines" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-beside-too-many", "prefixes:", "3", "2 lines")
 
 
 def test_a_beam_wider_than_the_vocabulary_and_more_translations_than_it_are_no_traceback(run_translate, capsys):
     assert run_translate(b"A dog.\n\n", "beam_size=600", "max_extra_length=0")[1].count(b"\n") == 2
     assert run_translate(b"A dog.\n", "beam_size=2", "n_best=3") == (2, b"")
-    assert "n_best=3 is more than beam_size=2" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "n-best-above-beam", "n_best=3", "beam_size=2")
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(run_translate, model_dir, translator):
@@ -432,7 +433,7 @@ def test_models_of_other_vocabularies_are_no_ensemble(run_translate, model_dir, 
     renew_sums(other)
     capsys.readouterr()
     assert run_translate(b"A dog.\n", "--ensemble", other) == (2, b"")
-    assert f"{other} has another vocabulary than {model_dir}" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "ensemble-vocabularies-differ", str(other), str(model_dir))
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5"])

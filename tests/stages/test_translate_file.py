@@ -12,6 +12,7 @@ import time
 
 import pytest
 from helpers.directories import tree
+from helpers.messages import says
 from helpers.processes import (
     ended,
     kill,
@@ -153,7 +154,7 @@ def test_a_failure_keeps_what_is_translated_too(start, files, monkeypatch, capsy
     assert start(*IN_PARTS) == 2
     error = capsys.readouterr().err
     assert "out.parts keeps 2 parts of the translation: the same command resumes from there" in error
-    assert "cannot be written (No space left on device); make room on the disk" in error
+    assert says(error, "file-cannot-be-written", "No space left on device") and says(error, "advice-make-room")
     assert tree(files / "out.parts").keys() == {"lock", "parts.json", "000000", "000001"}
     resume(monkeypatch)
     assert start(*IN_PARTS) == 0
@@ -190,8 +191,8 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     places = {"prefixes": files / "prefixes", "model": model_dir}
     assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
     error = capsys.readouterr().err
-    assert f"out.parts holds the beginning of another translation {difference}. To resume it" in error
-    assert "to begin anew, delete the directory" in error and "keeps" not in error
+    assert says(error, "parts-of-other-translation", "out.parts", difference)
+    assert says(error, "advice-delete-parts", "out.parts") and "keeps" not in error
     assert tree(files / "out.parts") == kept
     assert start(*IN_PARTS) == 0
 
@@ -203,7 +204,7 @@ def test_compressed_parts_are_not_joined_with_plain_ones(start, files, monkeypat
     resume(monkeypatch)
     before = tree(files)
     assert start(*IN_PARTS) == 2
-    assert "out.parts holds the beginning of another translation (--output as .gz: True" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "parts-of-other-translation", "out.parts", "--output as .gz: True")
     assert tree(files) == before
     assert start(*IN_PARTS, output="out.gz") == start(*IN_PARTS, output="plain") == 0
     assert gzip.decompress((files / "out").read_bytes()) == (files / "plain").read_bytes()
@@ -218,7 +219,7 @@ def test_a_copy_of_the_model_is_the_same_model_and_a_changed_one_is_another(
     changed = json.dumps(record)
     (files / "out.parts" / "parts.json").write_text(changed)
     assert start(*IN_PARTS) == 2
-    assert "another translation (the model)" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "parts-of-other-translation", "(the model)")
     (files / "out.parts" / "parts.json").write_bytes(kept["parts.json"])
     where = ["--input", files / "in", "--output", files / "out"]
     assert run_stage(translate.main, b"", copy, "--device", "cpu", *where, *IN_PARTS)[0] == 0
@@ -237,9 +238,8 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     before = tree(files / "out.parts")
     assert start(*arguments) == 2
     error = capsys.readouterr().err
-    changed = f"{files / 'in'}, or the file of --prefix, has changed since parts of it were translated"
-    assert f"{changed}, first in lines 4 to 6. To resume" in error
-    assert f"translate these lines again, delete {files / 'out.parts' / '000001'}; to begin" in error
+    place = str(files / "in"), str(files / "out.parts" / "000001")
+    assert says(error, "input-changed-since-parts", " 4 ", " 6.", *place)
     assert tree(files / "out.parts") == before
     (files / "out.parts" / "000001").unlink()
     assert start(*arguments) == 0
@@ -257,7 +257,7 @@ def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
 def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, capsys):
     (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:3]))
     assert start(*IN_PARTS) == 2
-    assert "has changed since parts of it were translated, first in lines 4 to 6" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "input-changed-since-parts", " 4 ", " 6.")
     assert tree(files / "out.parts") == kept
     (files / "in").write_text(CONTENT + "One more.\n")
     assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
@@ -274,21 +274,21 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkey
 
     monkeypatch.setattr(file_to_file._FileTranslation, "_job", job)
     assert start(*IN_PARTS) == 2
-    assert "in: has changed since this command began to read it (from line 10 on)" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "input-changed-while-read", "in:", "10")
 
 
 def test_bad_lines_are_named_before_the_first_is_translated_and_cost_nothing(start, files, capsys):
     (files / "in").write_bytes(CONTENT.encode() + b"br\xf6ken\n")
     assert start(*IN_PARTS) == 2
-    assert f"in:{len(LINES) + 1}: is not UTF-8" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-not-utf-8", f"in:{len(LINES) + 1}:")
     packed = gzip.compress(CONTENT.encode() * 100)
     (files / "cut.gz").write_bytes(packed[:-20])
     assert start(*IN_PARTS, source="cut.gz") == 2
-    assert "cut.gz: cannot be read (Compressed file ended before" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "text-cannot-be-read", "cut.gz", "Compressed file ended before")
     (files / "in").write_text(CONTENT)
     (files / "prefixes").write_text("Ein\n")
     assert start(*IN_PARTS, "--prefix", files / "prefixes") == 2
-    assert "prefixes: line 2 is missing, but the input has one" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "line-beside-missing", "prefixes", "2")
     assert not list(files.glob("out*"))
 
 
@@ -296,7 +296,7 @@ def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
     (files / "out.parts").mkdir()
     (files / "out.parts" / "000000").write_text("mine")
     assert start(*IN_PARTS) == 2
-    assert "out.parts is not empty, and `translate` did not make it: it holds 000000" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "directory-of-others", "out.parts", "`translate`", "000000")
     assert tree(files / "out.parts") == {"000000": b"mine"}
     assert not (files / "out").exists()
 
@@ -306,7 +306,7 @@ def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content)
     (files / "out.parts" / "parts.json").write_text(content)
     assert start(*IN_PARTS) == 2
     error = capsys.readouterr().err
-    assert "out.parts" in error and "; to begin anew, delete the directory" in error
+    assert says(error, "advice-delete-parts", "out.parts", "out.parts")
     assert tree(files / "out.parts") == kept | {"parts.json": content.encode()}
 
 
@@ -314,7 +314,7 @@ def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content)
 def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, content):
     (files / "out.parts" / "000001").write_bytes(content)
     assert start(*IN_PARTS) == 2
-    assert "000001: is not as it was written" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "part-damaged", "000001")
     (files / "out.parts" / "000001").unlink()
     assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()
@@ -445,7 +445,7 @@ def test_a_rank_that_is_killed_ends_the_others_with_an_error_and_one_process_goe
     kill(ranks[victim])
     [other] = [rank for rank in ranks if rank is not ranks[victim]]
     assert ended(other) == [2]
-    assert f"error: rank {1 - victim}: lost the connection to another rank" in said(other)
+    assert says(said(other), "rank-lost-connection", f"rank {1 - victim}:")
     assert "Traceback" not in said(other)
     assert start(*SAMPLED, output="out.gz") == 0
     assert start(*SAMPLED, output="unbroken.gz") == 0
@@ -457,11 +457,11 @@ def test_what_stops_one_rank_is_said_by_that_one_and_what_stops_all_by_the_first
     (files / "in").write_bytes(b"br\xf6ken\n")
     ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out"))
     assert ended(*ranks) == [2, 2]
-    assert "in:1: is not UTF-8" in said(ranks[0]) and said(ranks[1]) == ""
+    assert says(said(ranks[0]), "line-not-utf-8", "in:1:") and said(ranks[1]) == ""
     (files / "in").write_text(CONTENT)
     ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out", "--device", "cuda:0"))
     assert ended(*ranks) == [2, 2]
-    assert "--device cuda:0 is one GPU, and torchrun has started 2 processes" in said(ranks[0])
+    assert says(said(ranks[0]), "torchrun-on-one-gpu", "--device cuda:0", " 2 ")
 
 
 def test_ranks_need_files(run_stage, model_dir, files, monkeypatch, capsys):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 
 import pytest
+from helpers.messages import message, says
 
 from transformer_mt.storage.checksums import SUMS, fault, read_sums, sums_of, write_sums
 from transformer_mt.storage.files import read_regular
@@ -40,16 +41,16 @@ def test_the_first_file_that_is_not_as_it_was_is_named(directory, name):
     content = bytearray((directory / name).read_bytes())
     content[-1] ^= 1
     (directory / name).write_bytes(content)
-    assert str(fault(directory, NAMES)) == f"{name} is not as it was written: its checksum is not the one in SHA256SUMS"
+    assert says(str(fault(directory, NAMES)), "file-differs-from-sum", f"{name} ")
     assert fault(directory, [other for other in NAMES if other != name]) is None, "for nobody reads it"
     (directory / name).unlink()
-    assert str(fault(directory, NAMES)) == f"{name} is missing"
+    assert says(str(fault(directory, NAMES)), "summed-file-missing", f"{name} ")
 
 
 def test_a_file_without_a_checksum_is_a_fault_and_one_that_is_nowhere_is_none(directory):
     assert fault(directory, [*NAMES, "new"]) is None
     (directory / "new").touch()
-    assert str(fault(directory, [*NAMES, "new"])) == "new is not named in SHA256SUMS"
+    assert says(str(fault(directory, [*NAMES, "new"])), "file-without-sum", "new ")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,10 @@ def test_a_file_without_a_checksum_is_a_fault_and_one_that_is_nowhere_is_none(di
 def test_what_is_no_checksum_of_a_file_below_is_named_by_its_line(directory, line):
     with (directory / SUMS).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(ValueError, match="line 3"):
+    with pytest.raises(ValueError, match=message("sums-malformed", "3")):
         read_sums(directory)
     found = fault(directory, NAMES)
-    assert found.name == SUMS and "line 3" in found.what
+    assert found.name == SUMS and says(found.what, "sums-malformed", " 3 ")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe" * 40, bytes(2**20), b"\n" * (2**20 + 1)])

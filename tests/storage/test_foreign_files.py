@@ -189,10 +189,10 @@ def test_a_strange_export_json_and_a_strange_scores_json_end_in_their_own_words(
             (tmp_path / name).write_text("[" * 100_000)
         else:
             os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match=message("holds-which-export-did", "export.json")), ends_soon():
+    with pytest.raises(UserError, match=message("directory-not-by-export", "export.json")), ends_soon():
         export.check_output(tmp_path)
     if kind == "deep":
-        with pytest.raises(EvaluationError, match=message("there-already-holds-something-3")):
+        with pytest.raises(EvaluationError, match=message("scores-file-not-ours")):
             read_scores(tmp_path / "scores.json")
     else:
         with ends_soon():

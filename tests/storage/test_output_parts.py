@@ -42,7 +42,7 @@ def test_a_part_that_cannot_be_written_is_not_there(parts, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=message("cannot-be-written-name")):
+    with pytest.raises(UserError, match=message("file-cannot-be-written")):
         parts.write(1, {}, b"two")
     assert parts.numbers() == [0]
 
@@ -50,7 +50,7 @@ def test_a_part_that_cannot_be_written_is_not_there(parts, monkeypatch):
 @pytest.mark.parametrize("content", [b"", b"[1]\none\n", b'{"number"', b"\xff\n"])
 def test_a_part_without_its_notes_is_named(parts, content):
     parts.path(0).write_bytes(content)
-    with pytest.raises(DirectoryError, match=message("not-written-deleted-same", "000000")):
+    with pytest.raises(DirectoryError, match=message("part-damaged", "000000")):
         parts.read(0)
 
 
@@ -65,7 +65,7 @@ def test_what_was_recorded_is_read_and_damage_is_named(parts):
     for text in ("{", "[1]", "NaN", ""):
         (parts.directory / RECORD).write_text(text)
         with pytest.raises(
-            DirectoryError, match=message("cannot-be-read", "parts.json", "delete the directory", "out.parts")
+            DirectoryError, match=message("part-cannot-be-read", "parts.json", "delete the directory", "out.parts")
         ):
             parts.record()
 
@@ -74,7 +74,7 @@ def test_somebody_elses_directory_is_neither_used_nor_deleted(tmp_path):
     (tmp_path / "out.parts").mkdir()
     (tmp_path / "out.parts" / "000000").write_text("mine")
     parts = OutputParts(tmp_path / "out")
-    with pytest.raises(DirectoryError, match=message("not-empty-did-not-2", "000000")), parts.held():
+    with pytest.raises(DirectoryError, match=message("directory-of-others", "000000")), parts.held():
         pass
     assert tree(tmp_path) == {"out.parts": False, "out.parts/000000": b"mine"}
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.messages import says
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
@@ -59,7 +60,7 @@ def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
 def test_a_file_in_the_place_of_a_setting_is_told_how_it_is_given(stage, advice):
     with pytest.raises(ConfigError) as refused:
         stage.main(["a", "t.en"])
-    assert str(refused.value) == f"t.en: is not a setting; write key=value, as in {advice}"
+    assert says(str(refused.value), "argument-not-setting", "t.en:", advice)
 
 
 def test_control_c_is_130_without_a_traceback(capsys):
@@ -164,7 +165,7 @@ def test_the_stages_are_the_modules_that_are_commands():
 def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, capsys, tmp_path):
     status, _, error = run_commands(monkeypatch, capsys, "average", str(tmp_path))
     assert status == 2
-    assert error.startswith(f"error: {tmp_path} has no config.yaml")
+    assert says(error, "model-without-config", f"error: {tmp_path} ")
 
 
 @pytest.mark.parametrize("name", [*commands.STAGES, *commands.OTHERS])

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from helpers.messages import message
+from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.terminal.line_input import LineInput, beside, open_lines
@@ -83,15 +83,16 @@ def test_bytes_that_are_not_utf8_stop_or_are_replaced(tmp_path, caplog):
     path.write_bytes(b"fine\nbr\xf6ken\n\xff\xfe\n")
     strict = open_lines(path, "strict", 1).blocks
     assert next(strict) == ["fine"]
-    with pytest.raises(CorpusError, match=r"lines:2: is not UTF-8"):
+    with pytest.raises(CorpusError, match=message("line-not-utf-8", "lines:2")):
         next(strict)
     assert list(open_lines(path, "replace", 9).blocks) == [["fine", "br\ufffdken", "\ufffd\ufffd"]]
-    assert [message.split("lines:")[1][:20] for message in caplog.messages] == ["2: is not UTF-8 (byt"]
+    [warning] = caplog.messages
+    assert says(warning, "line-not-utf-8", "lines:2")
 
 
 def test_no_standard_input_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UserError, match=message("standard-input-closed-connect")):
+    with pytest.raises(UserError, match=message("standard-input-closed")):
         open_lines(None, "strict", 1)
 
 
@@ -99,17 +100,19 @@ def test_lines_beside_others_are_as_many(tmp_path):
     path = tmp_path / "others"
     path.write_text("A\nB\nC\n")
     assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
-    with pytest.raises(CorpusError, match=message("line-missing-but-input", "4")):
+    with pytest.raises(CorpusError, match=message("line-beside-missing", "4")):
         list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
-    with pytest.raises(CorpusError, match=message("line-one-too-many", "others", "3", "2 lines")):
+    with pytest.raises(CorpusError, match=message("line-beside-too-many", "others", "3", "2 lines")):
         list(beside(LineInput(iter([["a", "b"]])), path))
 
 
-@pytest.mark.parametrize(("others", "said"), [("A\n", "line 2 is missing"), ("A\nB\nC", "line 3 is one too many")])
-def test_files_are_counted_before_a_line_is_taken(tmp_path, others, said):
+@pytest.mark.parametrize(
+    ("others", "code", "line"), [("A\n", "line-beside-missing", "2"), ("A\nB\nC", "line-beside-too-many", "3")]
+)
+def test_files_are_counted_before_a_line_is_taken(tmp_path, others, code, line):
     (tmp_path / "lines").write_text("a\nb")
     (tmp_path / "others").write_text(others)
-    with pytest.raises(CorpusError, match=said):
+    with pytest.raises(CorpusError, match=message(code, "others", line)):
         beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others")
 
 

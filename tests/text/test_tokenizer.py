@@ -142,7 +142,7 @@ def test_digests_differ_with_the_pieces() -> None:
 
 
 def test_missing_or_damaged_models_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=message("cannot-be-read-python", "No such file")):
+    with pytest.raises(TokenizerError, match=message("tokenizer-cannot-be-read", "No such file")):
         Tokenizer.load(tmp_path)
     tokenizer = Tokenizer.train(ENGLISH, GERMAN, settings(joint=False, vocab_size=320))
     tokenizer.save(tmp_path)
@@ -150,29 +150,29 @@ def test_missing_or_damaged_models_are_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", b"garbage", whole[:-3], whole[: len(whole) // 2]):
         path.write_bytes(content)
-        with pytest.raises(TokenizerError, match=message("not-sentencepiece-model-damaged", "tokenizer.target.model")):
+        with pytest.raises(TokenizerError, match=message("not-sentencepiece-model", "tokenizer.target.model")):
             Tokenizer.load(tmp_path)
     path.unlink()
-    with pytest.raises(TokenizerError, match=message("cannot-be-read-python", "tokenizer.target.model")):
+    with pytest.raises(TokenizerError, match=message("tokenizer-cannot-be-read", "tokenizer.target.model")):
         Tokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_the_largest_possible_vocabulary_is_named(algorithm: str) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.vocab_size=5000 .*at most (\d+)") as caught:
+    with pytest.raises(TokenizerError, match=message("vocabulary-too-large", "tokenizer.vocab_size=5000")) as caught:
         Tokenizer.train(ENGLISH, GERMAN, settings(algorithm=algorithm, vocab_size=5000))
-    largest = int(str(caught.value).split("at most ")[1].split(";")[0])
+    largest = int(re.findall(r"\d+", str(caught.value))[-1])
     tokenizer = Tokenizer.train(ENGLISH, GERMAN, settings(algorithm=algorithm, vocab_size=largest))
     assert tokenizer.source_vocab_size == largest
 
 
 def test_the_smallest_possible_vocabulary_is_named() -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.vocab_size=261 .*at least \d+.*character_coverage"):
+    with pytest.raises(TokenizerError, match=message("vocabulary-too-small", "tokenizer.vocab_size=261")):
         Tokenizer.train(ENGLISH, GERMAN, settings(vocab_size=261))
 
 
 def test_blank_text_is_refused() -> None:
-    with pytest.raises(TokenizerError, match=message("no-text-train-tokenizer", "target")):
+    with pytest.raises(TokenizerError, match=message("no-text-for-tokenizer", "target")):
         Tokenizer.train(ENGLISH, ["", " "], settings(joint=False))
 
 

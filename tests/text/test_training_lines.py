@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.messages import message
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs, write_experiment
 
@@ -80,5 +81,5 @@ def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change
 def test_a_damaged_or_missing_file_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{FILE}: cannot be read, or is not as it was written"):
+    with pytest.raises(CheckpointError, match=message("training-lines-damaged", FILE)):
         TrainingLines.load(tmp_path)

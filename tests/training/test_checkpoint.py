@@ -240,7 +240,7 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file may be larger: writing fails as on a full disk
     try:
-        with pytest.raises(CheckpointError, match=r"step-00000009: cannot be saved .*make room"):
+        with pytest.raises(CheckpointError, match=message("checkpoint-cannot-be-saved", "step-00000009", "room")):
             save_checkpoint(tmp_path, tensors, Progress(step=9), "digest")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -250,13 +250,13 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
 
 def test_another_tokenizer_is_refused(tmp_path):
     saved(tmp_path)
-    with pytest.raises(CheckpointError, match=message("trained-with-another-tokenizer-2")):
+    with pytest.raises(CheckpointError, match=message("checkpoint-of-other-tokenizer")):
         load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another")
 
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
-    with pytest.raises(CheckpointError, match=message("shape-file-model-use", "0.bias")):
+    with pytest.raises(CheckpointError, match=message("weight-shapes-differ", "0.bias")):
         load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
 
 
@@ -294,7 +294,7 @@ def test_a_checkpoint_of_another_version_is_said(tmp_path, change):
     state = json.loads((checkpoint_path(tmp_path, 7) / "state.json").read_text())
     state["progress"] |= change
     (checkpoint_path(tmp_path, 7) / "state.json").write_text(json.dumps(state))
-    with pytest.raises(CheckpointError, match=message("written-by-another-version")):
+    with pytest.raises(CheckpointError, match=message("checkpoint-of-other-version")):
         load_progress(checkpoint_path(tmp_path, 7))
 
 

@@ -296,7 +296,7 @@ def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
 def test_without_tensorboard_asking_for_it_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
     for name in ("tensorboard", "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    with pytest.raises(TrainingError, match=message("training-tensorboard-true-needs")):
+    with pytest.raises(TrainingError, match=message("tensorboard-not-installed")):
         log_updates(tmp_path, 1, 2, BOARD)
     log_updates(tmp_path, 1, 2)
     assert not (tmp_path / "tensorboard").exists()

@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.thorough import thorough_rows
 from helpers.tiny import assert_same_weights, new_learner
 
@@ -96,7 +97,7 @@ def test_the_update_in_parts_is_the_update_of_the_whole(error, layout, experimen
 
 
 def test_a_single_pair_that_does_not_fit_ends_with_the_keys_to_lower(experiment, config):
-    with pytest.raises(RankError, match=r"out of memory with a single pair, of .*corpus\.max_length"):
+    with pytest.raises(RankError, match=message("single-pair-too-large")):
         update_with_room_for(0, LACKS_OF_MEMORY[0], experiment, config)
 
 

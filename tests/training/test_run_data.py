@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from helpers.messages import says
 from helpers.tiny import assert_same_weights, prepared_experiment, renew_sums, status_and_error, train_tiny, weights_at
 
 from transformer_mt import prepare, train
@@ -37,7 +38,7 @@ def test_text_that_was_changed_in_mid_run_is_refused_or_accepted_and_told(change
     run, (config, _, tokenizer) = changed
     status, error = status_and_error(train.main, *changed[1], capsys=capsys)
     assert status == 2
-    assert "until update 6, this run had other training data than " in error
+    assert says(error, "data-changed-during-run", "6", "training data")
     assert "training.accept_changed_data=true" in error
     assert not checkpoint_path(run, 8).exists()
     train_tiny(config, run, tokenizer, "training.accept_changed_data=true", "training.max_steps=8")

@@ -5,6 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from helpers.messages import message, says
 from helpers.tiny import (
     assert_same_weights,
     log_records,
@@ -120,13 +121,10 @@ def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     assert cli.run(train.main, arguments) == 2
     error = capsys.readouterr().err
     limit = MOST_IN_A_ROW
-    assert f"loss or gradient of {limit} updates in a row was not finite" in error
-    assert f"The last one, update {limit}, was on" in error
     pairs = bad_updates(experiment, corpus, 3, load_config(experiment).training)[limit]
     lines = ", ".join(str(pair + 1 + BLANKS) for pair in sorted(pairs))
-    assert f"was on lines {lines} of {experiment.parent / 'train.en'}. None" in error
-    for word in ("training.peak_lr", "training.warmup_steps", "training.clip_norm=1", "training.precision=fp32"):
-        assert word in error
+    place = f" {lines} of {experiment.parent / 'train.en'}."
+    assert says(error, "updates-not-finite", f" {limit} updates", f" {limit},", place)
     assert all(step < limit for step in saved_steps(tmp_path))
 
 
@@ -140,7 +138,7 @@ def test_with_a_rate_that_is_far_too_high_nothing_infinite_is_ever_saved(experim
     config = load_config(experiment, arguments)
     # More than a configuration may have.
     config = config.model_copy(update={"training": config.training.model_copy(update={"peak_lr": 1e30})})
-    with pytest.raises(TrainingError, match=r"not finite\. The last one, update"):
+    with pytest.raises(TrainingError, match=message("updates-not-finite")):
         train.train_run(config, Ranks())
     assert saved_steps(tmp_path)
     for step in saved_steps(tmp_path):
@@ -174,17 +172,17 @@ class TestCounting:
         assert (progress.skipped, progress.skipped_in_a_row) == (10, 2)
 
     def test_a_row_goes_on_where_a_run_was_taken_up(self):
-        with pytest.raises(TrainingError, match=r"of 3 updates in a row .* update 8, was on lines 105, 107 of a.en\."):
+        with pytest.raises(TrainingError, match=message("updates-not-finite", "3", "8", "105, 107 of a.en")):
             self.skipped().count(Progress(step=7, skipped_in_a_row=2), update(8, False, pairs=(7, 5)))
 
     def test_it_names_the_one_that_was_one_too_many(self):
         skipped, progress = self.skipped(), Progress()
-        with pytest.raises(TrainingError, match=r"The last one, update 5,"):
+        with pytest.raises(TrainingError, match=message("updates-not-finite", "3", "5")):
             for step in range(1, 100):
                 progress = skipped.count(progress, update(step, step < 3))
 
     @pytest.mark.parametrize("number", [20, 21, 300])
     def test_of_many_lines_the_first_are_shown(self, number):
         lines, more = ", ".join(map(str, range(100, 120))), f", and {number - 20} more" if number > 20 else ""
-        with pytest.raises(TrainingError, match=rf"was on lines {lines} of a\.en{more}\. None"):
+        with pytest.raises(TrainingError, match=message("updates-not-finite", f" {lines} of a.en{more}.")):
             self.skipped(limit=1).count(Progress(), update(1, False, pairs=range(number)))
