@@ -398,7 +398,7 @@ class TestModel:
 
     def test_what_made_the_model_cannot_change(self, trained, capsys):
         assert cli.run(main, [str(trained), "model.d_model=64"]) == 2
-        assert "only settings of decoding can be given" in capsys.readouterr().err
+        assert "takes only settings of decoding" in capsys.readouterr().err
 
     def test_missing_texts_are_refused_before_translating(self, trained, tmp_path, capsys):
         (tmp_path / "data/test/talks.target.txt").unlink()

@@ -313,7 +313,7 @@ def test_names_of_test_sets_are_file_names(experiment: Experiment, name: str) ->
     content = yaml.safe_load(path.read_text())
     content["corpus"]["test"] = {name: str(experiment.directory / "test")}
     path.write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match=r"corpus\.test: '.*' cannot be a name; .*pattern"):
+    with pytest.raises(ConfigError, match=r"corpus\.test: '.*' is not allowed as a name; .*pattern"):
         experiment.prepare()
 
 
