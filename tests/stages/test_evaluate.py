@@ -151,7 +151,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ([], "name a run or a model"),
+            ([], "nothing to evaluate"),
             (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
             (["--reference", "{ref}"], "need --hypothesis"),
             (["{run}", "--language", "de"], "need --hypothesis"),
@@ -172,7 +172,7 @@ class TestMistakes:
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--metrics", "comet=x"],
                 "comet= need the source sentences",
             ),
-            (["{run}", "--metrics", "bleu", "comet=x", "comet=y"], "has comet= twice"),
+            (["{run}", "--metrics", "bleu", "comet=x", "comet=y"], "contains comet= twice"),
             (
                 ["{run}", "--metrics", "comet=nowhere"],
                 "comet=nowhere: nowhere is missing. Give the directory of a COMET",

@@ -130,7 +130,7 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
         (WRITTEN, ["channel=1", "length_penalty=-300"], ":2: with log_prob=1 channel=1 length_penalty=-300, a trans"),
         (WRITTEN, ["channel=-1e308", "log_prob=1e308"], ":1: with log_prob=1e+308 channel=-1e+308 length_penalty=1"),
         (["1\t-0.5\ta text\n"], ["channel=1"], ":1: is not a JSON object"),
-        (['{"line": 1, "translation": "a"}\n'], ["channel=1"], ":1: has no n_best"),
+        (['{"line": 1, "translation": "a"}\n'], ["channel=1"], ":1: has no field n_best"),
         (
             [WRITTEN[0].replace("-9.0", "null")],
             ["channel=1"],

@@ -102,7 +102,7 @@ def test_stopped_after_any_part_it_goes_on_and_ends_with_the_same_bytes(
     assert sorted(path.name for path in files.iterdir()) == sorted(["in", "prefixes", output, f"unbroken-{output}"])
     error = capsys.readouterr().err
     assert "resuming: 9 of 12 lines are translated already" in error
-    assert "12 lines, 9 of them before; the others in" in error
+    assert "12 lines, 9 of them by earlier starts; the others in" in error
     assert "; 1 blank; 1 split into 2 parts;" in error, "which is of all lines"
 
 
@@ -190,7 +190,7 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     places = {"prefixes": files / "prefixes", "model": model_dir}
     assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
     error = capsys.readouterr().err
-    assert f"out.parts holds the beginning of another translation {difference}. To resume it" in error
+    assert f"out.parts contains the beginning of another translation {difference}. To resume it" in error
     assert "to begin anew, delete the directory" in error and "keeps" not in error
     assert tree(files / "out.parts") == kept
     assert start(*IN_PARTS) == 0
@@ -203,7 +203,7 @@ def test_compressed_parts_are_not_joined_with_plain_ones(start, files, monkeypat
     resume(monkeypatch)
     before = tree(files)
     assert start(*IN_PARTS) == 2
-    assert "out.parts holds the beginning of another translation (--output as .gz: True" in capsys.readouterr().err
+    assert "out.parts contains the beginning of another translation (--output as .gz: True" in capsys.readouterr().err
     assert tree(files) == before
     assert start(*IN_PARTS, output="out.gz") == start(*IN_PARTS, output="plain") == 0
     assert gzip.decompress((files / "out").read_bytes()) == (files / "plain").read_bytes()
@@ -237,7 +237,7 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     before = tree(files / "out.parts")
     assert start(*arguments) == 2
     error = capsys.readouterr().err
-    changed = f"{files / 'in'}, or the file of --prefix, has changed since parts of it were translated"
+    changed = f"{files / 'in'}, or the file of --prefix, has changed since an earlier start translated"
     assert f"{changed}, first in lines 4 to 6. To resume" in error
     assert f"translate these lines again, delete {files / 'out.parts' / '000001'}; to begin" in error
     assert tree(files / "out.parts") == before
@@ -257,7 +257,7 @@ def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
 def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, capsys):
     (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:3]))
     assert start(*IN_PARTS) == 2
-    assert "has changed since parts of it were translated, first in lines 4 to 6" in capsys.readouterr().err
+    assert "parts of it. The first changed lines are among lines 4 to 6." in capsys.readouterr().err
     assert tree(files / "out.parts") == kept
     (files / "in").write_text(CONTENT + "One more.\n")
     assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
@@ -274,7 +274,7 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkey
 
     monkeypatch.setattr(file_to_file._FileTranslation, "_job", job)
     assert start(*IN_PARTS) == 2
-    assert "in: has changed since this command began to read it (from line 10 on)" in capsys.readouterr().err
+    assert "in: has changed while this command was reading it (line 10 or later)" in capsys.readouterr().err
 
 
 def test_bad_lines_are_named_before_the_first_is_translated_and_cost_nothing(start, files, capsys):
@@ -460,7 +460,7 @@ def test_what_stops_one_rank_is_said_by_that_one_and_what_stops_all_by_the_first
     (files / "in").write_text(CONTENT)
     ranks = start_ranks(2, files / "said", *arguments_of(model_dir, files, "out", "--device", "cuda:0"))
     assert ended(*ranks) == [2, 2]
-    assert "--device cuda:0 is one GPU, and torchrun has started 2 processes" in said(ranks[0])
+    assert "--device cuda:0 is one GPU, but torchrun has started 2 processes" in said(ranks[0])
 
 
 def test_ranks_need_files(run_stage, model_dir, files, monkeypatch, capsys):

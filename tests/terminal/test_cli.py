@@ -42,7 +42,9 @@ def test_a_mistake_of_the_users_is_2_and_its_message(capsys, kind):
 def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
     with pytest.raises(SystemExit):
         translate.main(["a", "--beam", "5"])
-    assert "unrecognized arguments: --beam" in (said := capsys.readouterr().err) and "written key=value" in said
+    assert (
+        "unrecognized arguments: --beam" in (said := capsys.readouterr().err) and "Write settings as key=value" in said
+    )
     with pytest.raises(SystemExit):
         score.main(["a", "--beam", "5"])
     assert "key=value" not in capsys.readouterr().err, "it takes none"
