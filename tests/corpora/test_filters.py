@@ -187,8 +187,8 @@ def test_another_script_can_be_named():
 @pytest.mark.parametrize(
     ("languages", "message"),
     [
-        (("xx", "de"), r"the script of corpus\.source_language=xx is not known; name it after the code, as in xx-Latn"),
-        (("en", "tlh"), r"corpus\.target_language=tlh is not known; name it after the code, as in tlh-Latn"),
+        (("xx", "de"), r"the script of corpus\.source_language=xx is unknown; write it after the code, as in xx-Latn"),
+        (("en", "tlh"), r"corpus\.target_language=tlh is unknown; write it after the code, as in tlh-Latn"),
         (("en-Zzzy", "de"), r"corpus\.source_language=en-Zzzy: 'Zzzy' is no script of Unicode"),
     ],
 )

@@ -110,7 +110,7 @@ def test_rows_can_be_streamed(hub: Path) -> None:
 def test_a_row_without_text_is_one_bad_pair(hub: Path) -> None:
     write_rows(hub / "train.jsonl", [{"en": "a", "de": 1}, {"en": "b\u0000", "de": 2}])
     [block] = opened(english(), hub_text(hub)).blocks()
-    assert [pair.fault[:20] for pair in block.pairs if isinstance(pair, BadPair)] == ["holds no text, but: "] * 2
+    assert [pair.fault[:23] for pair in block.pairs if isinstance(pair, BadPair)] == ["contains no text, but: "] * 2
 
 
 @pytest.mark.parametrize("streaming", [True, False])

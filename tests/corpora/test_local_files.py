@@ -82,14 +82,14 @@ def test_a_pattern_without_files_is_named(tmp_path: Path) -> None:
         {"path": f"{tmp_path}/x-*.tsv"},
         {"source": f"{tmp_path}/x-*", "target": "y"},
     ):
-        with pytest.raises(CorpusError, match=r"x-\*.*: no file has (this name|a name of this pattern)"):
+        with pytest.raises(CorpusError, match=r"x-\*.*: no file (has this name|matches this pattern)"):
             opened(keys)
 
 
 def test_a_prefix_that_is_itself_a_file_of_pairs_is_told_how_to_name_it(tmp_path: Path) -> None:
     path = write(tmp_path / "my.txt", "a\tb\n")
     with pytest.raises(
-        CorpusError, match=message("no-file-name-nor", "say in which form", "such as {path", "my.txt, form: tsv}")
+        CorpusError, match=message("no-file-name-nor", "give the form of this file", "{path", "my.txt, form: tsv}")
     ):
         opened({"path": path})
     assert list(opened({"path": path, "form": "tsv"}).pairs()) == [("a", "b")]

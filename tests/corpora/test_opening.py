@@ -96,7 +96,7 @@ def one_blank(text: str) -> str:
 
 BAD = {
     "not UTF-8": (b"M\xfcll", r"is not UTF-8 \(byte 0xfc\); convert it"),
-    "NUL": (b"a\0b", r"holds the character NUL"),
+    "NUL": (b"a\0b", r"contains the character NUL"),
     "a line of 10 MB": (b"x" * 10_000_000, r"has more than 1,000,000 bytes"),
 }
 

@@ -210,7 +210,7 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     before, fill = text.read_bytes(), prepare.fill_data_dir
     with monkeypatch.context() as patched:
         patched.setattr(prepare, "fill_data_dir", lambda *given: (exchange(text), fill(*given)))
-        with pytest.raises(CorpusError, match=rf"^{text}: has changed while it was read"):
+        with pytest.raises(CorpusError, match=rf"^{text}: has changed during reading"):
             run(config, tmp_path / "data")
     text.write_bytes(before)
     assert contents(run(config, tmp_path / "data")) == whole
@@ -386,13 +386,13 @@ def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
 ) -> None:
     run(config, tmp_path / "data", "filters.duplicates=true")
     (tmp_path / "data" / "prepare.json").unlink()
-    listed = training_shards._listed
+    listed = training_shards._write_lists
 
     def with_little_room(*given: object) -> object:
         with largest_file(100):
             return listed(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training_shards, "_listed", with_little_room)
+    monkeypatch.setattr(training_shards, "_write_lists", with_little_room)
     with pytest.raises(CorpusError, match=message("cannot-be-written-give-2", "make")):
         run(config, tmp_path / "data", "filters.duplicates=true")
 

@@ -117,7 +117,7 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
     ("lines", "arguments", "said"),
     [
         (WRITTEN, [], "give a weight"),
-        (WRITTEN, ["chanel=1"], ":1: chanel of translation 1 is null, and all"),
+        (WRITTEN, ["chanel=1"], ":1: chanel of translation 1 is null, but it must"),
         (WRITTEN, ["channel=a"], "channel=a: is not of the form"),
         (WRITTEN, ["channel=nan"], ":1: with log_prob=1 channel=nan length_penalty=1, a transl"),
         (
@@ -134,7 +134,7 @@ def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tm
         (
             [WRITTEN[0].replace("-9.0", "null")],
             ["channel=1"],
-            ":1: channel of translation 1 is null, and all",
+            ":1: channel of translation 1 is null, but it must",
         ),
         ([WRITTEN[0].replace("-9.0", "NaN")], ["channel=1"], ":1: is not a JSON object"),
         (WRITTEN[:1], ["--tune", "REFERENCE"], "reference: line 2 is one too many: the input has 1 line."),

@@ -238,7 +238,7 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     assert start(*arguments) == 2
     error = capsys.readouterr().err
     changed = f"{files / 'in'}, or the file of --prefix, has changed since an earlier start translated"
-    assert f"{changed}, first in lines 4 to 6. To resume" in error
+    assert f"{changed} parts of it. The first changed lines are among lines 4 to 6. To resume" in error
     assert f"translate these lines again, delete {files / 'out.parts' / '000001'}; to begin" in error
     assert tree(files / "out.parts") == before
     (files / "out.parts" / "000001").unlink()

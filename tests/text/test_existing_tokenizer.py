@@ -223,7 +223,7 @@ def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, o
         )
         assert status == 2
         ours, theirs = Tokenizer.load(experiment.parent / "data").digest[:8], open_existing(path).digest[:8]
-        assert f"the tokenizer in {data} (digest {theirs}) is not the one that" in error
+        assert f"the tokenizer in {data} (digest {theirs}) is not the tokenizer that" in error
         assert f"{data / 'prepare.json'} names (digest {ours})" in error
         assert "tokenizer.from=PATH" in error
     assert not (tmp_path / "run").exists()
