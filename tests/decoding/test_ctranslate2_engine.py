@@ -258,7 +258,7 @@ def test_damaged_and_missing_files_are_named(exported, tmp_path):
         damaged = shutil.copytree(exported, tmp_path / name)
         os.truncate(damaged / name, 1000)
         with pytest.raises(
-            CheckpointError, match=rf"{damaged / name} is not as it was written.*Export the model again"
+            CheckpointError, match=rf"{damaged / name} has changed since it was written.*Export the model again"
         ):
             Translator.load(damaged, "cpu", engine="ctranslate2")
         renew_sums(damaged)

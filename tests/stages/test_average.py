@@ -372,7 +372,7 @@ def test_average_refuses_a_tokenizer_that_is_not_the_checkpoints(run, experiment
     shutil.copy(other / "tokenizer.model", run / "tokenizer.model")
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2
-    assert f"{run}/tokenizer.model is not as it was written" in error and "Copy it again, from " in error
+    assert f"{run}/tokenizer.model has changed since it was written" in error and "Copy it again, from " in error
     renew_sums(run)
     status, error = status_and_error(average.main, run, capsys=capsys)
     assert status == 2

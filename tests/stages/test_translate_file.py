@@ -191,7 +191,7 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
     error = capsys.readouterr().err
     assert f"out.parts contains the beginning of another translation {difference}. To resume it" in error
-    assert "to begin anew, delete the directory" in error and "keeps" not in error
+    assert "to begin again, delete the directory" in error and "keeps" not in error
     assert tree(files / "out.parts") == kept
     assert start(*IN_PARTS) == 0
 
@@ -296,7 +296,7 @@ def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
     (files / "out.parts").mkdir()
     (files / "out.parts" / "000000").write_text("mine")
     assert start(*IN_PARTS) == 2
-    assert "out.parts is not empty, and `translate` did not make it: it holds 000000" in capsys.readouterr().err
+    assert "out.parts is not empty, and `translate` did not make it: it contains 000000" in capsys.readouterr().err
     assert tree(files / "out.parts") == {"000000": b"mine"}
     assert not (files / "out").exists()
 
@@ -306,7 +306,7 @@ def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content)
     (files / "out.parts" / "parts.json").write_text(content)
     assert start(*IN_PARTS) == 2
     error = capsys.readouterr().err
-    assert "out.parts" in error and "; to begin anew, delete the directory" in error
+    assert "out.parts" in error and "; to begin again, delete the directory" in error
     assert tree(files / "out.parts") == kept | {"parts.json": content.encode()}
 
 
@@ -314,7 +314,7 @@ def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content)
 def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, content):
     (files / "out.parts" / "000001").write_bytes(content)
     assert start(*IN_PARTS) == 2
-    assert "000001: is not as it was written" in capsys.readouterr().err
+    assert "000001: is damaged" in capsys.readouterr().err
     (files / "out.parts" / "000001").unlink()
     assert start(*IN_PARTS) == start(*IN_PARTS, output="anew") == 0
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()

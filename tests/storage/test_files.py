@@ -112,7 +112,7 @@ def test_what_lies_under_the_name_in_between_is_refused_and_named(tmp_path, kind
             partial.mkdir()
         case "pipe":
             os.mkfifo(partial)
-    with pytest.raises(UserError, match=rf"{partial} is in the way"):
+    with pytest.raises(UserError, match=rf"{partial} exists, and this program did not"):
         write_whole(tmp_path / "file", "new")
     assert victim.read_text() == "mine" and os.path.lexists(partial) and not (tmp_path / "file").exists()
 

@@ -85,7 +85,7 @@ def test_a_second_prepare_of_the_same_data_is_refused(tmp_path, capsys):
     experiment = write_experiment(tmp_path)
     with hold(tmp_path / "data", OWNER):
         assert_refused(
-            prepare.main, experiment, names=["another process is preparing data here"], top=tmp_path, capsys=capsys
+            prepare.main, experiment, names=["another process prepares data here"], top=tmp_path, capsys=capsys
         )
 
 

@@ -42,7 +42,7 @@ def test_any_other_directory_is_refused_and_its_first_entry_named(tmp_path, mark
         (tmp_path / LOCK).write_bytes(mark)
     before, first = tree(tmp_path), "lock" if mark else "apples"
     with (
-        pytest.raises(DirectoryError, match=rf"`bake` did not make it: it holds {first}, .*Choose another oven"),
+        pytest.raises(DirectoryError, match=rf"`bake` did not make it: it contains {first}\. .*Choose another oven"),
         hold(tmp_path, OWNER),
     ):
         pass

@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_written_is_said_and_training_goes_on(experiment
     (tmp_path / own_name("run.json")).mkdir()  # where it would be written
     train_tiny(experiment, tmp_path, "training.max_steps=2")
     error = capsys.readouterr().err
-    assert f"warning: {tmp_path / own_name('run.json')} is in the way" in error
+    assert f"warning: {tmp_path / own_name('run.json')} exists, and this program did not" in error
     assert "training continues" in error
     assert not (tmp_path / "run.json").exists()
 

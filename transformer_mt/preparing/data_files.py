@@ -19,7 +19,7 @@ from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.storage.files import cure, own_name
 from transformer_mt.storage.own_directory import Owner, hold
 
-OWNER = Owner("prepare", "is preparing data here", "choose another data_dir")
+OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 
 @contextmanager
