@@ -136,7 +136,7 @@ def test_what_it_does_otherwise_is_said(other, tmp_path, capsys, flags, said):
         ("char", ("training.subword_sampling=0.1",), "Set training.subword_sampling=0"),
         ("ids", (), "`spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3 --byte_fallback=true"),
         ("nowhere", (), "there is no such directory or file; name a model directory"),
-        ("empty", (), "this directory holds no tokenizer.model; name a model directory"),
+        ("empty", (), "this directory has no tokenizer.model; name a model directory"),
         ("text", (), "text: is not a sentencepiece model"),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, o
         assert status == 2
         ours, theirs = Tokenizer.load(experiment.parent / "data").digest[:8], open_existing(path).digest[:8]
         assert f"the tokenizer in {data} (digest {theirs}) is not the tokenizer that" in error
-        assert f"{data / 'prepare.json'} names (digest {ours})" in error
+        assert f"(digest {ours} in {data / 'prepare.json'})" in error
         assert "tokenizer.from=PATH" in error
     assert not (tmp_path / "run").exists()
 
@@ -272,7 +272,7 @@ def test_tags_and_symbols_must_be_pieces_that_it_keeps_whole(other, tmp_path, ov
     if missing is None:
         check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
         return
-    with pytest.raises(TokenizerError, match=f"{missing} is not a piece .*--user_defined_symbols="):
+    with pytest.raises(TokenizerError, match=f"{missing} is not a user-defined piece .*--user_defined_symbols="):
         check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
 
 
@@ -282,5 +282,5 @@ def test_prepare_refuses_tags_that_are_no_pieces_before_it_makes_anything(other,
     arguments = [f"data_dir={tmp_path / 'data'}", f"tokenizer.from={file}"]
     train_on = f"corpus.train={{path: {prefix}, tag: <2de>}}"
     status, error = status_and_error(prepare.main, other, *arguments, train_on, capsys=capsys)
-    assert status == 2 and error.splitlines()[-1].startswith("error: <2de> (a tag of the corpora) is not a piece")
+    assert status == 2 and error.splitlines()[-1].startswith("error: <2de> (a tag of the corpora) is not a user-defined piece")
     assert not (tmp_path / "data").exists()

@@ -80,5 +80,5 @@ def test_a_model_is_averaged_anew_whose_lines_are_missing_or_damaged(run, change
 def test_a_damaged_or_missing_file_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{FILE}: cannot be read, or is not as it was written"):
+    with pytest.raises(CheckpointError, match=rf"{FILE}: is missing or damaged"):
         TrainingLines.load(tmp_path)

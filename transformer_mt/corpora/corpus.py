@@ -96,8 +96,8 @@ def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
 def needed(module: str, what: str, otherwise: str) -> ModuleType:
     """Import a module at its first use, because some take most of a second, and some machines do not have them.
 
-    Raises CorpusError if that fails. `what` begins the message and says why the module is needed; `otherwise` ends it
-    and says what the user can do instead.
+    Raises CorpusError if that fails. `what` is the beginning of its message, and says why the module is needed;
+    `otherwise` is the end, and says what the user can do without the module.
     """
     try:
         return importlib.import_module(module)

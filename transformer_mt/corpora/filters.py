@@ -210,8 +210,7 @@ class SideFilters:
         return cls(script, *shares)
 
     def reason(self, text: str) -> str | None:
-        """Return the reason to leave out a pair with this text on this side; None if it stays. The text is not
-        blank."""
+        """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
         if self.script is not None and self.script.share(text) < self.min_script_share:
             return "wrong_script"
         num_visible = len(text) - text.count(" ")

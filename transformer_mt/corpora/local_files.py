@@ -16,8 +16,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def local_files(name: str) -> tuple[Path, ...]:
-    """Return the file with this name; or, if there is none, the files that match it as a pattern, in alphabetical
-    order.
+    """Return the file with this name; if there is none, the files that match it as a pattern, in alphabetical order.
 
     Raises CorpusError if there is no such file, or if one is not a regular file.
     """

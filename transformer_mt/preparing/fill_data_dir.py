@@ -106,8 +106,8 @@ def check_some_left(counts: PairCounts) -> None:
         )
 
 
-# A piece should occur at least this often in the training text, on average. In Multi30k it occurs 88 times (V =
-# 10,000).
+# A piece should occur at least this often in the training text, on average. In Multi30k (10,000 pieces), it is 88
+# times.
 _OFTEN = 30
 
 

@@ -71,8 +71,7 @@ class _Filters:
     def reason(
         self, pair: tuple[str, str], pieces: tuple[int, int] | None, tag: str, languages: Languages
     ) -> str | None:
-        """Return the reason to leave out a pair, if any. `pieces` are its numbers of subword pieces, None if
-        unknown."""
+        """Return the reason to leave out a pair, or None. `pieces` are its numbers of subword pieces, if known."""
         source, target = clean(pair[0]), clean(pair[1])
         reason = self.texts.reason(source, target, languages)
         if reason is None and pieces is not None:

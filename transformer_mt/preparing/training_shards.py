@@ -127,9 +127,7 @@ class ShardMaker:
                 writer.add(task.block, block)
                 progress.more(len(task.block.pairs))
             if writer is None:
-                raise CorpusError(
-                    f"{corpus.name}: the text of this corpus has changed during reading; give the same command again"
-                )
+                raise CorpusError(f"{corpus.name}: the text has changed during reading; give the same command again")
             yield writer.finish(is_last=True)
         except BaseException:
             if writer is not None:

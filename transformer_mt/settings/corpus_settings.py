@@ -278,8 +278,10 @@ class TokenizerConfig(Section):
 
     @property
     def most_sample_bytes(self) -> int:
-        """The most bytes of each language in these lines. For both languages together, training takes 5 times their
-        bytes as memory with bpe, and 21 times with unigram."""
+        """The most bytes of each language in these lines.
+
+        Training the tokenizer takes memory: 5 times the bytes of both languages with bpe, 21 times with unigram.
+        """
         return 30_000_000 if self.algorithm == "unigram" else 100_000_000
 
 

@@ -67,7 +67,7 @@ class TrainingConfig(Section):
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1.0)
     """A small number that Adam adds to the denominator of each update, so that it never divides by 0."""
     clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
-    """The largest norm of the gradient of all parameters; a larger gradient is scaled down to it. 0: off, as in the
+    """The largest norm of the gradient of all parameters; a larger one is scaled down to it. 0: off, as in the
     paper."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """The decay rate of an exponential moving average of the weights, for example 0.999. Validation then uses the
@@ -96,8 +96,7 @@ class TrainingConfig(Section):
     patience: Count = 0
     """Training stops early after this many validations in a row without a new best metric. 0: never."""
     valid_sentences: Count = 0
-    """How many sentences of the validation set training translates, by greedy search, to compute BLEU and chrF. 0:
-    all."""
+    """How many sentences of the validation set to translate, by greedy search, to compute BLEU and chrF. 0: all."""
     tensorboard: bool = False
     """Whether training also writes the numbers of log.jsonl for TensorBoard, to <run_dir>/tensorboard."""
 
@@ -134,8 +133,7 @@ class AveragingConfig(Section):
     """Which checkpoints become the model."""
 
     checkpoints: PositiveCount = 5
-    """The largest number of checkpoints to average. training.keep_last and training.keep_best limit how many there
-    are."""
+    """The most checkpoints to average. training.keep_last and training.keep_best limit how many there are."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
     """Which weights become the model. last: the mean of the last checkpoints; best: the mean of the best checkpoints;
     moving_average: the moving average of the weights in the newest checkpoint (needs training.average_decay). auto: the

@@ -102,9 +102,8 @@ def temporary_directory(path: Path) -> Iterator[Path]:
 def replacing_directory(path: Path) -> Iterator[Path]:
     """Make a new directory that becomes `path` at the end. After an error, `path` is unchanged.
 
-    The old directory must be renamed first, because a rename cannot replace a directory with content. If the process is
-    killed between the two renames, `path` is missing until the next call moves the old one back. Raises DirectoryError
-    if writing fails.
+    A rename cannot replace a directory with content, so the old one is renamed first. If the process is killed between
+    the two renames, `path` is missing until the next call moves the old one back. Raises DirectoryError if that fails.
     """
     path = Path(os.path.realpath(path))  # so that "." has a name, and a link is kept
     try:

@@ -241,10 +241,7 @@ def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
     """Return the lines of each existing part. Raises DirectoryError unless the parts have the same settings."""
     record = parts.record()
     if record.get("form") != _FORMAT:
-        raise DirectoryError(
-            f"{parts.directory}: another version of this program wrote it, and this one cannot resume from it; "
-            f"{parts.begin_anew()}"
-        )
+        raise DirectoryError(f"{parts.directory}: another version of this program made it; {parts.begin_anew()}")
     old = record["settings"]
     if changed := [key for key in {**old, **settings} if old.get(key) != settings.get(key)]:
         different = ", ".join(
