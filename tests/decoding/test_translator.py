@@ -281,8 +281,8 @@ def test_fewer_than_no_workers_are_refused(model_dir, engine):
     ("decoding", "message"),
     [
         (DecodingConfig(sampling=True, top_k=501), r"decoding\.top_k=501 is more than the 500 pieces"),
-        (DecodingConfig(min_length=1024), r"decoding\.min_length=1024 has no room"),
-        (DecodingConfig(alignment_layer=3), r"decoding\.alignment_layer=3 is more than the model's 2 layers"),
+        (DecodingConfig(min_length=1024), r"decoding\.min_length=1024 is too large"),
+        (DecodingConfig(alignment_layer=3), r"decoding\.alignment_layer=3 is more than 2, the number of"),
     ],
 )
 def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, message):

@@ -84,7 +84,7 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
         assert target.strip() == pair[1].strip()
         assert source.strip()[:7].strip() == (pair[0].replace("\x1b", "\\x1b")[:7].strip() or "(blank)")
     assert "train: looked at 410 pairs of 410; nothing is written" in said.out
-    assert "duplicates are looked for" not in said.out
+    assert "looks for duplicates" not in said.out
     assert "lengths in subword pieces" in said.err and "there is no tokenizer yet" in said.err
     assert sorted(os.listdir(config.parent)) == before
 

@@ -282,5 +282,7 @@ def test_prepare_refuses_tags_that_are_no_pieces_before_it_makes_anything(other,
     arguments = [f"data_dir={tmp_path / 'data'}", f"tokenizer.from={file}"]
     train_on = f"corpus.train={{path: {prefix}, tag: <2de>}}"
     status, error = status_and_error(prepare.main, other, *arguments, train_on, capsys=capsys)
-    assert status == 2 and error.splitlines()[-1].startswith("error: <2de> (a tag of the corpora) is not a user-defined piece")
+    assert status == 2 and error.splitlines()[-1].startswith(
+        "error: <2de> (a tag of the corpora) is not a user-defined"
+    )
     assert not (tmp_path / "data").exists()

@@ -88,7 +88,7 @@ def test_weights_that_are_not_those_of_their_configuration_are_refused(run, expe
     arguments = [f"run_dir={tmp_path / 'new'}", f"training.initialise_from={run / 'checkpoints/best'}"]
     status, error = status_and_error(train.main, experiment, *arguments, "model.d_model=32", capsys=capsys)
     assert status == 2
-    assert re.search(r"the shape of \S+ is \(16.*\) in this file and \(32.*\) in the model", error), error
+    assert re.search(r"the shape of \S+ is \(16.*\) in this file, but \(32.*\) in the model", error), error
 
 
 def test_weights_without_a_configuration_are_refused(run, experiment, tmp_path, capsys):
