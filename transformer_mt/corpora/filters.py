@@ -17,7 +17,7 @@ from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
 
-_OF_CODES = {
+_SCRIPTS = {
     **dict.fromkeys("be bg bul ce cv kk kir ky mk mkd mn myv os ru rus tg tt uk ukr".split(), "Cyrillic"),
     **dict.fromkeys("ar ara ckb fa fas ks pes prs ps sd ug ur urd".split(), "Arabic"),
     **dict.fromkeys("as ben bn".split(), "Bengali"),
@@ -36,7 +36,7 @@ _OF_CODES = {
         "Latin",
     ),
 }
-_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
+_SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
 _ASCII_LETTER = re.compile("[A-Za-z]")
 
 
@@ -47,8 +47,8 @@ def script_of(code: str) -> str | None:
     """
     for part in re.split("[-_]", code)[1:]:
         if re.fullmatch("[A-Za-z]{4}", part):
-            return _OF_SUBTAGS.get(part.lower(), part.title())
-    return _OF_CODES.get(short_code(code))
+            return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
+    return _SCRIPTS.get(short_code(code))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ REASONS = {
 Languages = tuple[str, str]
 """The codes of the source and the target language."""
 
-_ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
+_SHORT_PAIR = 10  # pieces; if neither side of a pair has more, its ratio does not matter
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _DIGIT = re.compile(r"\d")
 _MARK = regex.compile(r"[\p{P}\p{S}]")
@@ -246,7 +246,7 @@ class PieceFilters:
             return "blank"
         if longer >= self.max_length:
             return "too_long"
-        if longer > _ANY_RATIO and longer > self.max_ratio * shorter:
+        if longer > _SHORT_PAIR and longer > self.max_ratio * shorter:
             return "bad_ratio"
         return None
 

@@ -121,7 +121,7 @@ def _pair(source: str | BadLine, target: str | BadLine, file_of_targets: str) ->
 
 
 def open_zip(text: PairedText) -> Corpus:
-    """Open archives. Raises the CorpusErrors of `open_sides`, and one if a language has no file there, or several."""
+    """Open archives. Raises CorpusError like `open_sides`, or if an archive has no file of a language, or several."""
     paths = local_files(text.place)
     return open_sides(
         text, paths, [(_member_side(path, str(text.source)), _member_side(path, str(text.target))) for path in paths]

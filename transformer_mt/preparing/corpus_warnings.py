@@ -33,7 +33,7 @@ def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedTex
         first = block.pairs[0] if block else None
         if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
             found.append(
-                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If so, "
-                f"write which is which, and the line is left out: {{path: {text.place}, source: NAME, target: NAME}}"
+                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
+                f"does, set the names of the two columns: {{path: {text.place}, source: NAME, target: NAME}}"
             )
     return found

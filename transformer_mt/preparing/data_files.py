@@ -33,7 +33,7 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); choose another") from None
+        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); set another data_dir") from None
     with hold(directory, OWNER):
         for path in sorted(directory.rglob("*")):
             if path.is_symlink():  # `prepare` would write to the target of the link

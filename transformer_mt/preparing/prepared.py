@@ -28,7 +28,7 @@ _SHARDS = (f"train/{INDEX}", f"train/{KEPT}", f"train/*/*/{SUMS}")
 
 @dataclass(frozen=True)
 class Prepared:
-    """The settings and texts from which a data_dir was made."""
+    """The settings from which a data_dir was made, and the digests of its texts."""
 
     directory: Path
     corpus: CorpusConfig

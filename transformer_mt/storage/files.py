@@ -68,8 +68,8 @@ def own_name(name: str) -> str:
 def in_the_way(partial: Path, path: Path) -> str:
     """Return the message about a file that has the temporary name of `path`, but is not from this program."""
     return (
-        f"{partial} exists, and this program did not create it, but needs its name while it writes {path.name}. Move "
-        "it away, or name another place"
+        f"{partial} exists, and this program did not create it. The program needs this name while it writes "
+        f"{path.name}. Move it away, or name another place"
     )
 
 
@@ -130,7 +130,7 @@ def open_locked(path: Path, patience: float) -> int | None:
         is_held, is_free = False, True
         try:
             is_free = lock(descriptor)
-            is_held = is_free and _still_names(path, descriptor)
+            is_held = is_free and _is_still_at(path, descriptor)
             if is_held:
                 return descriptor
         finally:
@@ -199,7 +199,7 @@ def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-def _still_names(path: Path, descriptor: int) -> bool:
+def _is_still_at(path: Path, descriptor: int) -> bool:
     """Whether the path is still that of the open file, which another process may have renamed or deleted."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
