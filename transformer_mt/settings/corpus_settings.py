@@ -265,8 +265,8 @@ class TokenizerConfig(Section):
     """The number of pieces in a vocabulary, including the 4 special pieces, the 256 bytes, user_symbols and tags. With
     algorithm=character it is the largest number: if there are more characters, the rarest are written as bytes."""
     user_symbols: tuple[Symbol, ...] = Field(default=(), max_length=10_000, strict=False)
-    """Texts that the tokenizer always keeps as one piece, such as <name>. Do not list the tags of the corpora: they are
-    always such pieces."""
+    """Texts that the tokenizer always keeps as one piece, such as <name>, so that they are translated as a whole. Do
+    not list the tags of the corpora: they are always such pieces."""
     joint: bool = True
     """true: both languages share one vocabulary; false: each language has its own."""
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
@@ -298,9 +298,9 @@ class FiltersConfig(Section):
     identical: bool = False
     """Whether to leave out a pair if source and target are the same text."""
     min_characters: Count = 0
-    """The smallest number of characters on each side. 0: off."""
+    """The fewest characters that each side may have. 0: off."""
     max_characters: Count = 0
-    """The largest number of characters on each side. 0: off."""
+    """The most characters that each side may have. 0: off."""
     control_characters: bool = False
     """Whether to leave out a pair that contains control characters, U+FFFD (which replaces bytes that are not text),
     U+FEFF or private-use characters. Tabs and other white space do not count, because they become spaces first."""

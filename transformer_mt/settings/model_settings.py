@@ -95,7 +95,7 @@ class TransformerConfig(_WithScore):
     kind: Literal["transformer"] = "transformer"
     """The architecture. model.kind=rnn and model.kind=convolutional have other settings."""
     ffn_dim: int = Field(default=2048, gt=0, le=1_000_000)
-    """The inner width of a feed-forward layer, between its two linear maps; d_ff in the paper."""
+    """The inner width of a feed-forward layer, between its linear maps; d_ff in the paper."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """The activation function of a feed-forward layer. swiglu (Shazeer 2020) has a third linear map, so with the same
     ffn_dim the layer has 1.5 times the parameters."""
@@ -152,7 +152,7 @@ class RnnConfig(_WithScore):
     """The architecture. model.kind=transformer and model.kind=convolutional have other settings."""
     cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The kind of recurrent cell. gru: gated recurrent unit (Cho et al. 2014); lstm: long short-term memory (Hochreiter
-    and Schmidhuber 1997); rnn: without gates, h = tanh(W x + U h' + b), where h' is the last state (Elman 1990)."""
+    and Schmidhuber 1997); rnn: without gates, h = tanh(W x + U h' + b), where h' is the state before (Elman 1990)."""
     encoder_layers: Layers = 1
     """The number of layers of the encoder. Each has two directions, and each direction is d_model / 2 wide."""
     decoder_layers: Layers = 1
