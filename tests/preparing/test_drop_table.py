@@ -23,9 +23,9 @@ def test_one_corpus():
 
 def test_shares_of_little_and_of_nothing():
     table = drop_table({"a": Counter({KEPT: 10**9 - 1, "digits": 1}), "empty": Counter()})
-    assert re.search(r"with many digits +1 +0\.00%\n", table)
+    assert re.search(r"with too many digits +1 +0\.00%\n", table)
     assert re.search(r"kept +999,999,999 +100\.00%\n", table) and re.search(r"kept +0 +0\.00%\n", table)
-    assert table.endswith("\nnote: nothing of empty is left")
+    assert table.endswith("\nnote: no pair of empty is left")
 
 
 @pytest.mark.parametrize("number", [1, 2, 300])

@@ -399,7 +399,7 @@ class TestMistakes:
         with pytest.raises(ConfigError) as error:
             load_config(path)
         for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid", "corpus.test"):
-            assert any(re.search(message("key-missing", f" {key}:"), line) for line in str(error.value).splitlines())
+            assert any(re.search(message("key-missing", f" {key} "), line) for line in str(error.value).splitlines())
 
     @pytest.mark.parametrize("content", [b"", b"- a\n", b"text", b"\xff\xfe"])
     def test_other_files_are_no_configuration(self, tmp_path, content):

@@ -154,7 +154,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ([], "name a run or a model"),
+            ([], "nothing to evaluate"),
             (["--hypothesis", "{hyp}"], "--hypothesis needs --reference"),
             (["--reference", "{ref}"], "need --hypothesis"),
             (["{run}", "--language", "de"], "need --hypothesis"),
@@ -175,7 +175,7 @@ class TestMistakes:
                 ["--hypothesis", "{hyp}", "--reference", "{ref}", "--metrics", "comet=x"],
                 "comet= need the source sentences",
             ),
-            (["{run}", "--metrics", "bleu", "comet=x", "comet=y"], "has comet= twice"),
+            (["{run}", "--metrics", "bleu", "comet=x", "comet=y"], "contains comet= twice"),
             (
                 ["{run}", "--metrics", "comet=nowhere"],
                 "comet=nowhere: nowhere is missing. Give the directory of a COMET",
@@ -502,7 +502,7 @@ class TestCompare:
             ([*two, "--reference", files[1]], "reference-language-for-files"),
             ([files[0], files[0]], "compare-files-needs-reference"),
             ([*two, "--analyse"], "options-exclude-another", "--analyse"),
-            ([*two, "--json", str(tmp_path / "mine.json")], "comparison-place-taken", "mine.json:"),
+            ([*two, "--json", str(tmp_path / "mine.json")], "comparison-place-taken", "mine.json"),
         ]:
             assert cli.run(main, ["--compare", *arguments]) == 2
             assert says(capsys.readouterr().err, *expected)

@@ -84,7 +84,7 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
         assert target.strip() == pair[1].strip()
         assert source.strip()[:7].strip() == (pair[0].replace("\x1b", "\\x1b")[:7].strip() or "(blank)")
     assert "train: looked at 410 pairs of 410; nothing is written" in said.out
-    assert "duplicates are looked for" not in said.out
+    assert "looks for duplicates" not in said.out
     assert "lengths in subword pieces" in said.err and "there is no tokenizer yet" in said.err
     assert sorted(os.listdir(config.parent)) == before
 
@@ -158,12 +158,10 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
         monkeypatch.setattr(module, "open_corpus", lambda text: of.get(text.name) or really(text))
     assert look(config, f"filters.on_bad_line={on_bad_line}") == 0
     out = capsys.readouterr().out
-    assert rows(out)["that cannot be read"] == 2
+    assert rows(out)["unreadable"] == 2
     assert rows(out)["of other languages"] == 1
     assert "  a.tsv:5\n      has 1 column instead of 2; add a tab.\n" in out
-    note = (
-        "note: `prepare` stops at a.tsv:5: has 1 column instead of 2; add a tab. 2 such lines of train cannot be read"
-    )
+    note = "note: `prepare` would stop at a.tsv:5: has 1 column instead of 2; add a tab. train has 2 unreadable lines"
     assert (note in out) == (on_bad_line == "stop")
     if on_bad_line == "stop":
         with pytest.raises(ValueError, match=r"^a\.tsv:5: has 1 column instead of 2; add a tab\.$"):
@@ -171,7 +169,7 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
     else:
         assert prepare.main([str(config), "filters.on_bad_line=skip"]) == 0
         table = rows(capsys.readouterr().out)
-        assert (table["that cannot be read"], table["of other languages"], table["kept"]) == (2, 1, 397)
+        assert (table["unreadable"], table["of other languages"], table["kept"]) == (2, 1, 397)
 
 
 def test_of_a_streamed_data_set_only_the_first_pairs_are_read():
@@ -192,7 +190,7 @@ def test_a_streamed_corpus_is_said_to_be_read_in_part(config, capsys, monkeypatc
     assert prepare.main([str(config), streamed, "filters.duplicates=true", "--look", "300"]) == 0
     out = capsys.readouterr().out
     assert "train: looked at 300 pairs, the first of a streamed data set, which is not read further; nothing" in out
-    assert "note: duplicates are looked for only among these pairs" in out
+    assert "note: this looks for duplicates only among these pairs" in out
 
 
 def test_pairs_that_are_kept_are_shown_so_that_mixed_up_sides_are_seen(config, capsys):
@@ -211,7 +209,7 @@ def test_the_number_of_pairs_is_checked(config, capsys):
     assert prepare.main([str(config), "filters.duplicates=true", "--look", "7"]) == 0
     said = capsys.readouterr().out
     assert "looked at 7 pairs of 410, spread evenly over it" in said
-    assert "note: duplicates are looked for only among these pairs" in said
+    assert "note: this looks for duplicates only among these pairs" in said
 
 
 def test_a_script_that_is_not_known_is_said_before_anything_is_read(config):

@@ -140,7 +140,7 @@ def test_what_is_left_out_of_training_is_counted_by_reason(
     assert lengths[3][0] > 60 and lengths[2][1] > 60 >= lengths[4][1] > 4 * lengths[4][0]
     assert [counts[key] for key in ("read", "kept", "blank", "too_long", "bad_ratio")] == [405, 400, 2, 2, 1]
     assert experiment.ids("train") == experiment.encoded(TRAIN)
-    assert "2 with a blank side, 2 too long, 1 of a bad ratio" in capsys.readouterr().out
+    assert "2 with a blank side, 2 too long, 1 with a bad length ratio" in capsys.readouterr().out
 
 
 def test_a_ratio_is_bad_above_the_bound_and_ten_pieces(experiment: Experiment) -> None:
@@ -352,7 +352,7 @@ def test_of_what_stands_in_training_too_three_lines_are_shown(
     experiment.write("valid", [(source, "another") for source, _ in VALID[:5]])
     assert experiment.prepare() == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: valid: ")]
-    assert "5 sources, 0 targets, 0 whole pairs. The first by their source: line 1 is /" in line
+    assert "5 sources, 0 targets, 0 complete pairs. The first by their source: line 1 is /" in line
     assert line.count("train.en:") == 3
 
 
@@ -417,7 +417,7 @@ def test_a_vocabulary_that_is_too_large_for_the_text_is_said(
         means.append((sum(tokens) if joint else min(tokens)) / 305)
     assert means[0] > 30 > means[1]
     notes = [line for line in capsys.readouterr().out.splitlines() if "piece of the vocabulary" in line]
-    assert len(notes) == 1 and f"stands only {means[1]:.0f} times" in notes[0]
+    assert len(notes) == 1 and f"occurs only {means[1]:.0f} times" in notes[0]
 
 
 def test_a_test_set_that_was_cut_or_tokenised_is_warned_of_before_training(

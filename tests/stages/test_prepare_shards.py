@@ -386,13 +386,13 @@ def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
 ) -> None:
     run(config, tmp_path / "data", "filters.duplicates=true")
     (tmp_path / "data" / "prepare.json").unlink()
-    listed = training_shards._listed
+    listed = training_shards._write_lists
 
     def with_little_room(*given: object) -> object:
         with largest_file(100):
             return listed(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training_shards, "_listed", with_little_room)
+    monkeypatch.setattr(training_shards, "_write_lists", with_little_room)
     with pytest.raises(CorpusError, match=message("data-cannot-be-written", "make")):
         run(config, tmp_path / "data", "filters.duplicates=true")
 

@@ -244,13 +244,13 @@ def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, cap
     (tmp_path / "foreign.html").write_text("my page")
     (tmp_path / "empty").mkdir()
     for runs, output, *expected in [
-        ([tmp_path / "none"], "r.html", "run-directory-missing", f"{tmp_path / 'none'}:"),
-        ([tmp_path / "empty"], "r.html", "not-run-or-model", f"{tmp_path / 'empty'}:"),
-        ([evaluated / "checkpoints"], "r.html", "not-run-or-model", "checkpoints:"),
-        ([evaluated, evaluated], "r.html", "run-named-twice", f"{evaluated}:"),
-        ([evaluated], "foreign.html", "picture-place-taken", "foreign.html:", ".html"),
-        ([evaluated], "nowhere/r.html", "output-directory-missing", "nowhere/r.html:"),
-        ([evaluated], "empty", "picture-suffix-unknown", "empty:", ".html"),
+        ([tmp_path / "none"], "r.html", "run-directory-missing", f"{tmp_path / 'none'}"),
+        ([tmp_path / "empty"], "r.html", "not-run-or-model", f"{tmp_path / 'empty'}"),
+        ([evaluated / "checkpoints"], "r.html", "not-run-or-model", "checkpoints"),
+        ([evaluated, evaluated], "r.html", "run-named-twice", f"{evaluated}"),
+        ([evaluated], "foreign.html", "picture-place-taken", "foreign.html", ".html"),
+        ([evaluated], "nowhere/r.html", "output-directory-missing", "nowhere/r.html"),
+        ([evaluated], "empty", "picture-suffix-unknown", "empty", ".html"),
     ]:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         status, error = status_and_error(report.main, *runs, "--output", tmp_path / output, capsys=capsys)

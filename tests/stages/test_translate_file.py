@@ -103,7 +103,7 @@ def test_stopped_after_any_part_it_goes_on_and_ends_with_the_same_bytes(
     assert sorted(path.name for path in files.iterdir()) == sorted(["in", "prefixes", output, f"unbroken-{output}"])
     error = capsys.readouterr().err
     assert "resuming: 9 of 12 lines are translated already" in error
-    assert "12 lines, 9 of them before; the others in" in error
+    assert "12 lines, 9 of them by earlier starts; the others in" in error
     assert "; 1 blank; 1 split into 2 parts;" in error, "which is of all lines"
 
 

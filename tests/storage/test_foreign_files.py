@@ -140,7 +140,7 @@ def test_the_data_may_lie_in_the_run(tmp_path):
 def test_average_takes_no_model_of_the_users(run, tmp_path, capsys, kind):
     for name in ("config.yaml", "model.safetensors", "tokenizer.model", "training_lines.json", "notes.txt"):
         place(run / "model" / name, kind, run / "log.jsonl")
-        assert_refused(average.main, run, "choose=last", names=["model holds", name], top=run, capsys=capsys)
+        assert_refused(average.main, run, "choose=last", names=["model", name], top=run, capsys=capsys)
         shutil.rmtree(run / "model")
     place(run / "model", kind, run / "log.jsonl" if kind == "link" else None)
     names = [str(run / "model")]

@@ -102,7 +102,7 @@ def test_a_run_in_place_of_its_model_is_answered_with_what_to_do(stage, averaged
     if stage is not evaluate:  # which finds the model in the run
         status, error, _ = use(stage, averaged)
         assert status == 2
-        assert f"it is the directory of a run, and its model is in {averaged}/model: name that" in error
+        assert f"it is the directory of a run: name its model, {averaged}/model" in error
     for model, what in ((trained, "it is a run that is"), (trained / "model", "its run is")):
         status, error, _ = use(stage, model)
         assert status == 2

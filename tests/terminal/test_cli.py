@@ -43,7 +43,9 @@ def test_a_mistake_of_the_users_is_2_and_its_message(capsys, kind):
 def test_an_option_that_is_no_option_may_be_meant_as_a_setting(capsys):
     with pytest.raises(SystemExit):
         translate.main(["a", "--beam", "5"])
-    assert "unrecognized arguments: --beam" in (said := capsys.readouterr().err) and "written key=value" in said
+    assert (
+        "unrecognized arguments: --beam" in (said := capsys.readouterr().err) and "Write settings as key=value" in said
+    )
     with pytest.raises(SystemExit):
         score.main(["a", "--beam", "5"])
     assert "key=value" not in capsys.readouterr().err, "it takes none"
@@ -165,7 +167,7 @@ def test_the_stages_are_the_modules_that_are_commands():
 def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, capsys, tmp_path):
     status, _, error = run_commands(monkeypatch, capsys, "average", str(tmp_path))
     assert status == 2
-    assert says(error, "model-without-config", f"error: {tmp_path} ")
+    assert error.startswith("error: ") and says(error, "model-without-config", str(tmp_path))
 
 
 @pytest.mark.parametrize("name", [*commands.STAGES, *commands.OTHERS])

@@ -7,7 +7,7 @@ from queue import Queue
 
 import pytest
 
-from transformer_mt.terminal.line_input import _taken, arriving_blocks, blocks
+from transformer_mt.terminal.line_input import _blocks_from, arriving_blocks, blocks
 
 
 @pytest.mark.parametrize("make", [blocks, arriving_blocks])
@@ -23,7 +23,7 @@ def test_more_lines_than_a_block_holds_wait_for_the_next():
     arrived = Queue()
     for line in "abcde":
         arrived.put(line)
-    taken = _taken(arrived, 2)
+    taken = _blocks_from(arrived, 2)
     assert [next(taken), next(taken)] == [["a", "b"], ["c", "d"]]
 
 

@@ -30,10 +30,12 @@ def test_lines_of_earlier_commands_count_but_not_for_the_rate():
         earlier.add(line, translation(is_short=True))
     summary.add_counts(json.loads(json.dumps(vars(earlier))))
     summary.seconds = 2.0  # those of this start alone
-    assert summary.text(num_before=8).startswith("8 lines, 8 of them before; 0 blank; ")
+    assert summary.text(num_before=8).startswith("8 lines, 8 of them by earlier starts; 0 blank; ")
     summary.add(9, translation(at_limit=True, num_parts=2))
     numbers, short, limit = summary.text(num_before=8).split("\n")
-    assert numbers.startswith("9 lines, 8 of them before; the others in 2.0 s, 0.5 a second; 0 blank; 1 split into 2 ")
+    assert numbers.startswith(
+        "9 lines, 8 of them by earlier starts; the others in 2.0 s, 0.5 a second; 0 blank; 1 split into 2 "
+    )
     assert short.startswith("warning: the translation of 8 lines is") and short.endswith("lines 1, 2, 3, 4, 5, …")
     assert limit.endswith(": look at line 9")
 

@@ -106,7 +106,7 @@ def test_a_file_of_sentencepiece_serves_both_languages(other, tmp_path, capsys):
     assert (tmp_path / "data" / "tokenizer.model").read_bytes() == file.read_bytes()
     assert Tokenizer.load(tmp_path / "data").joint
     captured = capsys.readouterr()
-    assert f"using the tokenizer {file} as it is" in captured.out
+    assert f"using the tokenizer {file}\n" in captured.out
     assert captured.err == "", "there is nothing to say of one like ours"
 
 

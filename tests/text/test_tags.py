@@ -26,7 +26,7 @@ def test_a_tag_comes_before_a_source_that_is_not_blank() -> None:
     [
         ([PLAIN], "v", "t", []),
         ([TO_DE, TO_EN], {"path": "v", "tag": "<2de>"}, {"path": "t", "tag": "<2en>"}, []),
-        ([TO_DE, TO_EN], "v", {"path": "t", "tag": "<2en>"}, ["corpus.valid has no tag, and every"]),
+        ([TO_DE, TO_EN], "v", {"path": "t", "tag": "<2en>"}, ["corpus.valid has no tag, but every"]),
         ([TO_DE, PLAIN], "v", "t", []),
         (
             [TO_DE],
@@ -34,7 +34,7 @@ def test_a_tag_comes_before_a_source_that_is_not_blank() -> None:
             {"path": "t", "tag": "<2fr>"},
             ["corpus.test.news has the tag"],
         ),
-        ([PLAIN], {"path": "v", "tag": "<2de>"}, "t", ["corpus.valid has the tag <2de>, which is not one"]),
+        ([PLAIN], {"path": "v", "tag": "<2de>"}, "t", ["corpus.valid has the tag <2de>, which is not a tag"]),
     ],
 )
 def test_sets_that_begin_otherwise_than_training_are_told(

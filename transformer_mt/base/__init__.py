@@ -1,6 +1,6 @@
-"""What every room may use: errors, words of messages, languages, the memory of the machine, worker processes.
+"""Code for every room: errors, parts of messages, languages, the memory of the machine, worker processes.
 
-Nothing here imports another room. What only two rooms share belongs into the lower one of them.
+Nothing here imports another room. Code that only two rooms share belongs into the lower room of the two.
 
 Other rooms use:
 

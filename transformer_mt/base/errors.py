@@ -6,7 +6,7 @@ class UserError(ValueError):
 
 
 class DirectoryError(UserError):
-    """A directory belongs to somebody else, or another process writes it."""
+    """A directory contains files of somebody else, or another process writes to it."""
 
 
 class ConfigError(UserError):
@@ -14,7 +14,7 @@ class ConfigError(UserError):
 
 
 class CorpusError(UserError):
-    """Parallel text, or what `prepare` made of it, cannot be used."""
+    """Parallel text, or the data that `prepare` made from it, cannot be used."""
 
 
 class TokenizerError(UserError):
@@ -26,7 +26,7 @@ class TrainingError(UserError):
 
 
 class RankError(TrainingError):
-    """Only this rank of a run met the error, so this rank has to report it."""
+    """An error of one rank of a run. Other ranks do not have it, so this rank has to report it."""
 
 
 class CheckpointError(UserError):
@@ -42,11 +42,11 @@ class NotFiniteError(TranslationError):
 
     @classmethod
     def of_line(cls, line: int) -> "NotFiniteError":
-        """Make the error about a line, which is numbered from 1."""
+        """Make the error about the line with this number, from 1."""
         return cls(
             f"line {line}: the model computes numbers that are not finite (infinity, not a number) for this line, so "
-            "it has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, the "
-            "model is broken: average other checkpoints. To continue without this line, make it blank in the input"
+            "the line has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, "
+            "the model is broken: average other checkpoints. To continue without this line, make it blank in the input"
         )
 
 

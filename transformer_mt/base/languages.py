@@ -1,4 +1,4 @@
-"""Language codes, which languages are written without spaces, and the four ids that every vocabulary begins with."""
+"""Language codes, the list of languages without spaces, and the ids of the four special pieces of each vocabulary."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ _SHORT_CODES = {
     **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"},
 }
 _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
-# What stands in the names of columns: parts of a pair, languages, and their codes of three letters.
+# Words in the names of columns: parts of a pair, languages, and their codes of three letters.
 _COLUMN_WORDS = frozenset(
     "source src target tgt trg reference ref text sentence segment translation original input output language lang "
     "arabic ara bulgarian bul chinese zho chi czech ces cze danish dan dutch nld dut english eng estonian est finnish "
@@ -26,12 +26,12 @@ def short_code(code: str) -> str:
 
 
 def has_spaces(code: str) -> bool:
-    """Whether a language is written with spaces between words, as Korean is and Chinese is not."""
+    """Whether a language has spaces between words. Korean has them, and Chinese does not."""
     return short_code(code) not in _WITHOUT_SPACES
 
 
 def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
-    """Whether all cells look like different names of columns: source_text, German, deu_Latn, or one of the codes."""
+    """Whether all cells look like names of columns and differ: source_text, German, deu_Latn, or one of the codes."""
     known = _COLUMN_WORDS.union(short_code(code) for code in codes)
     bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
     words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
@@ -39,7 +39,7 @@ def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
 
 
 def split_units(text: str, spaced: bool) -> list[str]:
-    """Split a text into words at spaces; or into characters, if the language is written without spaces."""
+    """Split a text into words at spaces; or into characters, if the language has no spaces."""
     return text.split() if spaced else list("".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Measures how much memory this process has used, and how much the machine has."""
+"""Measures how much memory this process has used, and how much memory the machine has."""
 
 import os
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def peak_memory() -> int:
-    """The most of the host's memory that this process has held so far, in bytes; its worker processes not counted."""
-    # Linux counts in ru_maxrss what the process that started this one held; VmHWM counts only this program.
+    """Return the peak of this process's memory so far, in bytes, without worker processes and without GPU memory."""
+    # On Linux, ru_maxrss includes memory of the process that started this one; VmHWM counts only this program.
     found = re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE)
     if found:
         return int(found[1]) * 1024
@@ -18,12 +18,12 @@ def peak_memory() -> int:
 
 
 def machine_memory() -> int:
-    """The host's memory in bytes, or what the container that this process runs in may take of it."""
+    """Return the machine's memory in bytes, or the limit of the container in which this process runs."""
     return min(_installed(), _container_limit())
 
 
 def free_memory() -> int:
-    """The bytes of the host's memory that are free for programs, at most those that the container may take."""
+    """Return how many bytes of the machine's memory are free for programs, but at most the container's limit."""
     found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
     return min(int(found[1]) * 1024 if found else _installed(), _container_limit())
 
@@ -33,7 +33,7 @@ def _installed() -> int:
 
 
 def _container_limit() -> int:
-    """The limit of this process's control group; where there is none, a number that is larger than any memory."""
+    """Return the limit of this process's control group; if there is none, a number that is larger than any memory."""
     limit = _text("/sys/fs/cgroup/memory.max").strip()
     return int(limit) if limit.isdecimal() else sys.maxsize
 

@@ -1,4 +1,4 @@
-"""What torchrun tells each process that it starts, by environment variables."""
+"""Reads the environment variables that torchrun sets for each process that it starts."""
 
 import os
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from transformer_mt.base.wording import cut
 
 
 class Place(NamedTuple):
-    """The place of this process among those that were started together."""
+    """The numbers of this process and of the processes that were started with it."""
 
     rank: int
     size: int
@@ -17,14 +17,14 @@ class Place(NamedTuple):
 
 
 def num_processes() -> int:
-    """How many processes torchrun has started; 0 if it did not start this one. Raises ConfigError."""
+    """Return how many processes torchrun has started; 0 if it did not start this process. Raises ConfigError."""
     return _number("WORLD_SIZE", 1, 10**6) if "WORLD_SIZE" in os.environ else 0
 
 
 def place() -> Place | None:
-    """The place that torchrun gave to this process; None if it did not start it.
+    """Return the rank and the other numbers that torchrun gave to this process; None if it did not start it.
 
-    Raises ConfigError if the variables cannot be torchrun's, because ranks would wait for others that do not exist.
+    Raises ConfigError if the values cannot be from torchrun, because ranks would wait for others that do not exist.
     """
     size = num_processes()
     if not size:
@@ -47,6 +47,6 @@ def _number(name: str, least: int, most: int) -> int:
 def _not_of_torchrun(name: str, expected: str) -> ConfigError:
     found = f"is {cut(repr(os.environ[name]))}" if name in os.environ else "is not set"
     return ConfigError(
-        f"the environment variable {name} {found}; it has to be {expected}. WORLD_SIZE says that torchrun started "
-        "this process: start it by torchrun, or unset WORLD_SIZE"
+        f"the environment variable {name} {found}; it has to be {expected}. WORLD_SIZE is set, as if torchrun had "
+        "started this process: start it by torchrun, or unset WORLD_SIZE"
     )

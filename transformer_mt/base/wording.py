@@ -1,4 +1,4 @@
-"""Words of messages, and how many lines or pairs are done."""
+"""Formats numbers and texts for messages, and shows the progress through lines or pairs."""
 
 import re
 import sys
@@ -12,23 +12,23 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number and its noun, as in `1 line` or `1,200 lines`. `plural` is needed if it does not just add s."""
+    """Return a number and its noun, as in `1 line` or `1,200 lines`. Give `plural` if it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def cut(text: str, longest: int = 80) -> str:
-    """Return the beginning of a text for a message. Control characters are written in the form \\x1b."""
+    """Return the beginning of a text for a message. Control characters get the form \\x1b."""
     shown = text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in shown)
 
 
 def visible(line: str) -> str:
-    """Return a line of text for a table. Control characters and line separators are written in the form \\x1b."""
+    """Return a line of text for a table. Control characters and line separators get the form \\x1b."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
 
 
 def duration(seconds: float) -> str:
-    """Write a number of seconds in the two largest units that it has."""
+    """Write a number of seconds as text in suitable units, such as 40 s, 5 min, 3 h 20 min or 4 days 6 h."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -48,15 +48,15 @@ _EVERY = 30.0  # seconds between two lines in a log
 
 
 class LineProgress:
-    """Shows progress on standard error with the rate; with the total and the time left if it knows how many there are.
+    """Shows progress and speed on standard error; also the total and the time left, if the number of lines is known.
 
-    The rate counts the lines that are done from now on.
+    The speed counts the lines that are done from now on.
     """
 
     def __init__(
         self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"
     ) -> None:
-        """`done_before` is how many of the lines were done earlier. `doing` says what is done, if not translating."""
+        """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: "."""
         self._num_lines, self._every, self._doing, self._unit = num_lines, every, doing, unit
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
@@ -70,7 +70,7 @@ class LineProgress:
             self._bar.close()
 
     def more(self, count: float) -> None:
-        """Add `count` to the lines that are done. It may be a fraction, if a part of a long line is done."""
+        """Add `count` to the number of lines that are done. It may be a fraction for a part of a long line."""
         self.reached(self._done + count)
 
     def reached(self, done: float) -> None:
@@ -86,7 +86,7 @@ class LineProgress:
             print(self._line(done, (done - self._before) / (now - self._begun)), file=sys.stderr, flush=True)
 
     def _line(self, done: float, rate: float) -> str:
-        """What a log says: `rate` is in lines a second."""
+        """Return a line for a log. `rate` is in lines a second."""
         shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
         if self._num_lines is None:
             return f"{shown_done} {self._unit}, {rate:,.1f} a second"

@@ -1,6 +1,6 @@
-"""Processes on this machine that share work, with a connection and a thread here for each of them.
+"""Worker processes on this machine that share tasks. This process has a connection and a thread for each worker.
 
-Because each has a connection of its own, a process that is killed is noticed at once, whatever it was doing.
+Because each worker has its own connection, this process notices at once if a worker is killed.
 """
 
 import gc
@@ -26,25 +26,26 @@ from transformer_mt.base.errors import TranslationError, UserError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_PARENT_SEEN = 0.2  # seconds between two checks of a worker whether its parent still runs
-_UNDER_WAY = 2  # tasks of `map` for each process: one that it works on, and the next one
+_CHECK_PARENT = 0.2  # seconds between two checks of a worker whether its parent still runs
+_TASKS_EACH = 2  # tasks of `map` for each process at a time: the current task and the next one
 _starting = threading.Lock()
 
 
 def num_cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers(Generic[Task, Result]):
-    """Processes that do one kind of work, `work`, on many tasks. They start when there are first several tasks.
+    """Processes that call `work` on many tasks. They start when there are several tasks for the first time.
 
-    With `start="fork"` everything that `work` refers to lies in memory only once, and the processes see it as it was
-    then; only Linux can do so, and elsewhere this process works alone. With `start="spawn"` each gets a copy of `work`.
-    Tasks and results are pickled. Other effects of `work` stay in the process.
+    With `start="fork"`, the processes share the memory of everything that `work` refers to, in its state at the start.
+    This needs Linux; elsewhere this process does the work itself. With `start="spawn"`, each process gets a copy of
+    `work`. Tasks and results are pickled. Other effects of `work` stay in its process.
 
-    An error of `work` is raised here, and UserError if a process is killed. Then all of them end, and new ones start
-    with the next tasks. In a process that was forked from the one that started them, TranslationError is raised.
+    An error of `work` is raised in this process, and UserError if a worker is killed. Then all workers end, and new
+    ones start with the next tasks. Raises TranslationError in a process that was forked from the one that started the
+    workers.
     """
 
     def __init__(self, work: Callable[[Task], Result], number: int, start: Literal["fork", "spawn"] = "fork") -> None:
@@ -53,7 +54,7 @@ class Workers(Generic[Task, Result]):
         self._team: _Team | None = None
 
     def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-        """Yield (number of the task, its result) for each task when it is done.
+        """Yield (number of the task, its result) for each task as soon as it is done.
 
         This process does the work itself if there is only one task or one worker.
         """
@@ -68,7 +69,7 @@ class Workers(Generic[Task, Result]):
     def map(self, tasks: Iterable[Task], done_here: int = 0) -> Iterator[tuple[Task, Result]]:
         """Yield each task and its result, in order. Two tasks for each process are in memory at a time.
 
-        This process does the first `done_here` tasks itself: few tasks are done sooner than processes start.
+        This process does the first `done_here` tasks itself, because few tasks take less time than starting processes.
         """
         waiting: deque[tuple[Task, Future[Result]]] = deque()
         with self._ended_unless_done():
@@ -77,13 +78,13 @@ class Workers(Generic[Task, Result]):
                     yield task, self.work(task)
                     continue
                 waiting.append((task, self._submit(task)))
-                if len(waiting) > _UNDER_WAY * self.number:
+                if len(waiting) > _TASKS_EACH * self.number:
                     first, future = waiting.popleft()
                     yield first, future.result()
             yield from ((task, future.result()) for task, future in waiting)
 
     def close(self) -> None:
-        """End the processes at once; what they have begun is lost. New ones start when they are needed."""
+        """End the processes at once, in the middle of their tasks. New processes start when they are needed."""
         team, self._team = self._team, None
         if team is not None:
             team.end()
@@ -92,13 +93,13 @@ class Workers(Generic[Task, Result]):
         with _starting:
             if self._team is None:
                 self._team = _Team(self.work, self.number, self._start)
-                # The team does not refer to us. So it ends when nobody uses us any more, at the latest with Python.
+                # The team has no reference to this object. So it ends when this object is deleted, or Python ends.
                 weakref.finalize(self, self._team.end)
         return self._team.submit(task)
 
     @contextmanager
     def _ended_unless_done(self) -> Iterator[None]:
-        """End the processes after an error, or if not all results are taken: a task may take minutes."""
+        """End the processes after an error, or if the caller stops early, because a task may take minutes."""
         try:
             yield
         except BaseException:
@@ -107,7 +108,7 @@ class Workers(Generic[Task, Result]):
 
 
 class _Team:
-    """The processes, and a thread here for each."""
+    """The processes, and a thread of this process for each."""
 
     def __init__(self, work: Callable[[Any], Any], number: int, start: Literal["fork", "spawn"]) -> None:
         self.parent = os.getpid()
@@ -120,7 +121,7 @@ class _Team:
                 connection, other = context.Pipe()
                 process = context.Process(target=_serve, args=(other, work, self.parent), daemon=True)  # type: ignore[attr-defined]
                 process.start()
-                other.close()  # only the process has it now: when it ends, reading from it ends here
+                other.close()  # now only the worker has this end, so reading ends here when the worker ends
                 self.members.append((process, connection))
         self.idle: SimpleQueue[tuple[Any, Connection[Any, Any]]] = SimpleQueue()
         for member in self.members:
@@ -128,11 +129,11 @@ class _Team:
         self.threads = ThreadPoolExecutor(number)
 
     def submit(self, task: Any) -> Future[Any]:
-        """Let the next process that is idle do a task."""
+        """Give a task to the next idle process."""
         if self.parent != os.getpid():
             raise TranslationError(
                 "the worker processes belong to another process, from which this one was forked: load the model in "
-                "each process, after the fork, or ask for workers=1"
+                "each process, after the fork, or set workers=1"
             )
         return self.threads.submit(self._ask, task)
 
@@ -144,8 +145,8 @@ class _Team:
         except (EOFError, OSError):
             process.join()
             raise UserError(
-                f"a worker process was killed (process {process.pid}, exit status {process.exitcode}), as happens when "
-                "memory runs out: give the same command again with fewer --workers"
+                f"a worker process was killed (process {process.pid}, exit status {process.exitcode}), perhaps because "
+                "memory ran out: give the same command again with fewer --workers"
             ) from None
         finally:
             self.idle.put(member)
@@ -154,7 +155,7 @@ class _Team:
         return answer
 
     def end(self) -> None:
-        """Kill the processes. A process that was forked from ours has neither our threads nor our children."""
+        """Kill the processes, unless this is a fork of the process that started them and owns their threads."""
         if self.parent == os.getpid():
             for process, _ in self.members:
                 process.kill()
@@ -166,7 +167,7 @@ class _Team:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C waiting; what is started meanwhile never gets it, and so leaves it to this process."""
+    """Delay Ctrl-C for this process. Processes that are started meanwhile never get it, so only this one handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -175,7 +176,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], parent: int) -> None:
-    """Do tasks in a worker process until its parent ends it or ends itself."""
+    """Do tasks in a worker process until the parent kills it or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -197,9 +198,9 @@ def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], paren
 def _end_with(parent: int) -> None:
     """End this process when its parent has ended.
 
-    The signal that Linux has for this (PR_SET_PDEATHSIG) does not serve: it comes already when the thread ends that
-    has forked us.
+    Linux has a signal for this (PR_SET_PDEATHSIG), but sends it too early: when the thread ends that forked this
+    process.
     """
     while os.getppid() == parent:
-        time.sleep(_PARENT_SEEN)
+        time.sleep(_CHECK_PARENT)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Files of many forms, and data sets of the hub, become sentence pairs.
+"""Reads sentence pairs from files of many forms and from data sets of the hub.
 
-Every reader gives blocks of pairs with their places, so that an error names file and line. Filters, and what finds
-pairs that are there twice, are here because they see text only.
+Every reader yields blocks of pairs with their places, so that an error names file and line. Filters and the search for
+duplicates are also here, because they work on text.
 
 Other rooms use:
 

@@ -1,4 +1,4 @@
-"""What the readers of all forms give: the pairs of a corpus, in blocks, with the place of each."""
+"""The pairs of a corpus, in blocks, with the place of each. The readers of all forms return them in this way."""
 
 import importlib
 import re
@@ -11,8 +11,8 @@ from types import ModuleType
 
 from transformer_mt.base.errors import CorpusError
 
-BLOCK = 2000  # pairs; few enough to hold several blocks for each process, and enough to make handing them over cheap
-LONGEST = 1_000_000  # bytes of a line. No sentence is so long; a file without line ends must not fill the memory
+BLOCK = 2000  # pairs: several blocks for each process fit into memory, and passing a block to a process is cheap
+LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 _SURROGATE, _LINE_ENDS = re.compile("[\ud800-\udfff]"), re.compile(r"[\r\n]+")
 BAD_LINE = "bad_line"
 OTHER_LANGUAGES = "other_languages"
@@ -23,24 +23,24 @@ class BadPair:
     """A line, row or unit from which no pair can be read."""
 
     fault: str
-    """What is wrong and what to do, to follow the place: "has 1 column, but …"."""
+    """What is wrong and what to do, as words to put after the place: "has 1 column, but …"."""
     reason: str = BAD_LINE
-    """Under which name it is counted. Only a bad line is a mistake; a translation memory of many languages also has
-    units without one of the two (OTHER_LANGUAGES), which are always left out."""
+    """The reason in REASONS under which it counts. Only BAD_LINE is a mistake. OTHER_LANGUAGES is for the units of a
+    translation memory without one of the two languages, which are always left out."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Successive pairs of one file. Where blocks end depends only on the text, never on the machine."""
+    """Successive pairs of one file. The limits of blocks depend only on the text, not on the machine."""
 
     file: str
     """The file, or the name of the data set, as messages show it."""
     first: int
     """The number of the first pair in the file, from 1: its line, row or unit."""
     pairs: Sequence[tuple[str, str] | BadPair]
-    """Source and target of each pair, each one line of text; at most BLOCK of them."""
+    """Source and target of each pair, each a line of text; at most BLOCK pairs."""
     unit: str = "line"
-    """What is numbered: line, row or unit."""
+    """What the numbers count: line, row or unit."""
 
     def place(self, index: int) -> str:
         """Return the file and the number of a pair of the block, for messages. Indices begin with 0."""
@@ -50,19 +50,19 @@ class Block:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The pairs of a corpus. They are read anew each time, and are not held in memory."""
+    """The pairs of a corpus. They are not kept in memory: each call of `blocks` or `pairs` reads them again."""
 
     files: tuple[Path, ...]
-    """The local files that are read; empty for the hub."""
+    """The local files of the corpus; empty for the hub."""
     blocks: Callable[[], Iterator[Block]]
-    """Reads all pairs, in order. Raises CorpusError where a file as a whole cannot be read."""
+    """Reads all pairs, in order. Raises CorpusError if a file, not only a line, cannot be read."""
     digest: Callable[[], str]
-    """The SHA-256, hexadecimal, of the text; for the hub, of its name and revision, without its text."""
+    """The SHA-256, hexadecimal, of the text; for the hub, of the name and the revision only."""
     num_pairs: int | None
-    """How many there are, bad ones included; None where only reading them all can tell."""
+    """The number of pairs, bad pairs included; None if it is unknown before reading them all."""
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Read all pairs, in order. Raises CorpusError, naming the place, at a bad line."""
+        """Read all pairs, in order. Raises CorpusError, which names the place, at a bad line."""
         for block in self.blocks():
             for index, pair in enumerate(block.pairs):
                 if not isinstance(pair, BadPair):
@@ -82,27 +82,28 @@ def blocks_of_file(
 
 
 def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
-    """Return a pair of texts that come from anywhere, each as one line; or the fault of one of them."""
+    """Return a pair of unchecked texts, each turned into one line; or the fault of one of them."""
     for side, text in (("source", source), ("target", target)):
         if "\0" in text:
-            return BadPair(f"{side} holds the character NUL (U+0000), which no text needs; remove it")
+            return BadPair(f"{side} contains the character NUL (U+0000); remove it")
         if not text.isascii() and _SURROGATE.search(text):
-            return BadPair(f"{side} holds half a character (a surrogate); write it as the program did that made it")
+            return BadPair(f"{side} contains half a character (a surrogate); write the complete character")
         if len(text) > LONGEST:
             return BadPair(f"{side} has {len(text):,} characters; each side should be a sentence")
     return _LINE_ENDS.sub(" ", source), _LINE_ENDS.sub(" ", target)
 
 
 def needed(module: str, what: str, otherwise: str) -> ModuleType:
-    """Import a module when it is needed: some take most of a second, and some machines do not have them.
+    """Import a module at its first use, because some take most of a second, and some machines do not have them.
 
-    Raises CorpusError, which begins with `what` needs it and ends with what to do `otherwise`, if that fails.
+    Raises CorpusError if that fails. `what` is the beginning of its message, and says why the module is needed;
+    `otherwise` is the end, and says what the user can do without the module.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise CorpusError(
-            f"{what}, and the package that reads it cannot be imported ({error}). Install it: {sys.executable} -m pip "
+            f"{what}, but the package that reads it cannot be imported ({error}). Install it: {sys.executable} -m pip "
             f"install {package}. Or {otherwise}"
         ) from None

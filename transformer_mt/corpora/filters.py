@@ -1,7 +1,7 @@
-"""Decides which training pairs are left out, and for which reason.
+"""Decides which training pairs to leave out, and for which reason.
 
-The scripts of characters are those of Unicode (Standard Annex 24). Letters that belong to no script of their own, such
-as the Japanese sign for a long vowel, are not judged.
+Unicode Standard Annex 24 defines the script of each character. Letters that several scripts share, such as the Japanese
+sign for a long vowel, do not count.
 """
 
 import re
@@ -17,7 +17,7 @@ from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
 
-_OF_CODES = {
+_SCRIPTS = {
     **dict.fromkeys("be bg bul ce cv kk kir ky mk mkd mn myv os ru rus tg tt uk ukr".split(), "Cyrillic"),
     **dict.fromkeys("ar ara ckb fa fas ks pes prs ps sd ug ur urd".split(), "Arabic"),
     **dict.fromkeys("as ben bn".split(), "Bengali"),
@@ -36,24 +36,24 @@ _OF_CODES = {
         "Latin",
     ),
 }
-_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
+_SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
 _ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 def script_of(code: str) -> str | None:
-    """Return the script of a language by its code, such as Latin for de; None if it is not known.
+    """Return the script of a language by its code, such as Latin for de; None if it is unknown.
 
-    A subtag for the script decides, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
+    A script in the code takes precedence, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
     """
     for part in re.split("[-_]", code)[1:]:
         if re.fullmatch("[A-Za-z]{4}", part):
-            return _OF_SUBTAGS.get(part.lower(), part.title())
-    return _OF_CODES.get(short_code(code))
+            return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
+    return _SCRIPTS.get(short_code(code))
 
 
 @dataclass(frozen=True)
 class Script:
-    """One script, or several together, which a text may mix."""
+    """One script, or several that a text may mix."""
 
     letters: regex.Pattern[str]
     """Finds a letter of the script."""
@@ -63,9 +63,9 @@ class Script:
 
     @classmethod
     def named(cls, names: str, key: str) -> "Script":
-        """Return a script by its name in Unicode, or several by names joined by +.
+        """Return the script with this Unicode name, or several scripts with names joined by +.
 
-        Raises ConfigError, which names the key of the configuration, if there is no such script.
+        Raises ConfigError if there is no such script. The error names `key`, the key of the configuration.
         """
         own = "".join(rf"\p{{Script={_checked(name.strip(), key)}}}" for name in names.split("+"))
         letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
@@ -73,7 +73,7 @@ class Script:
         return cls(letters, others, letters.match("A") is not None)
 
     def share(self, text: str) -> float:
-        """Return the share of the letters of a text that are of this script; 1 if there is no letter to judge."""
+        """Return the share of a text's letters that belong to this script; 1 if no letter counts."""
         if text.isascii():
             return 1.0 if self.is_latin or not _ASCII_LETTER.search(text) else 0.0
         num_others = len(self.others.findall(text))
@@ -91,33 +91,33 @@ def _checked(name: str, key: str) -> str:
         regex.compile(rf"\p{{Script={name}}}")
     except (ValueError, regex.error):
         raise ConfigError(
-            f"{key}: '{name}' is no script of Unicode; name one such as Latin, Cyrillic, Greek, Arabic, Devanagari, "
+            f"{key}: '{name}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, Devanagari, "
             "Han or Hangul"
         ) from None
     return name
 
 
 REASONS = {
-    BAD_LINE: "that cannot be read",
+    BAD_LINE: "unreadable",
     OTHER_LANGUAGES: "of other languages",
     "blank": "with a blank side",
     "held_out": "also in validation or test",
-    "identical": "the same on both sides",
+    "identical": "identical on both sides",
     "too_short": "too short",
     "too_long": "too long",
-    "bad_ratio": "of a bad ratio",
+    "bad_ratio": "with a bad length ratio",
     "control_characters": "with control characters",
     "wrong_script": "in another script",
-    "digits": "with many digits",
-    "punctuation": "with many punctuation marks",
-    "duplicate": "there before",
+    "digits": "with too many digits",
+    "punctuation": "with too many punctuation marks",
+    "duplicate": "duplicates",
 }
-"""Why a pair is left out, in words that follow a number of pairs."""
+"""The reasons to leave out a pair, in words that can follow a number of pairs."""
 
 Languages = tuple[str, str]
 """The codes of the source and the target language."""
 
-_ANY_RATIO = 10  # pieces; if neither side of a pair has more, its ratio does not matter
+_SHORT_PAIR = 10  # pieces; if neither side of a pair has more, its ratio does not matter
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _DIGIT = re.compile(r"\d")
 _MARK = regex.compile(r"[\p{P}\p{S}]")
@@ -125,7 +125,7 @@ _MARK = regex.compile(r"[\p{P}\p{S}]")
 
 @dataclass(frozen=True)
 class TextFilters:
-    """The filters that look at the text of a pair, before it is cut into pieces."""
+    """The filters that need the text of a pair, but not its pieces."""
 
     settings: FiltersConfig
     held_out: Collection[str]
@@ -133,11 +133,11 @@ class TextFilters:
     sides: "Mapping[Languages, tuple[SideFilters | None, SideFilters | None]]"
     """The filters of source and target, by the languages of a corpus."""
     languages: Languages
-    """Those of the configuration."""
+    """The languages of the configuration."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
-        """Make the filters. Raises ConfigError if filters.min_script_share needs a script that is not known."""
+        """Make the filters. Raises ConfigError if filters.min_script_share needs an unknown script."""
         own = corpus.source_language, corpus.target_language
         all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
         sides = {
@@ -148,25 +148,25 @@ class TextFilters:
         return cls(settings, held, sides, own)
 
     @cached_property
-    def _has_more(self) -> bool:
+    def _look_at_text(self) -> bool:
         return self.settings.look_at_text
 
     def reason(self, source: str, target: str, languages: Languages | None = None) -> str | None:
-        """Return why a pair is left out, one of REASONS; None if it stays.
+        """Return the reason to leave out a pair, one of REASONS; None if it stays.
 
-        The texts are as `clean` returns them, without a tag. `languages` are those of their corpus; None: those of the
-        configuration.
+        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus; None: those of
+        the configuration.
         """
         if not source or not target:
             return "blank"
         if source in self.held_out or target in self.held_out:
             return "held_out"
-        return self.reason_switched_on(source, target, languages or self.languages) if self._has_more else None
+        return self.reason_switched_on(source, target, languages or self.languages) if self._look_at_text else None
 
     def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
-        """Return why a filter leaves a pair out that is off unless it is switched on; None if none does.
+        """Return the reason to leave out a pair by the filters that are off by default; None if it stays.
 
-        The texts and `languages` are as in `reason`.
+        For the arguments see `reason`.
         """
         settings = self.settings
         if settings.identical and source == target:
@@ -185,7 +185,7 @@ class TextFilters:
 
 @dataclass(frozen=True)
 class SideFilters:
-    """The filters that look at the characters of one side."""
+    """The filters that need the characters of one side."""
 
     script: Script | None
     min_script_share: float
@@ -203,30 +203,30 @@ class SideFilters:
             key, name = f"corpus.{side}_language={language}", script_of(language)
             if name is None:
                 raise ConfigError(
-                    f"filters.min_script_share: the script of {key} is not known; name it after the code, as in "
+                    f"filters.min_script_share: the script of {key} is unknown; write it after the code, as in "
                     f"{language}-Latn"
                 )
             script = Script.named(name, key)
         return cls(script, *shares)
 
     def reason(self, text: str) -> str | None:
-        """Return why a pair with this text on this side is left out; None if it stays. The text is not blank."""
+        """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
         if self.script is not None and self.script.share(text) < self.min_script_share:
             return "wrong_script"
-        there = len(text) - text.count(" ")
-        if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * there:
+        num_visible = len(text) - text.count(" ")
+        if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * num_visible:
             return "digits"
-        if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * there:
+        if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * num_visible:
             return "punctuation"
         return None
 
 
 @dataclass(frozen=True)
 class PieceFilters:
-    """The filters that look at how many subword pieces a pair has."""
+    """The filters that need the numbers of subword pieces of a pair."""
 
     max_length: int
-    """The most pieces of a side, the end of the sentence included."""
+    """The most pieces on one side, the end of the sentence included."""
     max_ratio: float
 
     @classmethod
@@ -236,17 +236,17 @@ class PieceFilters:
 
     @classmethod
     def of_validation(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the validation set: whoever wrote it meant its ratios, however odd."""
+        """Make the filters of the validation set, which allow every ratio: its pairs were chosen on purpose."""
         return cls(corpus.max_length, float("inf"))
 
     def reason(self, num_source: int, num_target: int) -> str | None:
-        """Return why a pair with so many pieces, ends of sentences not included, is left out; None if it stays."""
+        """Return the reason to leave out a pair with these numbers of pieces, without EOS; None if it stays."""
         shorter, longer = (num_source, num_target) if num_source < num_target else (num_target, num_source)
         if not shorter:
             return "blank"
         if longer >= self.max_length:
             return "too_long"
-        if longer > _ANY_RATIO and longer > self.max_ratio * shorter:
+        if longer > _SHORT_PAIR and longer > self.max_ratio * shorter:
             return "bad_ratio"
         return None
 

@@ -1,4 +1,4 @@
-"""Finds the files that a name of the configuration stands for, and opens those that hold both sides."""
+"""Finds the files that a name in the configuration means, and opens files that contain both sides."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,35 +16,34 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def local_files(name: str) -> tuple[Path, ...]:
-    """Return the file with this name; or, if there is none, those that it matches as a pattern, in alphabetical order.
+    """Return the file with this name; if there is none, the files that match it as a pattern, in alphabetical order.
 
-    Raises CorpusError if there is no such file, or if one is no regular file.
+    Raises CorpusError if there is no such file, or if one is not a regular file.
     """
     path = Path(name)
     paths: tuple[Path, ...] = (path,)
     if _PATTERN.search(name) and not path.exists():
         paths = tuple(Path(found) for found in sorted(glob(name, recursive=True)))
         if not paths:
-            raise CorpusError(f"{name}: no file has a name of this pattern; correct it in corpus")
+            raise CorpusError(f"{name}: no file matches this pattern; correct it in corpus")
     _check_regular(paths)
     return paths
 
 
 def _check_regular(paths: Iterable[Path]) -> None:
-    """Raises CorpusError if a file may be a pipe or a device, as some files of /proc are that seem to be regular."""
+    """Raises CorpusError for a pipe or a device, and for files in /proc, which may only look like regular files."""
     for path in paths:
         if path.exists() and (not path.is_file() or path.resolve().is_relative_to("/proc")):
             raise CorpusError(
-                f"{path}: is not a regular file, but a corpus is read several times; write it to a file, compressed or "
-                "not, and name that"
+                f"{path}: is not a regular file, but `prepare` reads a corpus several times; write the text to a file, "
+                "compressed or not, and name that file"
             )
 
 
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
-    """Return the files PREFIX.source and PREFIX.target, compressed or not; or of each prefix that matches a pattern.
+    """Return the files PREFIX.source and PREFIX.target, compressed or not. If PREFIX is a pattern, return all pairs.
 
-    Raises CorpusError if a file is missing or not regular, or if a side of the pattern has a prefix that the other
-    lacks.
+    Raises CorpusError if a file is missing or not regular, or if a prefix that matches has a file on one side only.
     """
     named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
     is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
@@ -53,11 +52,11 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
     for language, found in zip((source, target), sides, strict=True):
         if not found:
             cure = "" if is_pattern else "; or name both files: {source: FILE, target: FILE}"
-            if not is_pattern and Path(prefix).is_file():  # the name of a single file itself
-                cure = f"; or say in which form this file holds both sides, such as {{path: {prefix}, form: tsv}}"
+            if not is_pattern and Path(prefix).is_file():  # the user named a single file
+                cure = f"; or give the form of this file, if it contains both sides: {{path: {prefix}, form: tsv}}"
             raise CorpusError(
-                f"{prefix}.{language}: no file has this name, nor one with {', '.join(COMPRESSED)} after it; correct "
-                f"the prefix '{prefix}' or the language '{language}' in corpus{cure}"
+                f"{prefix}.{language}: no file has this name, with or without {', '.join(COMPRESSED)}; correct the "
+                f"prefix '{prefix}' or the language '{language}' in corpus{cure}"
             )
         _check_regular(found.values())
     if lone := sides[0].keys() ^ sides[1].keys():
@@ -71,7 +70,7 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
 
 
 def _matches(pattern: str, language: str) -> dict[str, Path]:
-    """Return the files of a language by what stands before it in their names; of two, the one not compressed."""
+    """Return the files of a language by their prefix. If a file exists in several forms, prefer the uncompressed."""
     found: dict[str, Path] = {}
     for ending in ("", *COMPRESSED):
         for name in glob(f"{pattern}.{escape(language)}{ending}", recursive=True):
@@ -84,11 +83,11 @@ def open_files(
     read: Callable[[Path, str], Iterator[Block]],
     count: Callable[[Path, Survey], int | None] = lambda path, of_file: None,
 ) -> Corpus:
-    """Open a file, or all that a pattern matches, to read one after the other.
+    """Open a file, or all files that match a pattern, to read one after the other.
 
-    `read` gets a file and the digest of its survey, with which it compares what it has read. `count` tells how many
-    pairs a file has, from the file and its survey; None: only reading it can tell.
-    Raises CorpusError if a file is missing, or cannot be read to its end, or if all are empty.
+    `read` yields the pairs of a file, and checks that the file still has the digest of its survey. `count` returns the
+    number of pairs in a file, given its survey; None if it is unknown before reading the pairs.
+    Raises CorpusError if a file is missing or cannot be read to its end, or if all are empty.
     """
     paths = local_files(text.place)
     surveys = [survey(path) for path in paths]
@@ -96,7 +95,7 @@ def open_files(
     known = [number for number in counts if number is not None]
     num_pairs = sum(known) if len(known) == len(paths) else None
     if num_pairs == 0 or not any(of_file.num_lines for of_file in surveys):
-        raise CorpusError(f"{text.place}: empty; name files with sentences in them")
+        raise CorpusError(f"{text.place}: contains no pairs; name files with sentences in them")
 
     def blocks() -> Iterator[Block]:
         for path, of_file in zip(paths, surveys, strict=True):

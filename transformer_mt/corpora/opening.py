@@ -27,10 +27,10 @@ _OPEN: dict[Form | None, Callable[[PairedText], Corpus]] = {
 
 
 def open_corpus(text: PairedText) -> Corpus:
-    """Open a corpus whose source and target are filled in (`CorpusConfig.text_of`).
+    """Open a corpus that has values for source and target (see `CorpusConfig.text_of`).
 
-    Local files are read once to their end, for the digest and the number of pairs. Raises CorpusError if files, split
-    or columns are missing, if a file as a whole cannot be read, or if there are no pairs.
+    Reads local files once to their end, for the digest and the number of pairs. Raises CorpusError if files, split or
+    columns are missing, if a file cannot be read, or if there are no pairs.
     """
     return _OPEN[text.form](text)
 
@@ -45,7 +45,7 @@ def corpus_files(text: PairedText) -> tuple[Path, ...]:
 
 
 def corpus_digest(text: PairedText) -> str:
-    """Return the digest of a corpus, without looking for other faults in it."""
+    """Return the digest of a corpus, without checking the corpus."""
     if text.form == "hub":
         return digest_of_hub(text)
     if text.form == "zip":

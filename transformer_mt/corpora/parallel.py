@@ -1,4 +1,4 @@
-"""Reads parallel text, aligned by line: two files, or two members of a zip archive."""
+"""Reads parallel text that is aligned by lines, from two files or from two files in a zip archive."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,10 +30,10 @@ Lines = Sequence[str | BadLine]
 
 
 class OneSide(NamedTuple):
-    """A file of one language, or the member of an archive."""
+    """The text of one language: a file, or a file in an archive."""
 
     name: str
-    """As messages show it."""
+    """The name in messages."""
     open: Callable[[], AbstractContextManager[ByteStream]]
 
     def line_blocks(self, digest: str) -> Iterator[Lines]:
@@ -43,16 +43,16 @@ class OneSide(NamedTuple):
 
 
 def open_parallel(text: PairedText) -> Corpus:
-    """Open two files, or as many pairs of files as patterns match. Raises CorpusError as `open_sides` does."""
+    """Open two files, or all pairs of files that match patterns. Raises the CorpusErrors of `open_sides`."""
     files = files_of(text)
     paths = tuple(path for both in files for path in both)
     return open_sides(text, paths, [(_side(source), _side(target)) for source, target in files])
 
 
 def open_sides(text: PairedText, paths: tuple[Path, ...], sides: Sequence[tuple[OneSide, OneSide]]) -> Corpus:
-    """Open pairs of sources and targets, which are in these files.
+    """Open pairs of source and target texts. `paths` are the files that contain them.
 
-    Raises CorpusError if one cannot be read, if two differ in length, or if they are all empty.
+    Raises CorpusError if one cannot be read, if the sides of a pair differ in length, or if all are empty.
     """
     surveys = []
     for source, target in sides:
@@ -66,7 +66,7 @@ def open_sides(text: PairedText, paths: tuple[Path, ...], sides: Sequence[tuple[
             )
     num_pairs = sum(of_source.num_lines for of_source, _ in surveys)
     if num_pairs == 0:
-        raise CorpusError(f"{text.place}: empty; name files with sentences in them")
+        raise CorpusError(f"{text.place}: contains no pairs; name files with sentences in them")
     digest = fingerprint(*(one.digest for both in surveys for one in both))
 
     def blocks() -> Iterator[Block]:
@@ -77,7 +77,7 @@ def open_sides(text: PairedText, paths: tuple[Path, ...], sides: Sequence[tuple[
 
 
 def files_of(text: PairedText) -> list[tuple[Path, Path]]:
-    """Return the pairs of files. Raises CorpusError if one is missing, or is no regular file."""
+    """Return the pairs of files. Raises CorpusError if one is missing or not a regular file."""
     if text.path is not None:
         return parallel_files(text.path, str(text.source), str(text.target))
     sources, targets = local_files(str(text.source)), local_files(str(text.target))
@@ -94,13 +94,13 @@ def _side(path: Path) -> OneSide:
 
 
 def _blocks(source: OneSide, target: OneSide, source_digest: str, target_digest: str) -> Iterator[Block]:
-    """Put the lines of two files side by side."""
+    """Yield the pairs of lines of two files."""
     first, nothing = 1, list[str | BadLine]()
     both = source.line_blocks(source_digest), target.line_blocks(target_digest)
     for sources, targets in zip_longest(*both, fillvalue=nothing):
         if len(sources) != len(targets):
             raise CorpusError(
-                f"{source.name} and {target.name} have changed while they were read; give the same command again"
+                f"{source.name} and {target.name} have changed during reading; give the same command again"
             )
         yield Block(source.name, first, _pairs(sources, targets, target.name))
         first += len(sources)
@@ -108,7 +108,7 @@ def _blocks(source: OneSide, target: OneSide, source_digest: str, target_digest:
 
 def _pairs(sources: Lines, targets: Lines, file_of_targets: str) -> Sequence[tuple[str, str] | BadPair]:
     if not has_faults(sources) and not has_faults(targets):
-        return list(zip(sources, targets, strict=True))  # type: ignore[arg-type]  # all are texts
+        return list(zip(sources, targets, strict=True))  # type: ignore[arg-type]  # no line is a BadLine
     return [_pair(*lines, file_of_targets) for lines in zip(sources, targets, strict=True)]
 
 
@@ -121,7 +121,7 @@ def _pair(source: str | BadLine, target: str | BadLine, file_of_targets: str) ->
 
 
 def open_zip(text: PairedText) -> Corpus:
-    """Open archives. Raises CorpusError as `open_sides` does, or if one has no file of a language, or several."""
+    """Open archives. Raises CorpusError like `open_sides`, or if an archive has no file of a language, or several."""
     paths = local_files(text.place)
     return open_sides(
         text, paths, [(_member_side(path, str(text.source)), _member_side(path, str(text.target))) for path in paths]
@@ -130,7 +130,7 @@ def open_zip(text: PairedText) -> Corpus:
 
 def _member_side(path: Path, name: str) -> OneSide:
     if is_compressed(path):
-        raise CorpusError(f"{path}: an archive is compressed already, and is read only as a .zip; decompress it once")
+        raise CorpusError(f"{path}: is a compressed archive, but must be a .zip; decompress it once")
     with _archive(path) as archive:
         member = _member(name, archive, path)
     return OneSide(f"{path}/{member.filename}", partial(_opened, path, member.filename))
@@ -144,7 +144,7 @@ def _opened(path: Path, member: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[ZipFile]:
-    """Open an archive. Any error while it is read is raised as a CorpusError."""
+    """Open an archive. Raises CorpusError if reading it fails."""
     try:
         with ZipFile(path) as archive:
             yield archive
@@ -155,7 +155,7 @@ def _archive(path: Path) -> Iterator[ZipFile]:
 
 def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
     """Return the member with this name, or the only one whose name ends in it. Raises CorpusError if there is none."""
-    # macOS puts a file of its own beside each.
+    # macOS adds a file of its own for each file.
     files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
     found = [info for info in files if info.filename == name]
     found = found or [info for info in files if info.filename.endswith(f".{name}")]
@@ -163,7 +163,7 @@ def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
         problem = f"has {len(found)} files whose names end in .{name}" if found else f"has no file that ends in .{name}"
         there = ", ".join(info.filename for info in (found or files)[:20])
         raise CorpusError(
-            f"{path}: {problem}: {there or 'it is empty'}. Give the whole names: source: NAME and target: NAME"
+            f"{path}: {problem}: {there or 'it is empty'}. Give the complete names: source: NAME and target: NAME"
         )
     if found[0].flag_bits & 1:
         raise CorpusError(f"{path}: {found[0].filename} is encrypted; decompress the archive with its password")

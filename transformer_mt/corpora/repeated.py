@@ -1,4 +1,4 @@
-"""Finds pairs that are there twice: in the training text, or also in the validation and test sets."""
+"""Finds duplicates in the training text, and training pairs that are also in the validation or test sets."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,26 +11,23 @@ from numpy.typing import NDArray
 
 from transformer_mt.base.wording import counted
 
-_SHOWN = 3  # lines of each set that are named
+_SHOWN = 3  # example lines of each set
 KINDS = ("sources", "targets", "pairs")
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The sources and targets of validation and test sets. Two texts are the same if they are the same after `clean`.
-
-    Blank texts are not held.
-    """
+    """The sources and targets of validation and test sets, as `clean` returns them. Blank texts are left out."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     """How many pairs each set has, by the name of the set."""
     sources: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    """Each source: the sets in which it is and its lines there, from 1."""
+    """For each source, the sets that contain it, and its lines there, from 1."""
     targets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sets: Mapping[str, Iterable[tuple[str, str]]]) -> "HeldOut":
-        """Hold these sets, by name. Their texts are as `clean` returns them."""
+        """Collect the texts of these sets, given by name. The texts are results of `clean`."""
         held = cls()
         for name, pairs in sets.items():
             held.sizes[name] = 0
@@ -45,9 +42,9 @@ class HeldOut:
 
 @dataclass
 class Overlaps:
-    """Which lines of the validation and test sets are also in the training text, and at which place there first.
+    """Which lines of the validation and test sets are also in the training text, each with the first place there.
 
-    Those of parts of the training text can be found apart, and put together by `merge` in the order of the parts.
+    Parts of the training text can be searched separately. `merge` then joins the results in the order of the parts.
     """
 
     held: HeldOut
@@ -55,9 +52,9 @@ class Overlaps:
     """The first place in the training text, by name of the set, kind (one of KINDS) and line."""
 
     def add(self, source: str, target: str, place: str) -> None:
-        """Compare a training pair, whose texts are as `clean` returns them. `place` is its file and line.
+        """Compare a training pair, whose texts are results of `clean`. `place` is its file and line.
 
-        A sentence counts on either side, because a corpus may have the languages the other way round.
+        A sentence counts on either side, because a corpus may have source and target swapped.
         """
         sources = [line for text in {source, target} for line in self.held.sources.get(text, ())]
         targets = [line for text in {source, target} for line in self.held.targets.get(text, ())]
@@ -66,38 +63,38 @@ class Overlaps:
                 self.found.setdefault((name, kind, line), place)
 
     def merge(self, later: "Overlaps") -> None:
-        """Add what was found in a later part of the training text."""
+        """Add the lines that were found in a later part of the training text."""
         self.found = later.found | self.found
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many sources, targets and whole pairs of each set are also in the training text."""
+        """How many sources, targets and complete pairs of each set are also in the training text."""
         counts = {name: dict.fromkeys(KINDS, 0) for name in self.held.sizes}
         for name, kind, _ in self.found:
             counts[name][kind] += 1
         return counts
 
     def notes(self, left_out: bool) -> list[str]:
-        """Return a note for each set of which something is also in the training text.
+        """Return a note for each set that shares sentences with the training text.
 
-        `left_out` is whether the training pairs with them are left out. Each note names the first places: of whole
-        pairs, or else of sources, or else of targets.
+        `left_out` is whether the training pairs with them are left out. Each note names the first places of complete
+        pairs; if there are none, of sources, or else of targets.
         """
         return [self._note(name, left_out) for name, counts in self.counts.items() if any(counts.values())]
 
     def _note(self, name: str, left_out: bool) -> str:
         counts = self.counts[name]
-        said = ", ".join(
+        numbers = ", ".join(
             counted(counts[kind], noun)
-            for kind, noun in (("sources", "source"), ("targets", "target"), ("pairs", "whole pair"))
+            for kind, noun in (("sources", "source"), ("targets", "target"), ("pairs", "complete pair"))
         )
         kind = next(kind for kind in ("pairs", "sources", "targets") if counts[kind])
         lines = sorted((line, place) for (of, its, line), place in self.found.items() if (of, its) == (name, kind))
         places = ", ".join(f"line {line} is {place}" for line, place in lines[:_SHOWN])
-        fate = "; the training pairs with them are left out" if left_out else ", and stay there"
+        result = "; the training pairs with them are left out" if left_out else ", and stay there"
         return (
-            f"note: {name}: of {counted(self.held.sizes[name], 'pair')}, these are also in the training text{fate}: "
-            f"{said}. The first by their {kind[:-1]}: {places}"
+            f"note: {name}: of {counted(self.held.sizes[name], 'pair')}, these are also in the training text{result}: "
+            f"{numbers}. The first by their {kind[:-1]}: {places}"
         )
 
 
@@ -113,18 +110,18 @@ Rows = NDArray[np.int64]
 def pair_key(source: str, target: str) -> bytes:
     """Return the key of a pair: 16 bytes, which differ for different pairs.
 
-    That two of a billion different pairs have the same key has a probability of 2e-21. The texts are as `clean` returns
-    them, which leaves no line break in them; the source has its tag, if there is one.
+    Among a billion different pairs, the probability that two have the same key is about 2e-21. The texts are results
+    of `clean`, which have no line breaks; the source begins with its tag, if there is one.
     """
     return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def find_duplicates(files: Sequence[Path], memory: int = MEMORY) -> list[Rows]:
-    """Return for each file of keys, in order, the rows of it that were there before, from 0 and ascending.
+    """Return for each file of keys, in order, its rows that are duplicates, from 0 and ascending.
 
-    A row was there before if its key is in an earlier row, or in an earlier file. A file holds the keys of its pairs,
-    one after another. The files are read several times, and each time the keys of one range are sorted, in about
-    `memory` bytes; more if most pairs are the same one. The rows that are returned take 8 bytes each.
+    A row is a duplicate if its key is in an earlier row or in an earlier file. A file contains the keys of its pairs,
+    one after another. The function reads the files several times, and each time sorts the keys of one range, in about
+    `memory` bytes, or more if most pairs are the same. The returned rows take 8 bytes each.
     """
     sizes = [path.stat().st_size // KEY_BYTES for path in files]
     num_ranges = 1 + sum(sizes) * _BYTES_PER_KEY // memory
@@ -136,7 +133,7 @@ def find_duplicates(files: Sequence[Path], memory: int = MEMORY) -> list[Rows]:
 
 
 def _found_in_range(files: Sequence[Path], number: int, num_ranges: int) -> Rows:
-    """Return the rows, through all files, whose key is in this range and in an earlier row."""
+    """Return the rows, counted through all files, that have a key of this range and repeat an earlier row."""
     keys, rows, first = [np.empty(0, _KEY)], [np.empty(0, np.int64)], 0
     for path in files:
         with path.open("rb") as file:
@@ -146,7 +143,7 @@ def _found_in_range(files: Sequence[Path], number: int, num_ranges: int) -> Rows
                 rows.append(chosen + first)
                 first += len(block)
     all_keys, all_rows = np.concatenate(keys), np.concatenate(rows)
-    order = np.lexsort((all_keys["low"], all_keys["high"]))  # stable, so the first of the same keys stays the first
+    order = np.lexsort((all_keys["low"], all_keys["high"]))  # stable, so equal keys keep their order
     in_order = all_keys[order]
     found: Rows = all_rows[order[1:][in_order[1:] == in_order[:-1]]]
     return found

@@ -29,9 +29,9 @@ FieldPath = tuple[str, ...]
 
 
 def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
-    """Return the path to a field of a row: its name; its parts between dots; or its name within `translation`.
+    """Return the path to a field of a row; None if there is none.
 
-    None: the row has no such field.
+    `name` is the name of the field; or a.b for the field b in the field a; or a field in the field `translation`.
     """
     return next((path for path in ((name,), tuple(name.split(".")), ("translation", name)) if _has(row, path)), None)
 
@@ -99,12 +99,12 @@ def _value(row: Any, name: str) -> str:
 
 
 def open_parquet(text: PairedText) -> Corpus:
-    """Open Parquet files. Raises CorpusError if one cannot be read, lacks a field, or has one that is no text."""
+    """Open Parquet files. Raises CorpusError if one cannot be read, or if a column is missing or contains no text."""
 
     def read(path: Path, digest: str) -> Iterator[Block]:
         with _parquet(path) as (content, file):
             yield from blocks_of_file(str(path), _parquet_pairs(text, file, path), "row")
-            content.seek(0)  # its columns are not read in the order of its bytes, so these are read once more
+            content.seek(0)  # columns are not read in the order of the bytes, so the digest needs another reading
             check_same(survey_of(content).digest, digest, str(path))
 
     def count(path: Path, of_file: Survey) -> int:
@@ -117,19 +117,19 @@ def open_parquet(text: PairedText) -> Corpus:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """Open a file, decompressed, and a pyarrow.parquet.ParquetFile of it. An error of reading becomes a CorpusError."""
+    """Open a file, decompressed, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
     try:
         with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
             yield file, opened_file
-    except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last of text that is not UTF-8
+    except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last for text that is not UTF-8
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
 
 
 @contextmanager
 def _seekable(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file; what is compressed is written to a nameless file first, because the end of Parquet is read first."""
+    """Open a file. Decompress it into a temporary file if necessary, because reading Parquet begins at its end."""
     if not is_compressed(path):
         with path.open("rb") as file:
             yield file
@@ -142,9 +142,9 @@ def _seekable(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _columns(text: PairedText, file: Any, path: Path) -> list[str]:
-    """Return the names of the two columns. Raises CorpusError if one is missing or is no text."""
-    there = [file.schema.column(number) for number in range(len(file.schema))]
-    names, found = [column.path for column in there], []
+    """Return the names of the two columns. Raises CorpusError if one is missing or contains no text."""
+    columns = [file.schema.column(number) for number in range(len(file.schema))]
+    names, found = [column.path for column in columns], []
     for key, wanted in (("source", str(text.source)), ("target", str(text.target))):
         name = next((name for name in (wanted, f"translation.{wanted}") if name in names), None)
         if name is None:
@@ -153,10 +153,10 @@ def _columns(text: PairedText, file: Any, path: Path) -> list[str]:
                 f"corpus.{key}_language"
             )
         if names.count(name) > 1:
-            raise CorpusError(f"{path}: several columns have the name {name}; give each its own, or set {key}")
-        column = there[names.index(name)]
+            raise CorpusError(f"{path}: several columns have the name {name}; rename them, or set {key} to another")
+        column = columns[names.index(name)]
         if column.logical_type.type != "STRING":
-            raise CorpusError(f"{path}: column {name} holds {column.physical_type}, not text; set {key} to another")
+            raise CorpusError(f"{path}: column {name} contains {column.physical_type}, not text; set {key} to another")
         found.append(name)
     return found
 
@@ -216,7 +216,7 @@ def digest_of_hub(text: PairedText) -> str:
 
 @contextmanager
 def _loading(name: str) -> Iterator[None]:
-    """Say why a data set could not be loaded, or why its rows stopped: streamed rows come from the network."""
+    """Turn any error of loading a data set or its rows, which may come from the network, into a CorpusError."""
     import datasets
 
     try:
@@ -224,11 +224,11 @@ def _loading(name: str) -> Iterator[None]:
     except Exception as error:  # the hub, its cache and its builders raise errors of many types
         advice = ""
         if "scripts are no longer supported" in str(error):
-            advice = "The hub's own copy of it may work: revision: refs/convert/parquet beside hub. "
+            advice = "The hub's own copy may work: add revision: refs/convert/parquet to the key hub. "
         elif datasets.config.HF_HUB_OFFLINE:
             advice = (
-                "HF_HUB_OFFLINE is set, so only what was downloaded before can be used: unset it, or download the data "
-                "set first. "
+                "HF_HUB_OFFLINE is set, so only data sets that were downloaded before can be used: unset it, or "
+                "download the data set first. "
             )
         raise CorpusError(
             f"{name} cannot be loaded: {cut(str(error), 500).rstrip('.')}. {advice}Check the network, and correct "
@@ -255,8 +255,8 @@ def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
 
 
 def _hub_pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
-    """Return a pair; a missing text is empty."""
+    """Return the pair of a row. A missing text becomes an empty text."""
     for text in (source, target):
         if text is not None and not isinstance(text, str):
-            return BadPair(f"holds no text, but: {cut(repr(text))}; set source and target to columns of text")
+            return BadPair(f"contains no text, but: {cut(repr(text))}; set source and target to columns of text")
     return pair_of_texts(source or "", target or "")

@@ -12,14 +12,14 @@ from transformer_mt.corpora.local_files import open_files
 from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
 from transformer_mt.settings.corpus_settings import PairedText
 
-_SEPARATORS = (",", ";", "\t")  # spreadsheets write semicolons where a comma is the decimal sign
+_SEPARATORS = (",", ";", "\t")  # spreadsheets use semicolons in languages that write 0,5 for 0.5
 
 
 def open_tsv(text: PairedText) -> Corpus:
-    """Open lines with columns between tabs, whose first line names the columns if `text` has their names.
+    """Open lines with columns between tabs. If `text` has names of columns, the first line contains these names.
 
-    Raises CorpusError if the file cannot be read or is empty, if the first line lacks a name, or if there are more than
-    two columns and `text` says nothing of them.
+    Raises CorpusError if the file cannot be read or is empty, if a name is missing in the first line, or if there are
+    more than two columns and `text` does not choose two of them.
     """
     header = int(isinstance(text.source, str))
 
@@ -35,16 +35,16 @@ def open_tsv(text: PairedText) -> Corpus:
             yield from blocks_of_file(str(path), _pairs_of_lines(rest, columns, num_columns), first=1 + header)
 
     def count(path: Path, of_file: Survey) -> int:
-        next(read(path, of_file.digest), None)  # so that a missing column is found before anything else is done
+        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
         return max(0, of_file.num_lines - header)
 
     return open_files(text, read, count)
 
 
 def open_csv(text: PairedText) -> Corpus:
-    """Open comma-separated values, whose first row names the columns; semicolons or tabs can stand for the commas.
+    """Open comma-separated values with the names of the columns in the first row. The separator may be ; or a tab.
 
-    Raises CorpusError if the file cannot be read or is empty, or if the first row lacks a name.
+    Raises CorpusError if the file cannot be read or is empty, or if a name is missing in the first row.
     """
 
     def read(path: Path, digest: str) -> Iterator[Block]:
@@ -52,23 +52,23 @@ def open_csv(text: PairedText) -> Corpus:
             yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
 
     def count(path: Path, of_file: Survey) -> int | None:
-        next(read(path, of_file.digest), None)  # so that a missing column is found before anything else is done
-        # A quoted cell can have several lines, so lines do not tell the number of rows, unless there is only a header.
+        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
+        # A quoted cell can have several lines, so the number of rows is unknown, unless there is only a header.
         return 0 if of_file.num_lines <= 1 else None
 
     return open_files(text, read, count)
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
-    """Return the indices of the two columns, from 0. Names are looked up in the first line.
+    """Return the indices of the two columns, from 0. If `text` has names, looks them up in the first line.
 
-    Raises CorpusError if that lacks a name, or if nothing says which of more than two columns are meant.
+    Raises CorpusError if a name is missing there, or if there are more than two columns and `text` chooses none.
     """
     if text.source is None:
         num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
         if num_columns > 2:
             raise CorpusError(
-                f"{path}:1: has {num_columns} columns; say which are the source and the target: {{path: {path}, "
+                f"{path}:1: has {num_columns} columns; write which are the source and the target: {{path: {path}, "
                 f"source: NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
             )
         return 0, 1
@@ -85,7 +85,7 @@ def _index(name: str, names: Sequence[str], path: Path) -> int:
         return names.index(name)
     found = ", ".join(names)
     if name in names:
-        raise CorpusError(f"{path}:1: two columns have the name {name} (found: {cut(found, 200)}); give each its own")
+        raise CorpusError(f"{path}:1: two columns have the name {name} (found: {cut(found, 200)}); rename one of them")
     raise CorpusError(
         f"{path}:1: no column has the name {name}; the first line has: {cut(found, 200)}. Set source and target to two "
         "of these"
@@ -95,7 +95,7 @@ def _index(name: str, names: Sequence[str], path: Path) -> int:
 def _pairs_of_lines(
     lines: Iterable[str | BadLine], columns: tuple[int, int], num_columns: int
 ) -> Iterator[tuple[str, str] | BadPair]:
-    """Read the pair of each line. `num_columns` is how many columns each has; 0: as many as the first pair has."""
+    """Read the pair of each line. Each line must have `num_columns` columns; 0: as many as the first good line."""
     for line in lines:
         if isinstance(line, BadLine):
             yield BadPair(line.fault)
@@ -112,7 +112,7 @@ def _pair_of_cells(
     if len(cells) == (num_columns or len(cells)) > max(columns):
         return cells[columns[0]], cells[columns[1]]
     has, found = counted(len(cells), "column"), cut(separator.join(cells)) or "nothing"
-    if num_columns:  # what stands in a column may belong to another one
+    if num_columns:  # the cells may be in the wrong columns
         return BadPair(f"has {has}, but the first line has {num_columns}; correct it. Found: {found}")
     side, number = ("source", columns[0]) if columns[0] >= len(cells) else ("target", columns[1])
     return BadPair(f"has {has}, but the {side} is column {number + 1}; found: {found}")
@@ -131,10 +131,10 @@ def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Itera
         try:
             cells = next(rows, None)
         except csv.Error as error:
-            # Nobody knows how many rows went with it.
+            # An unknown number of rows is lost.
             if any(kind in str(error) for kind in ("unexpected end", "field larger")):
                 raise CorpusError(
-                    f"{path}:{begin}: a quotation mark that opens in this row is not closed by line {rows.line_num}; "
+                    f"{path}:{begin}: a quotation mark opens in this row and is not closed up to line {rows.line_num}; "
                     "close it"
                 ) from None
             yield BadPair(f"is not CSV ({error}); it begins in line {begin}")
@@ -154,7 +154,7 @@ def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Itera
 
 
 def _with_ends(lines: Iterable[str | BadLine], faults: list[str]) -> Iterator[str]:
-    """Give lines their ends back, which count in a quoted cell, and note what is wrong with a line."""
+    """Yield the lines with "\\n", which counts in a quoted cell, and add the faults of bad lines to `faults`."""
     for line in lines:
         if isinstance(line, BadLine):
             faults.append(line.fault)

@@ -1,4 +1,4 @@
-"""Opens files of text, compressed or not, and reads their lines."""
+"""Opens text files, compressed or not, and reads their lines."""
 
 import gzip
 import hashlib
@@ -16,39 +16,39 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BLOCK, LONGEST, needed
 
 COMPRESSED = (".gz", ".zst", ".xz")
-# The first bytes of each, by which one can tell a compressed file that has another name.
+# The first bytes of these files, which reveal a compressed file with a wrong name.
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
-# Those of files that are compressed otherwise.
+# The first bytes of files in other compressed forms.
 _OTHER_MAGIC = {
     b"BZh91AY&": "bzip2",
     b"7z\xbc\xaf\x27\x1c": "7-Zip",
     b"PK\x03\x04": "zip, as archives and spreadsheets are",
 }
 
-# What is raised where a file is cut off, damaged, or compressed in another way.
+# The errors of reading a file that is cut off, damaged, or compressed in another way.
 Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether the name of a file says that it is compressed."""
+    """Whether the name of a file has the ending of a compressed file."""
     return path.suffix in COMPRESSED
 
 
 def decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
-    """Return the decompressed bytes of a file, as its name asks for. Whoever reads them may meet one of `Damage`.
+    """Return the bytes of a file, decompressed if its name has the ending. Reading them may raise one of `Damage`.
 
-    Raises CorpusError if the file is compressed but its name does not say so, if it is compressed in a way that is not
-    read, or if the package that reads it is missing; EOFError if it should be compressed, but is empty.
+    Raises CorpusError if the file is compressed but its name has no such ending, if the compression is not supported,
+    or if the package that decompresses it is missing. Raises EOFError if it has such an ending, but is empty.
     """
     if is_compressed(path) and not raw.peek(1):
-        raise EOFError("it is empty, but even compressed text of no lines has some bytes")
+        raise EOFError("it is empty, but a compressed file has some bytes even without lines")
     match path.suffix:
         case ".gz":
             return gzip.GzipFile(fileobj=raw)
         case ".xz":
             return io.BufferedReader(_Xz(raw))
         case ".zst":
-            # Python has a module for them only from 3.14 on.
+            # Python has a module for .zst only since version 3.14.
             pyarrow = needed("pyarrow", f"{path} is compressed as .zst", f"decompress it: zstd -d {path.name}")
             return io.BufferedReader(pyarrow.CompressedInputStream(raw, "zstd"))
     if raw.seekable():
@@ -59,8 +59,8 @@ def decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
         for magic, kind in _OTHER_MAGIC.items():
             if begin.startswith(magic):
                 raise CorpusError(
-                    f"{path}: is no text, but compressed by {kind}; decompress it, or save a spreadsheet as CSV. Only "
-                    "the key zip reads archives, and of text files .gz, .zst and .xz are decompressed"
+                    f"{path}: is no text, but compressed by {kind}; decompress it, or save a spreadsheet as CSV. "
+                    "An archive must be a .zip of two files, and a compressed text file must be a .gz, .zst or .xz"
                 )
     return raw
 
@@ -94,20 +94,20 @@ class _Xz(io.RawIOBase):
 
 
 BOM = b"\xef\xbb\xbf"
-# Not ISO-8859-1: what comes from Windows has quotes and dashes where that has control characters.
+# Not ISO-8859-1, which has control characters where text from Windows has quotes and dashes.
 CONVERT = "convert it from its encoding, as in `iconv -f WINDOWS-1252 -t UTF-8`"
 _CHUNK = 1 << 20  # bytes
-_MOST_BYTES = 1 << 26  # of a line that is read whole
+_MOST_BYTES = 1 << 26  # the longest line that `limited_lines` reads
 _log = logging.getLogger(__name__)
 
 ByteStream = io.BufferedIOBase | IO[bytes]
 
-# What to do with bytes that are not UTF-8: name the line and stop, or write U+FFFD in their place.
+# What to do with bytes that are not UTF-8: raise an error that names the line, or replace them by U+FFFD.
 InvalidText = Literal["strict", "replace"]
 
 
 def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
-    """Read the lines of a UTF-8 file, decompressed if its name asks for it, as `decode_lines` does.
+    """Read and decode the lines of a UTF-8 file, which may be a .gz, .zst or .xz; see `decode_lines`.
 
     Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
     """
@@ -116,21 +116,21 @@ def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
 
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
-    """Read the lines of a file. Raises CorpusError at one that is too long to hold: /dev/zero is a line without end."""
+    """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
     number = 0
     while line := file.readline(_MOST_BYTES + 1):
         number += 1
         if len(line) > _MOST_BYTES:
-            raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; one sentence a line")
+            raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; write one sentence on each line")
         yield line
 
 
 def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:
     """Decode lines of UTF-8, and remove their line ends.
 
-    Only "\\n" ends a line; U+2028 and other line separators do not. Carriage returns before it are removed, and so is a
-    byte order mark at the start of the file. With errors="strict", bytes that are not UTF-8 raise CorpusError, which
-    names the line; with "replace", they become U+FFFD, and a warning names the first such line.
+    Only "\\n" ends a line; U+2028 and other line separators do not. Carriage returns before "\\n" are removed, and so
+    is a byte order mark at the start of the file. With errors="strict", bytes that are not UTF-8 raise CorpusError,
+    which names the line; with "replace", they become U+FFFD, and a warning names the first such line.
     """
     warned = False
     for number, raw in enumerate(file, start=1):
@@ -142,17 +142,14 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
             if errors == "strict":
                 raise CorpusError(f"{place}; {CONVERT}") from None
             if not warned:
-                _log.warning("warning: %s; such bytes are replaced by U+FFFD, here and below", place)
+                _log.warning("warning: %s; U+FFFD replaces such bytes in this line and in all that follow", place)
             warned = True
             yield line.decode("utf-8", errors="replace")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz.
-
-    Any error while they are read is raised as a CorpusError.
-    """
+    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz. Raises CorpusError if reading it fails."""
     try:
         with path.open("rb") as raw, decompressed(raw, path) as file:
             yield file
@@ -165,35 +162,35 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 @contextmanager
 def opened_again(path: Path, digest: str) -> Iterator[io.BufferedIOBase]:
-    """Open a file as `opened` does, but raise CorpusError at its end if its text is no longer that of its survey."""
+    """Open a file like `opened`. At its end, raise CorpusError if its text is no longer that of its survey."""
     with opened(path) as file, same_text(file, digest, str(path)) as hashed:
         yield hashed
 
 
 @contextmanager
 def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedIOBase]:
-    """Hash what is read of a file, which messages call `name`.
+    """Compute the hash of a file during reading. `name` is its name in messages.
 
-    At the end, raises CorpusError if its bytes do not have the digest of its survey. So what is encoded is the text
-    whose digest is written down, although it is read several times.
+    At the end, raises CorpusError if the hash is not `digest`, which an earlier survey found. So although a text is
+    read several times, the encoded text is certainly the one with the stored digest.
     """
     hashed = _Hashed(file)
     yield hashed
-    while hashed.read(_CHUNK):  # what the reader has left
+    while hashed.read(_CHUNK):  # the rest of the file
         pass
     check_same(hashed.sum.hexdigest(), digest, name)
 
 
 def check_same(found: str, digest: str, name: str) -> None:
-    """Raises CorpusError if a file that is read again has another digest than at first."""
+    """Raises CorpusError if the second reading of a file found another digest than the first."""
     if found != digest:
         raise CorpusError(
-            f"{name}: has changed while it was read; let no other program write it, and give the same command again"
+            f"{name}: has changed during reading; let no other program write it, and give the same command again"
         )
 
 
 class _Hashed(io.BufferedIOBase):
-    """The bytes of another file, which are hashed as they are read."""
+    """The bytes of another file. `sum` is the hash of those that were read."""
 
     def __init__(self, file: ByteStream) -> None:
         self._file, self.sum = file, hashlib.sha256()
@@ -205,7 +202,7 @@ class _Hashed(io.BufferedIOBase):
 
 
 class Survey(NamedTuple):
-    """What one reading of a whole file tells, before any of it is used."""
+    """The result of reading a complete file once, before its text is used."""
 
     digest: str
     """The SHA-256, hexadecimal, of the decompressed bytes."""
@@ -213,13 +210,13 @@ class Survey(NamedTuple):
 
 
 def survey(path: Path) -> Survey:
-    """Read a file to its end. Raises CorpusError if it cannot be read, or if what is compressed is not whole."""
+    """Read a file to its end. Raises CorpusError if it cannot be read, or if a compressed file is incomplete."""
     with opened(path) as file:
         return survey_of(file)
 
 
 def survey_of(file: ByteStream) -> Survey:
-    """Read what is left of a file to its end. Lines are counted as `read_lines` splits them."""
+    """Read the rest of an open file to its end. Counts the same lines as `read_lines`."""
     digest, count, last = hashlib.sha256(), 0, b"\n"
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -229,7 +226,7 @@ def survey_of(file: ByteStream) -> Survey:
 
 
 _READ_AT_A_TIME = 1 << 18  # bytes
-_MANY_RETURNS = 10  # in text without any line end
+_MANY_RETURNS = 10  # carriage returns in text without any line end
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -238,51 +235,51 @@ class BadLine:
     """A line that cannot be used."""
 
     fault: str
-    """What is wrong and what to do, to follow the place."""
+    """What is wrong and what to do, as words to put after the place of the line."""
     text: str
-    """Its text, with U+FFFD in place of bytes that are not UTF-8, cut if it is too long."""
+    """The line with U+FFFD in place of bytes that are not UTF-8; only its beginning if it is too long."""
 
 
 def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
-    """Cut a file of UTF-8 into blocks of BLOCK lines, without their ends; the last block may have fewer.
+    """Cut a file of UTF-8 into blocks of BLOCK lines, without line ends; the last block may have fewer.
 
-    Only "\\n" ends a line. Carriage returns before it are removed, and so is a byte order mark at the start.
-    Raises CorpusError, which calls the file `name`, if it is in UTF-16, or if carriage returns alone end its lines.
+    Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
+    CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
     """
     waiting: list[str | BadLine] = []
     for chunk in _chunks(file, name):
         waiting += _lines_of(chunk)
-        whole = len(waiting) - len(waiting) % BLOCK
-        for start in range(0, whole, BLOCK):
+        in_blocks = len(waiting) - len(waiting) % BLOCK
+        for start in range(0, in_blocks, BLOCK):
             yield waiting[start : start + BLOCK]
-        del waiting[:whole]
+        del waiting[:in_blocks]
     if waiting:
         yield waiting
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
-    """Cut a file into lines as `line_blocks` does."""
+    """Cut a file into the same lines as `line_blocks`."""
     for block in line_blocks(file, name):
         yield from block
 
 
 def has_faults(lines: Iterable[str | BadLine]) -> bool:
-    """Return whether any of these lines is bad."""
+    """Whether any of these lines is bad."""
     return BadLine in set(map(type, lines))
 
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
-    """Read bytes up to the end of a line. From the middle of a line longer than LONGEST, some are left out."""
+    """Read chunks that end where a line ends. Of a line longer than LONGEST, a part in the middle is left out."""
     start = file.read(_READ_AT_A_TIME)
     if start.startswith(_UTF16):
         raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
     chunk = start.removeprefix(BOM)
     if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
         raise CorpusError(
-            f"{name}: its lines end in carriage returns alone (CR), as of an old Macintosh; convert it, as in "
+            f"{name}: its lines end in carriage returns alone (CR), as on an old Macintosh; convert it, as in "
             "`tr '\\r' '\\n'`"
         )
-    # A byte order mark by itself is an empty line, as where lines are counted.
+    # A file with only a byte order mark has an empty line, as in `survey_of`.
     begun, length = [b""] if start else [], 0
     while chunk:
         end = chunk.rfind(b"\n") + 1
@@ -301,7 +298,7 @@ def _lines_of(chunk: bytes) -> list[str | BadLine]:
     try:
         text = chunk.decode("utf-8")
     except UnicodeDecodeError:
-        text = "\0"  # each line is looked at then, as it is where there are NULs
+        text = "\0"  # so that each line is checked, as in a chunk with NULs
     if "\0" in text or len(chunk) > LONGEST:
         return [_checked(line) for line in chunk.removesuffix(b"\n").split(b"\n")]
     lines: list[str | BadLine] = list(text.removesuffix("\n").split("\n"))
@@ -311,7 +308,7 @@ def _lines_of(chunk: bytes) -> list[str | BadLine]:
 def _checked(raw: bytes) -> str | BadLine:
     line = raw.rstrip(b"\r")
     if len(line) > LONGEST:
-        fault = f"has more than {LONGEST:,} bytes; put each sentence on a line of its own"
+        fault = f"has more than {LONGEST:,} bytes; put each sentence on its own line"
         return BadLine(fault, line[:100].decode("utf-8", errors="replace"))
     try:
         text = line.decode("utf-8")
@@ -319,5 +316,5 @@ def _checked(raw: bytes) -> str | BadLine:
         fault = f"is not UTF-8 (byte 0x{line[error.start]:02x}); {CONVERT}"
         return BadLine(fault, line.decode("utf-8", errors="replace"))
     if "\0" in text:
-        return BadLine("holds the character NUL (U+0000), which no text needs; remove it, as in `tr -d '\\000'`", text)
+        return BadLine("contains the character NUL (U+0000); remove it, as in `tr -d '\\000'`", text)
     return text

@@ -1,4 +1,4 @@
-"""Reads translation memories: TMX 1.4b, https://www.gala-global.org/tmx-14b. They come from strangers."""
+"""Reads translation memories: TMX 1.4b, https://www.gala-global.org/tmx-14b. The files may come from strangers."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ from transformer_mt.corpora.text_files import opened_again
 from transformer_mt.settings.corpus_settings import PairedText
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_MARKUP = {"bpt", "ept", "it", "ph", "ut"}  # their content is code of the original document
+_MARKUP = {"bpt", "ept", "it", "ph", "ut"}  # elements with code of the original document
 _BLANKS = re.compile(r"[ \t\r\n]{2,}|[\t\r\n]")
 
 
 def open_tmx(text: PairedText) -> Corpus:
-    """Open translation memories. Raises CorpusError if one cannot be read to its end, or has no such languages."""
+    """Open translation memories. Raises CorpusError if one cannot be read, or has no unit in both languages."""
     return open_files(text, partial(_blocks, text))
 
 
@@ -41,18 +41,18 @@ def _pairs(text: PairedText, path: Path, digest: str, languages: Counter[str]) -
     etree = needed("lxml.etree", f"{path} is TMX", "write it as another form, such as TSV")
     with opened_again(path, digest) as file:
         try:
-            # No entity is expanded and nothing else is loaded: a few lines of entities could fill the memory.
+            # The parser expands no entities, a few lines of which could fill the memory, and loads no other files.
             units = etree.iterparse(
                 file, tag="{*}tu", resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
             )
             for _, unit in units:
                 yield _pair(unit, str(text.source), str(text.target), languages)
-                unit.clear()  # and what stands before it is forgotten, so that a memory of any size can be read
+                unit.clear()  # this and the loop free the memory of all units so far
                 while unit.getprevious() is not None:
                     del unit.getparent()[0]
         except etree.XMLSyntaxError as error:
             line, reason = error.lineno, error.msg
-            if not line and (found := units.error_log.filter_from_errors()):  # as of an entity that is not declared
+            if not line and (found := units.error_log.filter_from_errors()):  # for example, an undeclared entity
                 line, reason = found[0].line, found[0].message
             raise CorpusError(
                 f"{path}:{line}: is not well-formed XML ({reason}); correct it, or export the memory again"
@@ -103,16 +103,16 @@ def _text(variant: Any) -> str:
     """Return the text of a variant without inline tags. Raises ValueError if it has none, or has an entity."""
     segment = next((child for child in variant if _is(child, "seg")), None)
     if segment is None:
-        raise ValueError(f"has a variant ({_language(variant)}) without <seg>; give it one")
+        raise ValueError(f"has a variant ({_language(variant)}) without <seg>; add it")
     text = "".join(_pieces(segment)) if len(segment) else segment.text or ""
     return _BLANKS.sub(" ", text).strip(" ")
 
 
 def _pieces(element: Any) -> Iterator[str]:
-    """Return the texts in an element. Of code, only a sub-flow (<sub>) is text, such as that of a footnote."""
+    """Yield the texts in an element. In elements of code, only a sub-flow (<sub>), such as a footnote, is text."""
     if not isinstance(element.tag, str):  # an entity, a comment or an instruction
         if element.tag.__name__ == "Entity":
-            raise ValueError(f"uses the entity {element.text}, which is not expanded; write the character itself")
+            raise ValueError(f"uses the entity {element.text}; write the character itself")
         return
     name = _name(element)
     is_code, between = name in _MARKUP, " " if name == "sub" else ""

@@ -1,7 +1,7 @@
-"""A corpus becomes a data_dir: what the stage `prepare` does.
+"""The stage `prepare`, which turns a corpus into a data_dir.
 
-Worker processes encode the pairs in shards, each of which is there completely or not at all. Everything has a checksum,
-and what was left out is counted by its reason.
+Worker processes encode the pairs in shards. A shard is complete or does not exist. Every file has a checksum, and the
+pairs that were left out are counted by reason.
 
 Other rooms use:
 

@@ -1,4 +1,4 @@
-"""Warns of what is probably a mistake in the corpora of a configuration, though it can be used."""
+"""Warnings about probable mistakes in the corpora of a configuration that are not errors."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 
 def tag_warnings(corpus: CorpusConfig) -> list[str]:
-    """Return warnings of validation and test sets whose sources begin otherwise than those of every training corpus."""
+    """Return a warning for each validation or test set with another tag than every training corpus."""
     trained = list(dict.fromkeys(text.tag for text in corpus.training_corpora))
     named = ", ".join(tag for tag in trained if tag)
     found = []
@@ -16,17 +16,17 @@ def tag_warnings(corpus: CorpusConfig) -> list[str]:
         tag = corpus.text_of(split).tag
         if tag is None and None not in trained:
             found.append(
-                f"corpus.{key} has no tag, and every training corpus has one ({named}). Unless its sources begin with "
-                f"a tag themselves, give it one: {{path: …, tag: {trained[0]}}}"
+                f"corpus.{key} has no tag, but every training corpus has one ({named}). Unless its sources already "
+                f"begin with a tag, set one: {{path: …, tag: {trained[0]}}}"
             )
         if tag is not None and tag not in trained:
-            has = f"whose tags are {named}" if named else "which have none"
-            found.append(f"corpus.{key} has the tag {tag}, which is not one of the training corpora, {has}")
+            has = f"whose tags are {named}" if named else "which have no tags"
+            found.append(f"corpus.{key} has the tag {tag}, which is not a tag of the training corpora, {has}")
     return found
 
 
 def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> list[str]:
-    """Return a warning of each TSV whose columns are not named, though its first line seems to have their names."""
+    """Return a warning for each TSV without names of columns in the settings whose first line seems to have names."""
     found = []
     for text, pairs in opened_texts:
         block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
@@ -34,6 +34,6 @@ def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedTex
         if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
             found.append(
                 f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
-                f"does, say which is which, and it is no pair: {{path: {text.place}, source: NAME, target: NAME}}"
+                f"does, set the names of the two columns: {{path: {text.place}, source: NAME, target: NAME}}"
             )
     return found

@@ -1,4 +1,4 @@
-"""Makes and locks a data_dir, and writes token ids into it in one step."""
+"""Makes and locks a data_dir, and writes directories of token ids that appear only when they are complete."""
 
 import json
 import os
@@ -24,44 +24,44 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 @contextmanager
 def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
-    """Make a data_dir, or take one that a killed process left, and lock it so that no other process writes it.
+    """Make a data_dir, or reuse one that a killed process left, and lock it so that no other process writes to it.
 
-    Raises ConfigError if it cannot be made; CorpusError or DirectoryError if a file of the user could be lost, or if
-    another process has it locked.
+    Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
+    user, or if another process holds the lock.
     """
     _check_outside(directory, texts)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); choose another") from None
+        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); set another data_dir") from None
     with hold(directory, OWNER):
         for path in sorted(directory.rglob("*")):
-            if path.is_symlink():  # `prepare` would write to where it leads
+            if path.is_symlink():  # `prepare` would write to the target of the link
                 raise CorpusError(
-                    f"{path}: is a link, and `prepare` did not make it; move it away, or choose another data_dir"
+                    f"{path}: is a link that `prepare` did not make; move it away, or choose another data_dir"
                 )
         yield
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise any OSError of writing a part of a data_dir, which messages call `path`, as a CorpusError."""
+    """Turn an OSError while writing a part of a data_dir into a CorpusError that names `path`."""
     try:
         yield
     except OSError as error:
         raise CorpusError(
             f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
-            "it resumes after what is complete"
+            "it keeps the parts that are complete"
         ) from None
 
 
 def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
-    """Raises CorpusError if a file of the corpus is in the directory, because it could be overwritten there."""
+    """Raises CorpusError if a file of the corpus is in the directory, where `prepare` could overwrite it."""
     for path in [path for text in texts for path in corpus_files(text)]:
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
-                f"{path}: this text of the corpus is in data_dir={directory}, which `prepare` fills with files of "
-                "its own; choose another data_dir"
+                f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
+                "choose another data_dir"
             )
 
 
@@ -69,14 +69,14 @@ _BLOCK = 10_000  # pairs held in memory at a time
 
 
 class Side(NamedTuple):
-    """Sentences of one language, end to end."""
+    """Sentences of one language, stored one after the other."""
 
     ids: NDArray[Any]
     lengths: NDArray[np.int64]
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]], vocab_size: int) -> "Side":
-        """Put these sentences end to end."""
+        """Store these sentences one after the other."""
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         return cls(np.fromiter(chain.from_iterable(sentences), dtype_of(vocab_size), int(lengths.sum())), lengths)
 
@@ -98,21 +98,21 @@ class EncodedWriter:
         for (ids, lengths), written, ids_file, offsets_file in zip(
             sides, self._sides, self._files[::2], self._files[1::2], strict=True
         ):
-            # Not by `tofile` of NumPy, which says nothing if the disk is full.
+            # Not by NumPy's `tofile`, which gives no error if the disk is full.
             ids_file.write(ids.data)
             offsets_file.write((lengths.cumsum() + written["tokens"]).data)
             written["tokens"] += len(ids)
         self.num_pairs += len(sides[0].lengths)
 
     def finish(self) -> None:
-        """Write what is left, and how much it is."""
+        """Flush and close the files, and write the sizes of all."""
         self._stack.close()
         sizes = {"pairs": self.num_pairs, "source": self._sides[0], "target": self._sides[1]}
         (self._directory / SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
 
     def abandon(self) -> None:
         """Remove what was written."""
-        with suppress(OSError):  # what is left may have no room
+        with suppress(OSError):  # the disk may be too full to flush the files
             self._stack.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -123,17 +123,17 @@ def write_encoded(
     source_vocab_size: int,
     target_vocab_size: int,
 ) -> None:
-    """Write the source and target ids of each pair; there must be at least one. Memory does not grow with their number.
+    """Write the source and target ids of at least one pair. Memory does not grow with the number of pairs.
 
-    The directory appears, in place of an older one, only when it is complete. Raises CorpusError if a directory is
-    there that `prepare` did not write.
+    The directory replaces an older one when it is complete. Raises CorpusError if `prepare` did not write the older
+    one.
     """
     sizes, remaining = (source_vocab_size, target_vocab_size), iter(rows)
     writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)), sizes)
     try:
         while block := list(islice(remaining, _BLOCK)):
             writer.add(*map(Side.of, zip(*block, strict=True), sizes))
-        assert writer.num_pairs, "a corpus of no pairs cannot be memory-mapped"
+        assert writer.num_pairs, "a corpus without pairs cannot be memory-mapped"
         writer.finish()
         put_in_place(partial, directory)
     except BaseException:
@@ -142,12 +142,12 @@ def write_encoded(
 
 
 def put_in_place(partial: Path, directory: Path) -> None:
-    """Give a directory that is whole its name. At no instant does a part of it, or of an older one, have this name."""
+    """Rename a complete directory to its final name. This name never belongs to an incomplete directory."""
     old = directory.with_name(own_name(f"{directory.name}.old"))
     shutil.rmtree(old, ignore_errors=True)
     if directory.exists():
         if not (directory / SIZES).is_file():
-            raise CorpusError(f"{directory}: is in the way, and prepare did not write it; choose another data_dir")
+            raise CorpusError(f"{directory}: exists, and `prepare` did not write it; choose another data_dir")
         os.replace(directory, old)
         shutil.rmtree(old)
     os.replace(partial, directory)

@@ -1,4 +1,4 @@
-"""Fills a data_dir with what `prepare` makes of all splits; the tokenizer is there already."""
+"""Writes the files of all splits into a data_dir that already has the tokenizer, and prints a report."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ def held_out_of(sets: Mapping[str, Corpus]) -> HeldOut:
 def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> Iterator[Pair | BadPair]:
     """Yield the text and ids of each pair. The source begins with the tag, if there is one.
 
-    Raises CorpusError at a pair that cannot be read: a set is scored whole.
+    Raises CorpusError at a pair that cannot be read, because scores need the complete set.
     """
     with LineProgress(pairs.num_pairs, doing=f"{name}: ", unit="pairs") as progress:
         for block in pairs.blocks():
@@ -54,11 +54,11 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> It
 def write_validation(
     directory: Path, pairs: Iterator[Pair | BadPair], pieces: PieceFilters, tokenizer: Tokenizer
 ) -> PairCounts:
-    """Write token ids and text of the pairs that stay: perplexity is measured on the ids, BLEU on the text.
+    """Write token ids, for perplexity, and text, for BLEU, of the pairs that pass the filters.
 
-    Raises CorpusError if none stays.
+    Raises CorpusError if no pair passes.
     """
-    counts, stay = PairCounts(), list[Pair]()
+    counts, kept = PairCounts(), list[Pair]()
     for pair in pairs:
         if isinstance(pair, BadPair):
             counts.dropped[pair.reason] += 1
@@ -66,22 +66,22 @@ def write_validation(
             counts.dropped[reason] += 1
         else:
             counts.keep(pair[1])
-            stay.append(pair)
+            kept.append(pair)
     check_some_left(counts)
-    _write_text(directory / "valid", stay)
+    _write_text(directory / "valid", kept)
     with writing(directory / "valid"):
-        rows = (ids for _, ids in stay)
+        rows = (ids for _, ids in kept)
         write_encoded(directory / "valid", rows, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     return counts
 
 
 def write_test_set(prefix: Path, pairs: Iterator[Pair | BadPair], max_positions: int) -> None:
-    """Write all lines in order: a test set is scored whole. Raises CorpusError if one is too long for the model."""
+    """Write all lines of a test set in order. Raises CorpusError if a source is too long for the model."""
     good = [pair for pair in pairs if not isinstance(pair, BadPair)]
     for number, (_, (source, _)) in enumerate(good, start=1):
         if len(source) > max_positions:
             raise CorpusError(
-                f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, and the "
+                f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, but the "
                 f"model takes at most model.max_positions={max_positions}; raise it or split the line"
             )
     _write_text(prefix, good)
@@ -100,28 +100,29 @@ def check_some_left(counts: PairCounts) -> None:
     """Raises CorpusError if no pair is left."""
     if not counts.kept:
         raise CorpusError(
-            f"none of {counts.read:,} pairs is left (left out: {counts.drops}); look at the text that "
-            "corpus.train and corpus.valid name; or raise corpus.max_length or corpus.max_ratio, or switch filters "
-            "off, as by filters.held_out=false"
+            f"none of {counts.read:,} pairs is left (left out: {counts.drops}); look at the files of corpus.train and "
+            "corpus.valid, or raise corpus.max_length or corpus.max_ratio, or switch filters off, such as "
+            "filters.held_out=false"
         )
 
 
-# Times that a piece stands in the training text on average. That of Multi30k has each of its 10,000 pieces 88 times.
+# A piece should occur at least this often in the training text, on average. In Multi30k (10,000 pieces), it is 88
+# times.
 _OFTEN = 30
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a data_dir is made from."""
+    """Everything from which a data_dir is made."""
 
     directory: Path
     corpus: CorpusConfig
     filters: FiltersConfig
     tokenizer_settings: TokenizerConfig
     max_positions: int
-    """The most pieces that the model takes, of which a line of a test set must not have more."""
+    """The most pieces that the model takes. No source of a test set may have more."""
     digests: dict[str, str]
-    """The digest of the text of each split, by the names that `splits_of` gives."""
+    """The digest of the text of each split, by the names of `splits_of`."""
     pairs: dict[str, Corpus]
     """The text of each split."""
     held_out: HeldOut
@@ -130,10 +131,7 @@ class Plan:
 
 
 def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
-    """Return each split by the name of what is written of it: train, valid, test/NAME.
-
-    The corpora of a list have the names train/NAME.
-    """
+    """Return each split by its name in a data_dir: train, valid and test/NAME; train/NAME for the corpora of a list."""
     tests = {f"test/{name}": corpus.text_of(split) for name, split in corpus.test.items()}
     several = isinstance(corpus.train, tuple)
     train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
@@ -141,7 +139,7 @@ def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
 
 
 def fill_data_dir(plan: Plan, num_workers: int) -> None:
-    """Write all files but the tokenizer, prepare.json last. Raises UserError."""
+    """Write all files except the tokenizer, and prepare.json last. Raises UserError."""
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
@@ -150,7 +148,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     trained = _write_training(plan, num_workers)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
-    assert trained.lines is not None, "some pair is left"
+    assert trained.lines is not None, "some pairs are left"
     trained.lines.save(directory)
     valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
     counts["valid"] = write_validation(directory, valid, PieceFilters.of_validation(plan.corpus), tokenizer)
@@ -161,7 +159,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
 
 
 def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
-    """Write the shards of the training set that are not there yet."""
+    """Write the missing shards of the training set."""
     filters, corpus = plan.filters, plan.corpus
     encoder = BlockEncoder(
         plan.tokenizer,
@@ -180,7 +178,7 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
         if is_training(name):
             identity, languages = fingerprint(plan.digests[name], text.reading), corpus.languages_of(text)
             corpora.append(TrainingCorpus(str(text.name), plan.pairs[name], text.tag or "", languages, identity))
-    # Not by a fork, which would copy threads of libraries without their locks.
+    # Not by a fork, because other threads of this process may hold locks, which the copy would never release.
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
         maker = ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out)
@@ -189,12 +187,12 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
         workers.close()
 
 
-def _write_summary(  # last of all: where it is, the stage is finished
+def _write_summary(  # must be last: if this file exists, the stage has finished
     plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
 ) -> None:
     tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
     from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
-    read_the_hub = ["datasets"] if from_the_hub else []  # otherwise it may not be installed
+    read_the_hub = ["datasets"] if from_the_hub else []  # otherwise the package may be missing
     content: dict[str, Any] = {
         "corpus": plan.corpus.model_dump(),
         "filters": plan.filters.model_dump(),
@@ -235,7 +233,7 @@ def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int
 
 
 def _note_of_rare_pieces(tokenizer: Tokenizer, trained: PairCounts) -> str:
-    """Return advice if the vocabulary is too large for the text to show its pieces often, or an empty text."""
+    """Return a note if the vocabulary is so large that its pieces are rare in the text; otherwise an empty text."""
     source, target = trained.source_tokens, trained.target_tokens
     if tokenizer.joint:
         times = (source + target) / tokenizer.source_vocab_size
@@ -244,6 +242,6 @@ def _note_of_rare_pieces(tokenizer: Tokenizer, trained: PairCounts) -> str:
     if times >= _OFTEN:
         return ""
     return (
-        f"note: a piece of the vocabulary stands only {times:,.0f} times in the training text on average, so most are "
-        "too rare to be learned well: choose a smaller tokenizer.vocab_size, with another data_dir"
+        f"note: on average, a piece of the vocabulary occurs only {times:,.0f} times in the training text, so most "
+        "are too rare to be learned well: set a smaller tokenizer.vocab_size and another data_dir"
     )

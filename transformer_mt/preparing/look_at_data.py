@@ -1,4 +1,4 @@
-"""`prepare --look`: shows on a sample what the filters would leave out, and writes nothing."""
+"""`prepare --look`: shows which pairs of a sample the filters would leave out, and writes nothing."""
 
 import shutil
 import sys
@@ -20,27 +20,27 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig,
 from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer
 
-MOST_PAIRS = 10_000  # of each corpus, unless another number is given
-_SHOWN = 3  # pairs for each reason
+MOST_PAIRS = 10_000  # the default for the size of the sample of each corpus
+_SHOWN = 3  # example pairs for each reason
 
 Examples = dict[str, list[tuple[str, tuple[str, str] | BadPair]]]
-"""Pairs with their places, by the reason why they are left out, or under KEPT."""
+"""Pairs with their places, by the reason for leaving them out, or under KEPT."""
 
 
 @dataclass
 class Sample:
-    """Pairs that are spread evenly over a corpus, or the first ones, each with its file and line."""
+    """Pairs of a corpus, spread evenly over it or from its beginning, each with its file and line."""
 
     pairs: list[tuple[str, tuple[str, str] | BadPair]] = field(default_factory=list)
     num_read: int = 0
     num_bad: int = 0
-    """How many lines, rows or units of those that were read are no pairs, though they should be."""
+    """How many of the lines, rows or units that were read are not readable pairs."""
     first_bad: str = ""
-    """The place of the first of them, and what is wrong."""
+    """The place of the first of these, and what is wrong with it."""
 
     @classmethod
     def of(cls, corpus: Corpus, most: int, only_first: bool = False) -> "Sample":
-        """Read a corpus to its end and hold at most `most` of its pairs, spread evenly; or read and hold the first."""
+        """Take at most `most` pairs of a corpus: spread evenly over all of it, or only from its beginning."""
         sample, every = cls(), 1
         for block in corpus.blocks():
             for index, pair in enumerate(block.pairs):
@@ -52,7 +52,7 @@ class Sample:
                 if sample.num_read % every == 0:
                     sample.pairs.append((block.place(index), pair))
                 sample.num_read += 1
-                if len(sample.pairs) > 2 * most:  # how many there will be is not known before the end
+                if len(sample.pairs) > 2 * most:  # the size of the corpus is not known before its end
                     sample.pairs, every = sample.pairs[::2], 2 * every
         held = len(sample.pairs)
         sample.pairs = [sample.pairs[i * held // most] for i in range(most)] if held > most else sample.pairs
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass
 class _Filters:
-    """All filters together. They remember which pairs there were."""
+    """All filters together. They remember the pairs that they have seen, to find duplicates."""
 
     settings: FiltersConfig
     texts: TextFilters
@@ -71,7 +71,7 @@ class _Filters:
     def reason(
         self, pair: tuple[str, str], pieces: tuple[int, int] | None, tag: str, languages: Languages
     ) -> str | None:
-        """Return why a pair is left out. `pieces` are the numbers of subword pieces; None if they are not known."""
+        """Return the reason to leave out a pair, or None. `pieces` are its numbers of subword pieces, if known."""
         source, target = clean(pair[0]), clean(pair[1])
         reason = self.texts.reason(source, target, languages)
         if reason is None and pieces is not None:
@@ -88,7 +88,7 @@ def look(
 ) -> None:
     """Print what the filters find in at most `most` pairs of each training corpus. Raises UserError.
 
-    Lengths in pieces are looked at with the tokenizer of the settings, or of the data_dir, if there is one.
+    Lengths in pieces are computed with the tokenizer of the settings or of the data_dir; if there is none, not at all.
     """
     sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
     texts = [corpus.text_of(text) for text in (*sets.values(), *corpus.training_corpora)]
@@ -107,7 +107,7 @@ def look(
         is_part = is_part or bool(text.streaming) or len(sample.pairs) < sample.num_read
         _describe(name, sample, bool(text.streaming), settings.on_bad_line == "stop")
     if settings.duplicates and is_part:
-        print("note: duplicates are looked for only among these pairs, so the whole text may have more")
+        print("note: this looks for duplicates only among these pairs, so the complete text may have more")
     print()
     print(drop_table({name: Counter({key: len(one) for key, one in each.items()}) for name, each in found.items()}))
     width = shutil.get_terminal_size((100, 24)).columns
@@ -116,14 +116,14 @@ def look(
 
 
 def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
-    """The tokenizer of the configuration or of its data_dir. If there is none, that is said."""
+    """Return the tokenizer of the configuration or of its data_dir. If there is none, print a note."""
     if settings.from_ is not None:
         return open_existing(Path(settings.from_))
     if holds_tokenizer(data_dir):
         return Tokenizer.load(data_dir)
     print(
-        "note: lengths in subword pieces (corpus.max_length, corpus.max_ratio) are not looked at, "
-        "because there is no tokenizer yet; tokenizer.from=PATH names one",
+        "note: this does not check lengths in subword pieces (corpus.max_length, corpus.max_ratio), because there is "
+        "no tokenizer yet; you can name one with tokenizer.from=PATH",
         file=sys.stderr,
     )
     return None
@@ -132,7 +132,7 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
 def _examples_of(
     sample: Sample, filters: _Filters, tokenizer: Tokenizer | None, tag: str, languages: Languages
 ) -> Examples:
-    """Return the pairs of a sample by what becomes of them."""
+    """Return the pairs of a sample, grouped by the reason for leaving them out, or under KEPT."""
     found: Examples = {}
     good = [pair for _, pair in sample.pairs if not isinstance(pair, BadPair)]
     lengths: Iterator[tuple[int, int] | None] = iter([None] * len(good))
@@ -147,21 +147,21 @@ def _examples_of(
 
 
 def _describe(name: str, sample: Sample, only_first: bool, stops: bool) -> None:
-    """Say how large the sample is, and whether `prepare` would stop."""
+    """Print how large the sample is, and whether a bad line would stop `prepare`."""
     looked, read = counted(len(sample.pairs), "pair"), f"{sample.num_read:,}"
     spread = ", spread evenly over it" if len(sample.pairs) < sample.num_read else ""
     of = ", the first of a streamed data set, which is not read further" if only_first else f" of {read}{spread}"
     print(f"{name}: looked at {looked}{of}; nothing is written")
     if sample.num_bad and stops:
-        lines = counted(sample.num_bad, "such line")
+        lines = counted(sample.num_bad, "unreadable line")
         print(
-            f"note: `prepare` stops at {sample.first_bad.rstrip('.')}. {lines} of {name} cannot be read; "
-            "filters.on_bad_line=skip leaves them out"
+            f"note: `prepare` would stop at {sample.first_bad.rstrip('.')}. {name} has {lines}; to leave such lines "
+            "out, set filters.on_bad_line=skip"
         )
 
 
 def _examples(found: dict[str, Examples], width: int) -> Iterator[str]:
-    """Lines with a few pairs that are kept and a few for each reason, spread over the corpora and over the sample."""
+    """Yield lines that show a few kept pairs and a few for each reason, spread over the corpora and the sample."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
         examples = [pair for of_corpus in found.values() for pair in of_corpus.get(reason, [])]
         if examples:
@@ -175,7 +175,7 @@ def _examples(found: dict[str, Examples], width: int) -> Iterator[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """The beginning of a text that fits into so many columns. Control characters are written in the form \\x1b."""
+    """Return the beginning of a text that fits into `width` columns. Control characters get the form \\x1b."""
     shown, used = "", 0
     for char in text:
         seen = char if char.isprintable() else repr(char)[1:-1]

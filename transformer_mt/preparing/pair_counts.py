@@ -1,4 +1,4 @@
-"""Counts the pairs that stay and, by the reason why, those that are left out."""
+"""Counts the pairs that `prepare` keeps and, by reason, those that it leaves out."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,27 +11,27 @@ EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS inclu
 
 @dataclass
 class PairCounts:
-    """How many pairs of a split were kept and left out. Tokens are the pieces of the pairs kept, EOS included."""
+    """How many pairs of a split were kept and left out. Tokens are the pieces of the kept pairs, EOS included."""
 
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    """How many pairs were left out for each of REASONS; none has no entry."""
+    """How many pairs were left out for each of REASONS. A reason with no pairs may be missing."""
     source_tokens: int = 0
     target_tokens: int = 0
 
     @property
     def read(self) -> int:
-        """How many pairs there were, bad ones included."""
+        """How many pairs were read, bad pairs included."""
         return self.kept + self.dropped.total()
 
     def keep(self, ids: EncodedPair) -> None:
-        """Count a pair that stays."""
+        """Count a pair that is kept."""
         self.kept += 1
         self.source_tokens += len(ids[0])
         self.target_tokens += len(ids[1])
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
-        """Return the counts of both together."""
+        """Return the sums of both counts."""
         return PairCounts(
             self.kept + other.kept,
             self.dropped + other.dropped,
@@ -65,14 +65,13 @@ KEPT = "kept"
 
 
 def drop_table(counts: Mapping[str, Counter[str]]) -> str:
-    """Return a table for each corpus, one below the other, and for several corpora one for all of them.
+    """Return a table for each corpus, one below the other. If there are several, add a table for all together.
 
-    `counts` says for each corpus, by its name, how many pairs were kept (KEPT), and how many were left out for each of
-    REASONS.
+    `counts` has for the name of each corpus the number of pairs kept (KEPT), and left out for each of REASONS.
     """
     shown = {**counts, "all corpora": sum(counts.values(), Counter())} if len(counts) > 1 else counts
     tables = "\n\n".join(_table(name, count) for name, count in shown.items())
-    notes = [f"note: nothing of {name} is left" for name, count in counts.items() if not count[KEPT]]
+    notes = [f"note: no pair of {name} is left" for name, count in counts.items() if not count[KEPT]]
     return "\n".join([tables, *notes])
 
 

@@ -1,4 +1,4 @@
-"""Reads what `prepare` wrote about a data_dir, and checks that its files are as they were written."""
+"""Reads prepare.json, the description of a data_dir, and checks the files of the data_dir by their checksums."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
@@ -17,18 +17,18 @@ from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer
 
 SUMMARY = "prepare.json"
-# The files in a data_dir that the stages read.
+# The files of a data_dir that the later stages read.
 VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
 _VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
 VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
 _TRAINED_ON = (SUMMARY, *VALIDATED_ON, "training_lines.json", ORIGIN)
-# The files of shards: they have checksums of their own, and the checksum of the file with these stands with the others.
+# Files about shards. Each shard has a file with its own checksums; the data_dir has the checksums of these files.
 _SHARDS = (f"train/{INDEX}", f"train/{KEPT}", f"train/*/*/{SUMS}")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a data_dir was made from."""
+    """The settings from which a data_dir was made, and the digests of its texts."""
 
     directory: Path
     corpus: CorpusConfig
@@ -38,32 +38,32 @@ class Prepared:
     tokenizer_digest: str
     filters: FiltersConfig
     also_in_training: dict[str, dict[str, int]]
-    """How much of each validation and test set is in the text of the training corpora, by the name of the split."""
+    """How many lines of each validation and test set are also in the training text, by the name of the split."""
 
     def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
         """Return the filters to compare with those in the settings.
 
-        Where no bad line stopped `prepare`, there was none to skip.
+        `prepare` finished. So if it had on_bad_line=stop, there was no bad line, and skip gives the same data.
         """
         stopped = self.filters.on_bad_line == "stop"
         return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
 
     def load_tokenizer(self) -> Tokenizer:
-        """Load the tokenizer that made the token ids. Raises CorpusError if another one is there now."""
+        """Load the tokenizer that made the token ids. Raises CorpusError if the data_dir now has another one."""
         tokenizer = Tokenizer.load(self.directory)
         if tokenizer.digest != self.tokenizer_digest:
             raise CorpusError(
-                f"the tokenizer in {self.directory} (digest {tokenizer.digest[:8]}) is not the one that "
-                f"{self.directory / SUMMARY} names (digest {self.tokenizer_digest[:8]}) and that made the token ids "
-                "there. Put that one back, or delete the directory and prepare again. To train with another "
-                "tokenizer, prepare into another data_dir with tokenizer.from=PATH"
+                f"the tokenizer in {self.directory} (digest {tokenizer.digest[:8]}) is not the tokenizer that made the "
+                f"token ids there (digest {self.tokenizer_digest[:8]} in {self.directory / SUMMARY}). Put that "
+                "tokenizer back, or delete the directory and prepare again. To train with another tokenizer, prepare "
+                "into another data_dir with tokenizer.from=PATH"
             )
         return tokenizer
 
     def same_tokenizer(self, settings: TokenizerConfig) -> bool:
         """Whether these settings make the same tokenizer from the same text.
 
-        If both name an existing tokenizer, only tokenizer.joint is compared, because the file may have been moved;
+        If both use an existing tokenizer, this compares only tokenizer.joint, because the file may have been moved;
         `tokenizer_changes` compares the content.
         """
         if self.tokenizer.from_ is None or settings.from_ is None:
@@ -71,10 +71,10 @@ class Prepared:
         return self.tokenizer.joint == settings.joint
 
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
-        """Return how the existing tokenizer in the settings differs from that of this data; empty if it does not.
+        """Return how the existing tokenizer of the settings differs from that of these data; empty if it does not.
 
-        The file may have been moved. If the settings still name the old place, it may also have been deleted. Raises
-        TokenizerError if they name another place and no tokenizer is there.
+        The tokenizer may have been moved. If it was deleted, and the settings still name its old place, they count as
+        unchanged. Raises TokenizerError if they name another place without a tokenizer.
         """
         path = settings.from_
         if path is None or (path == self.tokenizer.from_ and not Path(path).exists()):
@@ -86,7 +86,7 @@ class Prepared:
 
 
 def read_prepared(data_dir: Path) -> Prepared | None:
-    """Read what a data_dir was made from; None if `prepare` has not finished there, or if it cannot be read."""
+    """Read the description of a data_dir; None if `prepare` has not finished there, or if the file is unreadable."""
     try:
         content = read_json(data_dir / SUMMARY)
         return Prepared(
@@ -103,15 +103,15 @@ def read_prepared(data_dir: Path) -> Prepared | None:
 
 
 def trained_on(data_dir: Path) -> tuple[str, ...]:
-    """Return the names of the files in a data_dir that training reads; of shards, those with their checksums."""
+    """Return the names of the files of a data_dir that training reads. A shard is represented by its checksum file."""
     sums: Mapping[str, str] = {}
-    with suppress(OSError, ValueError):  # `check_data` finds out, too, and says it
+    with suppress(OSError, ValueError):  # `check_data` finds the same error, and reports it
         sums = read_sums(data_dir)
     return (*_TRAINED_ON, *(name for name in sums if name.startswith("train/") and name not in _TRAINED_ON))
 
 
 def is_training(split: str) -> bool:
-    """Whether this name of a split, as in prepare.json, is of the training set or of one of its corpora."""
+    """Whether a split with this name in prepare.json is the training set or one of its corpora."""
     return split == "train" or split.startswith("train/")
 
 
@@ -121,7 +121,7 @@ def files_of_test_set(name: str) -> list[str]:
 
 
 def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
-    """Write the checksums of all files that `prepare` has written, and of the summary that it will write last."""
+    """Write the checksums of all files that `prepare` has written, and of `summary`, which it will write last."""
     shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
     names = [*_TRAINED_ON, *shards, *(file for name in test_names for file in files_of_test_set(name))]
     sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})
@@ -129,16 +129,16 @@ def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:
-    """Compare these files of a data_dir with their checksums. Raises CorpusError if one is not as it was written."""
+    """Compare these files of a data_dir with their checksums. Raises CorpusError if one is missing or has changed."""
     if damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
         raise CorpusError(
             f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
-            "again from where it is whole"
+            "again from an undamaged one"
         )
 
 
 def _fault_of_shards(data_dir: Path, names: Collection[str]) -> Fault | None:
-    """Return the first file of a shard that is not as the checksums of the shard say."""
+    """Return the first file of a shard that does not fit the shard's checksums, among the shards in `names`."""
     for name in names:
         shard = data_dir / Path(name).parent
         if Path(name).name == SUMS and (damage := fault(shard, SHARD_FILES)):
@@ -147,9 +147,9 @@ def _fault_of_shards(data_dir: Path, names: Collection[str]) -> Fault | None:
 
 
 def data_digests(data_dir: Path) -> dict[str, str]:
-    """Return the SHA-256 of the token ids and texts of train and of valid, by these names.
+    """Return the SHA-256 of the training data under the name train, and of the validation data under valid.
 
-    Names and times of files do not count, so data that were moved, or prepared again from the same text, have the same
+    Names and times of files do not matter, so data that were moved, or prepared again from the same text, have the same
     digests. Raises OSError or ValueError if the checksums or the list of shards cannot be read.
     """
     training = _training_sums(data_dir)
@@ -157,7 +157,7 @@ def data_digests(data_dir: Path) -> dict[str, str]:
 
 
 def _training_sums(data_dir: Path) -> dict[str, str]:
-    """Return the checksums of the token ids of training, by names that are the same wherever they lie."""
+    """Return the checksums of the token ids of training, by names that do not depend on the names of corpora."""
     directory = data_dir / "train"
     index, found = ShardIndex.load(directory), dict[str, str]()
     for number, shard in enumerate(index.shards):

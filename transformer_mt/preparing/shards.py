@@ -1,6 +1,6 @@
 """Encodes the pairs of blocks, and writes them as a part of the training set (a shard).
 
-A shard is a directory. Its record says what it was made of, so that a rerun knows whether it can stay.
+A shard is a directory. Its record says from what it was made, so that a rerun knows whether to keep it.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ Found = tuple[str, str, str]
 
 
 class Task(NamedTuple):
-    """A block, and what its place in the corpus says about it."""
+    """A block to encode, with the tag and the languages of its corpus."""
 
     block: Block
     tag: str
-    """What is put before each source; empty: nothing."""
+    """The token before each source; may be empty."""
     languages: Languages
     shard: int
     """The number of the shard that it belongs to."""
@@ -43,29 +43,29 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """What became of a block."""
+    """The result of encoding a block."""
 
     source: Side
     target: Side
-    """The pairs that stay."""
+    """With `source`, the pairs that stay."""
     lines: NDArray[np.int64]
-    """Their lines, rows or units in the file."""
+    """The lines, rows or units of these pairs in the file."""
     dropped: Counter[str]
     """How many pairs were left out for each reason."""
     keys: bytes
-    """The keys of the pairs that stay, one after another, if duplicates are looked for."""
+    """The keys of the pairs that stay, one after another; empty unless filters.duplicates is on."""
     found: list[Found]
-    """The pairs that have a text of the held-out sets: of those left out because of it, or else, if it is no reason, of
-    those that stay."""
+    """The pairs that contain a text of the held-out sets: those that were left out because of it if filters.held_out is
+    on, otherwise those that stay."""
     sentences: Counter[int]
-    """How many sources of the pairs that stay have so many sentences."""
+    """For each number of sentences, how many sources of the pairs that stay have it."""
     digest: bytes
-    """That of the block (`block_digest`)."""
+    """The result of `block_digest`."""
 
 
 @dataclass(frozen=True)
 class BlockEncoder:
-    """Filters and encodes blocks. What comes out depends on the task alone, not on the process or on earlier tasks."""
+    """Filters and encodes blocks. The result depends only on the task, not on the process or on earlier tasks."""
 
     tokenizer: Tokenizer
     texts: TextFilters
@@ -75,10 +75,10 @@ class BlockEncoder:
     skips_bad_lines: bool = False
     with_keys: bool = False
     leaves_held_out: bool = False
-    """Whether a pair is left out because it has a text of `held_out`."""
+    """Whether to leave out a pair that contains a text of `held_out`."""
 
     def encode(self, task: Task) -> EncodedBlock:
-        """Return what becomes of a block. Raises CorpusError at a pair that cannot be read, unless it is skipped."""
+        """Filter and encode a block. Raises CorpusError at an unreadable pair, unless `skips_bad_lines`."""
         block, dropped, found = task.block, Counter[str](), list[Found]()
         texts = list(self._passed_by_text(task, dropped, found))
         tagged = [f"{task.tag} {source}" if task.tag else source for _, source, _ in texts]
@@ -105,7 +105,7 @@ class BlockEncoder:
         )
 
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
-        """Yield the pairs that the text filters let pass: their row in the block, source and target, cleaned."""
+        """Yield the pairs that pass the text filters: the row in the block, and source and target after `clean`."""
         block = task.block
         for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):
@@ -123,7 +123,7 @@ class BlockEncoder:
 
 
 def block_digest(block: Block) -> bytes:
-    """Return the SHA-256 of the pairs of a block, bad ones included."""
+    """Return the SHA-256 of the pairs of a block, bad pairs included."""
     sides = chain.from_iterable((pair.fault,) if isinstance(pair, BadPair) else pair for pair in block.pairs)
     return hashlib.sha256("\n".join(sides).encode()).digest()
 
@@ -133,30 +133,30 @@ SHARD_FILES = (*FILES, RECORD, LINES, KEYS)
 
 
 class ShardRecord(BaseModel):
-    """What is in a shard."""
+    """A description of a shard, which is stored in the shard."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     key: str
-    """A hash of everything that its content depends on."""
+    """A hash of everything that the content of the shard depends on."""
     is_last: bool
-    """Whether the corpus ends with it."""
+    """Whether this is the last shard of its corpus."""
     read: int
-    """How many pairs of the text it was made of."""
+    """How many pairs of the text were read for the shard."""
     dropped: dict[str, int]
-    """How many of them were left out for each reason."""
+    """How many of these pairs were left out for each reason."""
     sentences: dict[int, int]
-    """How many sources of the pairs that stay have so many sentences."""
+    """For each number of sentences, how many sources of the pairs that stay have it."""
     files: tuple[tuple[str, int], ...]
-    """The files that it was made of, and the first of its pairs from each."""
+    """The files that were read for the shard, each with the number of its first pair in the shard, from 0."""
     found: tuple[tuple[str, str, int, str], ...]
-    """Lines of the held-out sets that are in it, as Overlaps.found has them: set, kind, line, place."""
+    """Lines of the held-out sets that are also in this text, as in Overlaps.found: set, kind, line, place."""
     text: str
-    """The digest of the blocks of which it was made (`text_digest`)."""
+    """The digest of the blocks from which the shard was made (`text_digest`)."""
 
 
-def whole_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:
-    """Return the records of the first shards in a directory that are whole and have the keys that they should have."""
+def complete_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:
+    """Return the records of the shards in a directory, up to the first that is damaged or has another key."""
     records: list[ShardRecord] = []
     while not records or not records[-1].is_last:
         shard = directory / shard_name(len(records))
@@ -176,12 +176,12 @@ def shard_name(number: int) -> str:
 
 
 def text_digest(digests: list[bytes]) -> str:
-    """Return the digest of a text of which these are the digests of its blocks."""
+    """Return the digest of a text, given the digests of its blocks."""
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 class ShardWriter:
-    """Writes a shard block by block. Until `finish`, it has a name that only this program uses."""
+    """Writes a shard block by block. Until `finish`, its directory has a temporary name."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class ShardWriter:
             self._ids = EncodedWriter(self._partial, vocab_sizes)
 
     def add(self, text: Block, block: EncodedBlock) -> None:
-        """Write what became of a block of text. Raises CorpusError if there is no room."""
+        """Write the result of encoding a block of text. Raises CorpusError if the disk is full."""
         if not self._files or self._files[-1][0] != text.file:
             self._files.append((text.file, self._ids.num_pairs))
         with writing(self.shard):
@@ -219,7 +219,7 @@ class ShardWriter:
             self._overlaps.add(source, target, place)
 
     def finish(self, is_last: bool) -> ShardRecord:
-        """Give the shard its name, in place of an older one. Raises CorpusError if there is no room."""
+        """Give the shard its final name, in place of an older shard. Raises CorpusError if the disk is full."""
         record = ShardRecord(
             key=self.key,
             is_last=is_last,

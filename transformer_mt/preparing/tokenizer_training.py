@@ -1,7 +1,7 @@
-"""Chooses the lines from which a tokenizer is trained, and remembers them.
+"""Chooses the lines from which a tokenizer is trained, and records from which corpora it was trained.
 
-Training it again on the same text would give the same tokenizer, but takes time. With a further corpus it would give
-another one, and all that was encoded would have to be encoded again.
+A rerun of `prepare` keeps the tokenizer. Training it again on the same text would give the same one, but takes time.
+With one corpus more, it would give another one, and `prepare` would have to encode all corpora again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,19 +21,19 @@ Line = tuple[str, str]  # source and target
 
 @dataclass
 class _Sample:
-    """Every `step`-th pair of a corpus, from the first on."""
+    """Every `step`-th pair of a corpus, beginning with the first."""
 
     step: int
     pairs: list[Line] = field(default_factory=list)
     num_bytes: int = 0
-    """The bytes of all pairs, of each on its longer side."""
+    """The sum over all pairs of the bytes of the longer side."""
 
     def add(self, pair: Line) -> None:
         self.pairs.append(pair)
         self.num_bytes += _num_bytes(pair)
 
     def thin_out(self) -> None:
-        """Keep every second of these pairs, and of all that come."""
+        """Keep only every second of these pairs, and of all that follow."""
         self.step *= 2
         del self.pairs[1::2]
         self.num_bytes = sum(map(_num_bytes, self.pairs))
@@ -45,12 +45,12 @@ def sample_of(
     most_bytes: int,
     stays: Callable[[int, Line], bool] = lambda corpus, pair: True,
 ) -> tuple[list[str], list[str]]:
-    """Return sources and targets: at most `most_lines` pairs, and of each language at most `most_bytes` of UTF-8.
+    """Return sources and targets: at most `most_lines` pairs, and at most `most_bytes` of UTF-8 in each language.
 
-    Each corpus comes with its number of pairs, or None if that is not known. It is read once, and every k-th of its
-    pairs is taken, so that no part of it is left out. Of these, only those stay of which `stays` says so, given the
-    number of the corpus, from 0, and the pair. Whenever there are too many, every second pair goes of the corpus that
-    has the most of them: large corpora end with equal shares or nearly so, and small ones stay whole.
+    Each corpus comes with its number of pairs, or None if that is unknown. It is read once. Every k-th pair is taken,
+    so that the pairs are spread over the corpus, if `stays` is true for the number of the corpus, from 0, and the pair.
+    If there are too many pairs, the function drops every second pair of the corpus with the most. So large corpora
+    contribute about the same number of pairs, and small ones contribute all of theirs.
     """
     samples: list[_Sample] = []
     for corpus, (pairs, num_pairs) in enumerate(corpora):
@@ -63,9 +63,9 @@ def sample_of(
             while (too_many := sum(len(each.pairs) for each in samples) > most_lines) or (
                 sum(each.num_bytes for each in samples) > most_bytes
             ):
-                # Of the samples that can be thinned out, if there is one.
+                # Prefer samples of more than one pair, which can be thinned out.
                 largest = max(samples, key=lambda s: (len(s.pairs) > 1, len(s.pairs) if too_many else s.num_bytes))
-                if len(largest.pairs) == 1:  # not even one line of each corpus has room: keep that
+                if len(largest.pairs) == 1:  # even one line of each corpus is too much: keep one
                     break
                 largest.thin_out()
     sampled = [pair for sample in samples for pair in sample.pairs]
@@ -80,22 +80,22 @@ ORIGIN = "tokenizer_origin.json"
 
 
 class TokenizerOrigin(BaseModel):
-    """What a tokenizer was trained on, and for which text it is used."""
+    """The corpora on which a tokenizer was trained, and those that it encodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     settings: str
-    """A hash of the settings that it was trained with."""
+    """A hash of the settings with which it was trained."""
     trained_on: tuple[str, ...]
     """The names of the corpora."""
     used_for: dict[str, str]
-    """The digests of the corpora that are encoded with it, by name."""
+    """The digests of the corpora that it encodes, by name."""
     digest: str
     """The digest of the tokenizer."""
 
     @classmethod
     def load(cls, data_dir: Path) -> "TokenizerOrigin | None":
-        """Read what `save` wrote; None if it is not there or cannot be read."""
+        """Read the file that `save` wrote; None if it is missing or unreadable."""
         try:
             return cls.model_validate(read_json(data_dir / ORIGIN))
         except (OSError, ValueError):
@@ -107,7 +107,7 @@ class TokenizerOrigin(BaseModel):
 
 
 def kept_tokenizer(data_dir: Path, settings: str, corpora: Mapping[str, str]) -> Tokenizer | None:
-    """Return the tokenizer that a process which was stopped trained for these corpora; None if there is none."""
+    """Return the tokenizer that an earlier start has trained for these corpora; None if there is none."""
     origin = TokenizerOrigin.load(data_dir)
     if origin is None or (origin.settings, origin.used_for) != (settings, dict(corpora)):
         return None
@@ -124,5 +124,5 @@ def check_tag(tokenizer: Tokenizer, text: PairedText) -> None:
     if missing:
         raise CorpusError(
             f"the tag {missing[0]} of the corpus {text.name} is no piece of the tokenizer, which was trained without "
-            "this corpus; choose another data_dir, so that the tokenizer is trained on all corpora"
+            "this corpus; set another data_dir, so that `prepare` trains a tokenizer on all corpora"
         )

@@ -1,16 +1,16 @@
-"""Writes the training set: corpus by corpus, each in shards, and then the list of what belongs to it.
+"""Writes the training set: the shards of each corpus, and then the list of all shards.
 
-How it works. A corpus is read once, in blocks of some thousand pairs. Worker processes filter and encode the blocks
-(`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are the
-same whatever the number of processes, and only a few blocks for each process are in memory.
+How it works. This process reads a corpus once, in blocks of some thousand pairs. Worker processes filter and encode the
+blocks (`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are
+the same for any number of processes, and only a few blocks for each process are in memory.
 
-A shard holds the blocks until half a million pairs were read. It gets its name when it is whole, and its record has a
-key: a hash of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters,
-but not other corpora. A rerun keeps the shards whose keys fit. So a rerun after a kill resumes with the first shard
-that is missing, and a further corpus leaves the shards of the others as they are.
+A shard contains the blocks of half a million pairs. It gets its name when it is complete. Its record has a key: a hash
+of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters, but not
+other corpora. A rerun keeps the shards with the right keys. So a rerun after a kill resumes with the first missing
+shard, and if you add a corpus, the shards of the others stay unchanged.
 
-What depends on several corpora is found afterwards: pairs that were there before. If there are any, the file `kept`
-lists the pairs that stay. `shards.json`, which names all shards, is written last.
+Duplicates depend on several corpora, so they are found afterwards. If there are any, the file `kept.rows` lists the
+pairs that stay. `shards.json`, which names all shards, is written last.
 """
 
 import hashlib
@@ -41,16 +41,16 @@ from transformer_mt.preparing.shards import (
     ShardWriter,
     Task,
     block_digest,
+    complete_shards,
     shard_name,
     text_digest,
-    whole_shards,
 )
 from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLines, TrainingLinesCounter
 
-_FORMAT = 4  # of a shard; with another one all shards are made anew
-DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding these
-ITEMS = 500_000  # pairs, bad ones included, after which a shard ends
+_FORMAT = 4  # of a shard; after a change, all shards are made again
+DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding this number of blocks
+ITEMS = 500_000  # pairs, bad pairs included, after which a shard ends
 
 
 @dataclass(frozen=True)
@@ -60,27 +60,27 @@ class TrainingCorpus:
     name: str
     pairs: Corpus
     tag: str
-    """What is put before each source; empty: nothing."""
+    """The token before each source; may be empty."""
     languages: Languages
     identity: str
-    """A hash of its text and of how it is read."""
+    """A hash of its text and of how the text is read."""
 
 
 @dataclass
 class TrainingSet:
-    """What was written."""
+    """Facts about the training set that was written."""
 
     overlaps: Overlaps
-    """Which lines of the held-out sets are in the text."""
+    """Which lines of the held-out sets are also in the training text."""
     counts: dict[str, PairCounts] = field(default_factory=dict)
-    """What became of the pairs of each corpus."""
+    """How many pairs of each corpus were kept and left out."""
     lines: TrainingLines | None = None
-    """None if no pair is left."""
+    """None if no pair was kept."""
 
 
 @dataclass(frozen=True)
 class ShardMaker:
-    """Makes the shards of corpora, each in a directory of its own."""
+    """Makes the shards of corpora. Each corpus has its own directory."""
 
     directory: Path
     encoder: BlockEncoder
@@ -90,20 +90,19 @@ class ShardMaker:
     held_out: HeldOut
 
     def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
-        """Make the shards of a corpus that are not there, and remove others. Returns the records of all, in order.
+        """Make the missing shards of a corpus, and remove outdated ones. Returns the records of all, in order.
 
-        Raises CorpusError if the text cannot be read or there is no room, and UserError.
+        Raises CorpusError if the text cannot be read or the disk is full, and UserError.
         """
         directory = self.directory / corpus.name
-        records = whole_shards(directory, lambda number: self._key(corpus, number))
+        records = complete_shards(directory, lambda number: self._key(corpus, number))
         with writing(directory):
             directory.mkdir(exist_ok=True)
             _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         if not records or not records[-1].is_last:
             if records:
-                are = counted(len(records), "shard is", "shards are")
-                num_read = sum(record.read for record in records)
-                print(f"{corpus.name}: {are} there already, of {counted(num_read, 'pair')}: resuming", flush=True)
+                done, num_read = counted(len(records), "shard"), sum(record.read for record in records)
+                print(f"{corpus.name}: resuming after {done} with {counted(num_read, 'pair')}", flush=True)
             blocks = _blocks_after(corpus, records)
             num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
@@ -128,7 +127,7 @@ class ShardMaker:
                 writer.add(task.block, block)
                 progress.more(len(task.block.pairs))
             if writer is None:
-                raise CorpusError(f"{corpus.name}: its text has changed while it was read; give the same command again")
+                raise CorpusError(f"{corpus.name}: the text has changed during reading; give the same command again")
             yield writer.finish(is_last=True)
         except BaseException:
             if writer is not None:
@@ -142,28 +141,28 @@ class ShardMaker:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _blocks_after(corpus: TrainingCorpus, whole: list[ShardRecord]) -> Iterator[Block]:
-    """Return the blocks of a corpus that come after the shards that are whole.
+def _blocks_after(corpus: TrainingCorpus, complete: list[ShardRecord]) -> Iterator[Block]:
+    """Return the blocks of a corpus that come after its complete shards.
 
-    The text of each shard that is whole is compared with what was read when it was made: its key names the text that
-    was surveyed, and a process that was killed had not compared the two. Takes the first shard that differs, and those
-    after it, out of `whole`.
+    Compares the text of each complete shard with the text from which it was made, because the text may have changed
+    between the computation of the digest in the shard's key and the encoding. Removes the first shard that differs,
+    and those after it, from `complete`.
     """
     blocks = corpus.pairs.blocks()
-    for number, record in enumerate(whole):
+    for number, record in enumerate(complete):
         num_read, digests = 0, list[bytes]()
         while num_read < record.read and (block := next(blocks, None)) is not None:
             num_read += len(block.pairs)
             digests.append(block_digest(block))
         if num_read != record.read or text_digest(digests) != record.text:
-            print(f"{corpus.name}: its text had changed while it was read: making shard {number} again", flush=True)
-            del whole[number:]
-            return _blocks_after(corpus, whole)
+            print(f"{corpus.name}: the text had changed during reading, so shard {number} is made again", flush=True)
+            del complete[number:]
+            return _blocks_after(corpus, complete)
     return blocks
 
 
 def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Iterator[Task]:
-    """Return a task for each of the blocks; the first of them begins the shard with this number."""
+    """Yield a task for each of the blocks. The first block begins the shard with the number `shard`."""
     num_read = 0
     for block in blocks:
         if num_read >= ITEMS:
@@ -173,34 +172,34 @@ def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Itera
 
 
 def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
-    """Make the shards that are not there, and their list. Raises UserError as `ShardMaker` does."""
+    """Make the missing shards, and the list of all shards. Raises UserError like `ShardMaker.shards`."""
     directory = maker.directory
     with writing(directory):
         directory.mkdir(exist_ok=True)
     records = {corpus.name: maker.shards(corpus) for corpus in corpora}
     _remove_all_but(directory, {*records, INDEX})
     paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
-    twice = [np.empty(0, np.int64)] * len(paths)
+    duplicates = [np.empty(0, np.int64)] * len(paths)
     if maker.encoder.with_keys:
-        twice = find_duplicates([directory / path / KEYS for path in paths])
+        duplicates = find_duplicates([directory / path / KEYS for path in paths])
     with writing(directory / KEPT):
-        return _listed(maker, records, paths, twice)
+        return _write_lists(maker, records, paths, duplicates)
 
 
-def _listed(
-    maker: ShardMaker, records: dict[str, list[ShardRecord]], paths: list[str], twice: Sequence[Rows]
+def _write_lists(
+    maker: ShardMaker, records: dict[str, list[ShardRecord]], paths: list[str], duplicates: Sequence[Rows]
 ) -> TrainingSet:
-    """Write the list of shards, and of the pairs that stay if some were there before; count what is in them."""
-    result, lines, has_kept = TrainingSet(Overlaps(maker.held_out)), TrainingLinesCounter(), any(map(len, twice))
-    longest, first, shards = np.zeros(2, np.int64), 0, zip(paths, twice, strict=True)
+    """Write the list of shards and, if there are duplicates, the list of the pairs that stay. Counts the pairs."""
+    result, lines, has_kept = TrainingSet(Overlaps(maker.held_out)), TrainingLinesCounter(), any(map(len, duplicates))
+    longest, first, shards = np.zeros(2, np.int64), 0, zip(paths, duplicates, strict=True)
     with (maker.directory / KEPT).open("wb") if has_kept else nullcontext() as kept:
         for name, of_corpus in records.items():
             result.counts[name] = PairCounts()
-            for record, (path, again) in zip(of_corpus, shards, strict=False):
+            for record, (path, repeated) in zip(of_corpus, shards, strict=False):
                 corpus = EncodedCorpus.load(maker.directory / path)
-                rows = np.delete(np.arange(len(corpus)), again)
+                rows = np.delete(np.arange(len(corpus)), repeated)
                 sources, targets = corpus.source.lengths(rows), corpus.target.lengths(rows)
-                dropped = Counter(record.dropped) + Counter(duplicate=len(again))
+                dropped = Counter(record.dropped) + Counter(duplicate=len(repeated))
                 result.counts[name] += PairCounts(len(rows), dropped, int(sources.sum()), int(targets.sum()))
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.merge(Overlaps(maker.held_out, places))
@@ -208,7 +207,7 @@ def _listed(
                 lines.sentences.update(record.sentences)
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:
-                    kept.write((rows + first).data)  # not by `tofile` of NumPy, which says nothing if the disk is full
+                    kept.write((rows + first).data)  # not by NumPy's `tofile`, which gives no error if the disk is full
                 first += len(corpus)
     total = sum(result.counts.values(), PairCounts())
     index = ShardIndex(
@@ -224,7 +223,7 @@ def _listed(
 
 
 def _remove_all_but(directory: Path, names: set[str]) -> None:
-    """Remove shards and corpora that no longer belong here, and what a killed process left."""
+    """Remove outdated shards and corpora, and the remains of killed processes."""
     for path in sorted(directory.iterdir()):
         if path.name not in names:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -14,7 +14,7 @@ from transformer_mt.storage.records import Count, Drawn, Record
 
 
 class LogLine(Record):
-    """A line of log.jsonl, of training updates or of a validation. None stands for a number that was not finite."""
+    """A line of log.jsonl about training updates or a validation. None means that a number was not finite."""
 
     step: Count
     loss: Drawn | None = None
@@ -42,7 +42,7 @@ CURVES = {
     "skipped": "updates that were skipped so far",
     "split": "micro-batches that were split so far",
 }
-"""What is drawn of the log, by the name of the field."""
+"""The curves that are drawn from the log, by the name of the field."""
 _SCORES: dict[str, Any] = dict.fromkeys(VALIDATION_CURVES, (Drawn | None, None))
 LOG_LINE = create_model("LogLine", __base__=LogLine, **_SCORES)
 """A line with a field for each metric of the validation."""

@@ -1,4 +1,4 @@
-"""The configuration of an experiment: its sections, and the checks across them."""
+"""The configuration of an experiment: its sections, and the checks that involve several of them."""
 
 from typing import Self
 
@@ -17,7 +17,7 @@ class Config(Section):
     data_dir: Text
     """The directory that `prepare` writes and `train` reads."""
     run_dir: Text
-    """The directory that `train` writes, and that the later stages read and write."""
+    """The directory of the run: `train` writes it, and the later stages read it and add their results."""
     corpus: CorpusConfig
     filters: FiltersConfig = FiltersConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -53,13 +53,13 @@ class Config(Section):
         of_batch, of_update = self.training.tokens_per_batch, self.training.tokens_per_update
         if of_batch < self.corpus.max_length:
             raise ValueError(
-                f"training.tokens_per_batch={of_batch} has no room for a sentence of "
-                f"corpus.max_length={self.corpus.max_length}: raise the first, or lower the second"
+                f"training.tokens_per_batch={of_batch} is less than corpus.max_length={self.corpus.max_length}, so the "
+                "longest sentences would not fit into a batch: raise the first, or lower the second"
             )
         if 0 < of_update < of_batch:
             raise ValueError(
-                f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={of_batch}: an update "
-                "has at least one micro-batch, so raise the first, or lower the second"
+                f"training.tokens_per_update={of_update} is less than training.tokens_per_batch={of_batch}, but an "
+                "update has at least one micro-batch: raise the first, or lower the second"
             )
         if self.averaging.choose in ("auto", "last") and self.averaging.checkpoints > self.training.keep_last:
             raise ValueError(
@@ -71,7 +71,7 @@ class Config(Section):
             raise ValueError(
                 "averaging.choose=moving_average needs training.average_decay, for example training.average_decay=0.999"
             )
-        # An existing tokenizer, or the characters of the text, decide the size of the vocabulary themselves.
+        # An existing tokenizer has its own vocabulary size, and with `character` the size depends on the text.
         is_known = not self.tokenizer.from_ and self.tokenizer.algorithm != "character"
         vocab_size = self.tokenizer.vocab_size if is_known else None
         check_for_model(self.decoding, self.model, vocab_size)

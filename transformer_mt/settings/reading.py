@@ -1,4 +1,4 @@
-"""Reads configurations from YAML and `key=value` overrides, with errors that name file and line."""
+"""Reads configurations from YAML files and `key=value` overrides. Errors name file and line."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _FLOAT = re.compile(
 
 
 class _Reader(yaml.SafeLoader):
-    """Reads YAML with numbers as people write them: 3e-4 is one, but 1:30 and 2024-01-01 are texts."""
+    """Reads YAML with numbers as people write them: 3e-4 is a number, but 1:30 and 2024-01-01 are texts."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
@@ -32,7 +32,7 @@ class _Reader(yaml.SafeLoader):
     has_lines = True
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Read a section. Raises ConfigError for a key given twice, or without a space after its colon."""
+        """Read a section. Raises ConfigError if a key is given twice, or if the space after its colon is missing."""
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
         for key, value in node.value:
@@ -48,7 +48,7 @@ class _Reader(yaml.SafeLoader):
 
 
 class _Writer(yaml.SafeDumper):
-    """Puts quotes around texts that _Reader would read as numbers."""
+    """Writes YAML, with quotes around texts that _Reader would read as numbers."""
 
 
 for _dialect in (_Reader, _Writer):
@@ -57,9 +57,9 @@ for _dialect in (_Reader, _Writer):
 
 
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the values of a YAML text, and the line of each key; an entry of a list has its index, from 0, as its key.
+    """Return the values of a YAML text, and the line of each key. The key of a list's entry is its index, from 0.
 
-    Raises ConfigError, which calls the text `name`.
+    `name` is the name of the text in messages. Raises ConfigError.
     """
     try:
         loader = _Reader(text)
@@ -83,16 +83,16 @@ def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tupl
             yield from _lines(entry, (*path, str(index)))
 
 
-# Names that pydantic puts between a key and its value where the value can have one of several forms.
+# Pydantic puts these names into the path of an error, below a key whose value can have several forms.
 _BRANCHES = ("(text)", "(where)", "(several)", "(number)", "constrained-int", "literal[")
 SECTIONS = ("corpus", "filters", "tokenizer", "model", "training", "averaging", "decoding")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | None = None) -> Config:
-    """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a whole section.
+    """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a complete section.
 
-    If `section` is given, only its keys, with or without its name before them, and the keys at the top can be
-    overridden. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
+    If `section` is given, overrides can change only its keys (with or without its name before them) and the keys at the
+    top level. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
     allowed.
     """
     values, lines = parse_yaml(_text(Path(path)), str(path))
@@ -124,12 +124,12 @@ def _text(path: Path) -> str:
 
 
 def dump_config(config: Config) -> str:
-    """Return a configuration as YAML, with every default written out."""
+    """Return a configuration as YAML that contains also the settings with default values."""
     return yaml.dump(config.model_dump(), Dumper=_Writer, sort_keys=False, allow_unicode=True)
 
 
 def differences(old: Config, new: Config) -> dict[str, str]:
-    """Return `key: old value, now new value` for each setting that differs, by its key."""
+    """Return by key, for each setting that differs, the text `key: old value, now new value`."""
     old_values, new_values = flat_settings(old), flat_settings(new)
     return {
         key: f"{key}: {old_values.get(key)}, now {new_values.get(key)}"
@@ -144,7 +144,7 @@ def json_schema() -> str:
 
 
 def flat_settings(config: Config) -> dict[str, Any]:
-    """Return every setting by its whole key, such as training.peak_lr."""
+    """Return the value of every setting by its full key, such as training.peak_lr."""
     return _flat(config.model_dump())
 
 
@@ -166,17 +166,17 @@ def _override(override: str, section: str | None) -> tuple[tuple[str, ...], Any]
     if section and len(path) == 1 and key not in Config.model_fields:
         path = (section, *path)
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
-        raise ConfigError(f"override {cut(override, 200)}: only settings of {section} can be given here")
+        raise ConfigError(f"override {cut(override, 200)}: this command takes only settings of {section}; leave it out")
     value = parse_yaml(text, f"override {cut(override, 200)}")[0]
     if isinstance(value, str) and len(text.strip().splitlines()) > 1:
         raise ConfigError(
-            f"override {cut(repr(override), 200)}: holds a line break, of which YAML makes a space; remove it"
+            f"override {cut(repr(override), 200)}: contains a line break, which YAML would turn into a space; remove it"
         )
     return path, value
 
 
 def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Put a value where a path leads; what is no section there becomes one."""
+    """Set the value at a path of keys. A missing section on the path, or a value in its place, becomes a section."""
     for name in path[:-1]:
         if not isinstance(values.get(name), dict):
             values[name] = {}
@@ -185,7 +185,7 @@ def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
-    """Say where a mistake stands, in which key, and what is wrong. `where` has the places of keys."""
+    """Return a message with the place of a mistake, its key, and what is wrong. `where` has the places of keys."""
     shown, value = _shown_path(error), error["input"]
     path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
     if error["type"] == "kind" and isinstance(value, dict):
@@ -195,25 +195,25 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         case "extra_forbidden":
             return f"{place}: {key}: {_unknown(error)}"
         case "missing":
-            return f"{place}: {key}: is missing, and has no default"
+            return f"{place}: {key} is missing and has no default; add it"
         case "value_error":
-            # The error is about several keys of a section. If one of them was overridden, that is the likely cause.
+            # The error is about several keys of a section. If the user overrode one of them, that is the likely cause.
             overrides = [at for of, at in where.items() if of[: len(path)] == path and at.startswith("override")]
             return f"{(overrides or [place])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
     if path[-1:] == ("[key]",):
-        return f"{place}: {'.'.join(path[:-2])}: '{cut(path[-2])}' cannot be a name; {_rule(error, path)}"
+        return f"{place}: {'.'.join(path[:-2])}: '{cut(path[-2])}' is not allowed as a name; {_rule(error, path)}"
     return f"{place}: {key} is {cut(repr(value))}; {_rule(error, path)}"
 
 
 def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
-    """Say what the value of a key must be."""
+    """Return what the value of a key must be."""
     value, rule = error["input"], error["msg"][0].lower() + error["msg"][1:]
     match error["type"]:
         case "dict_type":  # only corpus.test is a dict
             in_a_file, in_a_command = "`test: {NAME: PREFIX}` in a file", "'corpus.test={NAME: PREFIX}' in a command"
             return f"each test set needs a name: {in_a_file}, {in_a_command}"
         case "model_type" if path[:1] == ("corpus",) and isinstance(value, list):
-            return "several corpora can only be in corpus.train"
+            return "only corpus.train can be a list of corpora"
         case "model_type" | "kind" if not isinstance(value, dict):
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
             example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""
@@ -225,22 +225,22 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
 
 
 def _unknown(error: ErrorDetails) -> str:
-    """Say that a key does not exist, and what may have been meant."""
+    """Return that a key does not exist, and which key the user may have meant."""
     path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
         if owner := other_kind(path):
             return (
                 f"belongs to model.kind={owner}, but this model has model.kind={kind}: leave it out, or replace the "
-                f"whole section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"
+                f"complete section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"
             )
     return f"no such key. {suggestion(path, kind)}".rstrip()
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
-    """Return the path of a key as it is in the file, without the names that pydantic adds for forms of a value.
+    """Return the path of a key as in the file, without the names that pydantic adds for the form of a value.
 
-    The entries of a list have numbers, from 0.
+    The key of a list's entry is its index, from 0.
     """
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
@@ -249,31 +249,31 @@ def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
 
 
 def _shown_key(path: tuple[str | int, ...]) -> str:
-    """Return a path as one key, in which people count the entries of a list from 1: corpus.train[2].tsv."""
+    """Return a path as a key for people, who count the entries of a list from 1: corpus.train[2].tsv."""
     return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
-"""Settings that make no difference when a model is used."""
-# How many positions there are says nothing about weights. Where each position has weights, their shapes differ.
-_FREE = ONLY_FOR_TRAINING | {"max_positions"}
+"""Settings that have no effect on a trained model."""
+# max_positions does not change what weights mean. If positions have weights, it changes their shape, checked elsewhere.
+_MAY_DIFFER = ONLY_FOR_TRAINING | {"max_positions"}
 
 
 def other_meaning_than(config: Path, model: ModelConfig) -> list[str]:
-    """`other_meaning` for the weights that a configuration file belongs to."""
+    """Compare with `other_meaning` the model of a configuration file, with which weights were trained, and `model`."""
     return other_meaning(load_config(config).model, model)
 
 
 def other_meaning(weights: ModelConfig, model: ModelConfig) -> list[str]:
-    """Return `key: value, now value of the model` for each setting by which weights mean something else in this model.
+    """Return `key: value, now value of the model` for each setting that gives weights another meaning in this model.
 
-    `weights` are the settings with which they were trained. Settings that change shapes count, and all others, too,
-    except those named above: so one that is added later counts.
+    `weights` are the settings with which the weights were trained. All settings count except those in _MAY_DIFFER, so a
+    setting that is added later counts, too.
     """
     if weights.kind != model.kind:
         return [f"model.kind: {weights.kind}, now {model.kind}"]
     return [
         f"model.{key}: {value}, now {getattr(model, key)}"
         for key, value in weights
-        if key not in _FREE and value != getattr(model, key)
+        if key not in _MAY_DIFFER and value != getattr(model, key)
     ]

@@ -1,6 +1,6 @@
-"""What all sections of the configuration share: their base, the types of settings, and the fingerprint.
+"""The base class of all sections of the configuration, the types of settings, and the fingerprint.
 
-The bounds are wider than any sensible experiment, and keep numbers from overflowing.
+The bounds allow more than any sensible experiment needs, and keep numbers from overflowing.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Kernels = Literal["fast", "plain"]
-"""Which code computes: that of `models/`, as it is read; or faster forms of its parts."""
+"""Which code computes: plain, the simple code of `models/`; or fast, with quicker versions of its slow parts."""
 
 
 class Section(BaseModel):
@@ -40,10 +40,10 @@ def fingerprint(*parts: BaseModel | str) -> str:
 
 
 def _without_control_characters(text: str) -> str:
-    # The system refuses NUL in a path, and line breaks would break a line of an error message or of a log.
+    # The system allows no NUL in a path, and a line break would split a line of an error message or of a log.
     if found := re.search(r"[\x00-\x1f\x7f]", text):
         raise ValueError(
-            f"it holds the control character U+{ord(found[0]):04X} at position {found.start() + 1}; "
+            f"it contains the control character U+{ord(found[0]):04X} at position {found.start() + 1}; "
             "write it without line breaks and other control characters"
         )
     return text
@@ -55,51 +55,52 @@ Text = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_with
 
 def _visible_name(text: str) -> str:
     if hidden := [character for character in text if not character.isprintable()]:
-        raise ValueError(f"it holds U+{ord(hidden[0]):04X}, which cannot be seen; write it without that")
+        raise ValueError(f"it contains the invisible character U+{ord(hidden[0]):04X}; write it without this character")
     if not any(character.isalnum() for character in text):
-        raise ValueError(
-            f"'{text}' has neither a letter nor a digit, so it names nothing; write one, as in <2de> or en"
-        )
+        raise ValueError(f"'{text}' has no letter and no digit; write at least one, as in <2de> or en")
     return text
 
 
 Language = Annotated[Text, AfterValidator(_visible_name)]
-"""The code of a language, which is also the end of the names of files or the name of a column."""
+"""The code of a language. File names can end in it, and a column can have it as its name."""
 
 
 def _usable_symbol(symbol: str) -> str:
     if any(character.isspace() for character in symbol) or "\u2581" in symbol:
         raise ValueError(
-            f"'{symbol}': text is cut at white space, so none may be in it; nor U+2581, with which a space is written"
+            f"'{symbol}' contains white space, where the tokenizer cuts text, or U+2581, which stands for a space in "
+            "pieces; write it without these"
         )
     if unicodedata.normalize("NFC", symbol) != symbol:
-        raise ValueError(f"'{symbol}' is not in Unicode's form NFC, in which all text is read; write it in that form")
+        raise ValueError(f"'{symbol}' is not in the Unicode form NFC, to which all text is converted; write it in NFC")
     if re.fullmatch(r"<pad>|<unk>|<s>|</s>|<0x[0-9A-F]{2}>", symbol):
-        raise ValueError(f"the tokenizer has the piece '{symbol}' for itself; choose another, such as <name>")
+        raise ValueError(f"'{symbol}' is a special piece of the tokenizer itself; choose another, such as <name>")
     if symbol.isalnum():
-        raise ValueError(f"'{symbol}' is kept whole inside words, too; add signs that no word has, as in <{symbol}>")
+        raise ValueError(
+            f"'{symbol}' would be cut out of longer words, too; add signs that no word has, as in <{symbol}>"
+        )
     return symbol
 
 
 Symbol = Annotated[Text, Field(max_length=100), AfterValidator(_usable_symbol)]
-"""A text that is one piece wherever it stands."""
+"""A text that the tokenizer always keeps as one piece."""
 
 
 def _usable_tag(tag: str) -> str:
     for symbol in tag.split(" "):
         if not symbol:
-            raise ValueError("there is white space too much; write one space between two tags, as in <bt> <2de>")
+            raise ValueError("it has too much white space; write one space between two tags, as in <bt> <2de>")
         _usable_symbol(_visible_name(symbol))
     return tag
 
 
 Tag = Annotated[Text, Field(max_length=1000), AfterValidator(_usable_tag)]
-"""A symbol before a source; or several with a space between them."""
+"""A symbol that is put before a source, or several with a space between them."""
 
 Layers = Annotated[int, Field(gt=0, le=1000)]
 """A number of layers."""
 Width = Annotated[int, Field(gt=0, le=65_536)]
-"""How many numbers a vector has."""
+"""The number of elements of a vector."""
 Positions = Annotated[int, Field(gt=0, le=1_000_000)]
 """A number of subword pieces in a sentence, at least 1."""
 MorePositions = Annotated[int, Field(ge=0, le=1_000_000)]

@@ -1,4 +1,4 @@
-"""Says which key was meant, and shows what every key means."""
+"""Suggests the right key for an unknown one, and shows what every key means."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ _FEW_KEYS = 9
 
 @cache
 def synonyms() -> tuple[dict[str, str], dict[str, str]]:
-    """Return, by names of other trainers, the keys that mean the same, and the advice where no single key does."""
+    """Return two tables by the names of other trainers: the key that means the same; or advice, if no key does."""
     data = yaml.safe_load(Path(__file__).with_name("synonyms.yaml").read_text(encoding="utf-8"))
     keys = {name: key for key, names in data["keys"].items() for name in names.split()}
     return keys, {name: each["say"] for each in data["advice"] for name in each["names"].split()}
@@ -36,9 +36,9 @@ def synonyms() -> tuple[dict[str, str], dict[str, str]]:
 def suggestion(path: tuple[str, ...], kind: str) -> str:
     """Return a sentence about an unknown key, or an empty text. `kind` is the kind of the model in the configuration.
 
-    `path` is where the key stands, such as ("training", "lr"). The sentence names the same key in another section; or
-    the name that this program has for a setting of another trainer; or the key with the most similar spelling; or the
-    command that lists all keys.
+    `path` is the key with its sections, such as ("training", "lr"). The sentence names the same key in another section;
+    or our key for the setting of another trainer; or the key with the most similar spelling; or the command that lists
+    all keys.
     """
     sections, (keys, advice) = sections_of(kind), synonyms()
     *above, name = path
@@ -61,19 +61,19 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
 
 
 def other_kind(path: tuple[str, ...]) -> str | None:
-    """Return the model.kind that has this key of section model; None if no kind has it."""
+    """Return the first model.kind that has this key in section model; None if no kind has it."""
     return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
 
 
 def sections_of(kind: str) -> dict[str, type[BaseModel]]:
-    """Return the sections of a configuration by their names, with this kind of model; the keys at the top have none."""
+    """Return the section classes by name, with this kind of model. The name of the top level is an empty text."""
     defaults = {name: type(field.default) for name, field in Config.model_fields.items()}
     others = {name: found for name, found in defaults.items() if issubclass(found, Section)}
     return {"": Config, "corpus": CorpusConfig, **others, "model": MODELS[kind]}
 
 
 def _did_you_mean(keys: list[str], section: str) -> str:
-    """Ask whether one of these keys was meant. Keys of the section that was searched are named without it."""
+    """Return a question that names these keys. Keys of `section` itself appear without its name."""
     shown = [f"'{key.removeprefix(section + '.') if section else key}'" for key in keys]
     return f"Did you mean {' or '.join(shown)}?"
 
@@ -98,7 +98,7 @@ def settings_text(name: str = "") -> str:
     found = []
     for section, title, keys in _parts():
         entries = {f"{section}.{key}".removeprefix("."): schema for key, schema in keys.items()}
-        # The keys of a corpus are many, so only who asks for them is shown them.
+        # A corpus has many keys, so the text shows them only if the user asks for them.
         if name == section or (name == "" and section != "corpus.train"):
             found.append("\n".join([_filled(title), "", *(_entry(*each) for each in entries.items())]))
         elif name in entries:
@@ -110,7 +110,7 @@ def settings_text(name: str = "") -> str:
 
 
 def _parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give the name, the title and the keys of each section: for each key, its JSON schema."""
+    """Yield the name, the title and the keys of each section. Each key has its JSON schema."""
     for kind in MODELS:
         for name, section in sections_of(kind).items():
             schema = section.model_json_schema()
@@ -126,14 +126,14 @@ def _parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _entry(key: str, schema: dict[str, Any], before: str = "") -> str:
-    """Return key, default and allowed values, and below them, indented, the meaning, with some words before it."""
+    """Return a line with key, default and allowed values, and indented below it `before` and the key's meaning."""
     default = f"= {_shown(schema['default'])}" if "default" in schema else "(required)"
     head = _filled(f"{key} {default}   [{_allowed(schema)}]", indent=2, below=8)
     return f"{head}\n{_filled(before + schema.get('description', ''), indent=6, below=6)}"
 
 
 def _allowed(schema: dict[str, Any]) -> str:
-    """Return the values that a JSON schema allows, in words."""
+    """Return in words which values a JSON schema allows."""
     if forms := schema.get("anyOf", schema.get("oneOf")):
         return ", or ".join(_allowed(each) for each in forms)
     if "$ref" in schema:
@@ -158,6 +158,6 @@ def _shown(value: Any) -> str:
 
 
 def _filled(text: str, indent: int = 0, below: int = 0) -> str:
-    """Break a text into lines of at most 98 columns, the first indented by `indent` spaces, the others by `below`."""
+    """Wrap a text at 98 columns. The first line is indented by `indent` spaces, the others by `below`."""
     first, others = " " * indent, " " * below
     return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""The settings of training: batches, learning rate, checkpoints, and which of these become the model."""
+"""The settings of training: batches, learning rate, checkpoints, and which checkpoints become the model."""
 
 from typing import Literal, NamedTuple, Self
 
@@ -34,44 +34,44 @@ class TrainingConfig(Section):
     """How the model is trained: batches, learning rate, regularisation, checkpoints and validation."""
 
     seed: Seed = 1
-    """The seed of everything random: initial weights, order of the pairs, dropout, subword sampling."""
+    """The seed of all random choices: initial weights, order of the pairs, dropout, subword sampling."""
     device: Text = "auto"
     """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """The number format of matrix multiplications. Weights and optimizer state are always fp32. auto: bf16 if the
-    hardware multiplies it directly, as recent GPUs and server CPUs do, otherwise fp32."""
+    hardware multiplies in bf16, as recent GPUs and server CPUs do, otherwise fp32."""
     sharding: Literal["none", "full"] = "none"
-    """What each of several devices holds. none: all parameters, gradients and optimizer states; full: a part of each
-    of them (FSDP), for a model that does not fit on one device."""
+    """What each device keeps if there are several. none: all parameters, gradients and optimizer states; full: only a
+    part of them (FSDP), for a model that does not fit on one device."""
     num_threads: int = Field(default=0, ge=0, le=1024)
     """The number of CPU threads. 0: one per core."""
     max_steps: PositiveCount = 100_000
     """The number of updates after which training ends."""
     tokens_per_batch: Tokens = 25_000
-    """The most token positions in a micro-batch, padding and ends of sentences included, on its source or its target
-    side, whichever has more. Larger micro-batches need more memory."""
+    """The most token positions in a micro-batch, padding and ends of sentences included, on the longer of its two
+    sides. Larger micro-batches need more memory."""
     tokens_per_update: Count = 0
-    """The most target tokens in an update, ends of sentences included but not padding, on all devices together. The
-    gradients of as many micro-batches as fit into that number are summed before the weights change. 0: one micro-batch
-    per update, shared among the devices."""
+    """The most target tokens in an update on all devices together, including ends of sentences but not padding. An
+    update sums the gradients of as many micro-batches as fit into this number. 0: one micro-batch per update, divided
+    among the devices."""
     label_smoothing: float = Field(default=0.1, ge=0.0, lt=1.0)
     """The share of each label's probability that is spread evenly over the vocabulary (Szegedy et al. 2016). 0: off."""
     kernels: Kernels = "fast"
-    """Which code computes. plain: the short code of `models/` and `training/loss.py`, which is made to be read, with
-    padded sentences; fast: the same, with its slow parts exchanged. Both give the same numbers, to rounding, except for
-    the random numbers of dropout."""
+    """Which code computes. plain: the simple code of `models/` and `training/loss.py`, which is easy to read, with
+    padded sentences; fast: the same code with quicker versions of its slow parts. Both give the same numbers up to
+    rounding, except for the random numbers of dropout."""
     layout: Literal["auto", "padded", "packed"] = "auto"
-    """How the sentences of a micro-batch lie in memory. padded: each in a row of its own, filled up with padding;
-    packed: end to end, without padding. auto: packed on a GPU that supports it with bf16, if
-    model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only
-    model.kind=transformer can be packed."""
+    """How the sentences of a micro-batch are stored in memory. padded: each in its own row, filled up with padding;
+    packed: one after the other, without padding. auto: packed on a GPU that supports it with bf16, if
+    model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only model.kind=transformer can
+    use packed."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether torch.compile compiles the model. auto: on CUDA with packed sentences, because their shapes stay the
-    same."""
+    """Whether torch.compile compiles the model. auto: only on CUDA with packed sentences, because the shapes of packed
+    batches stay the same."""
     subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Cut the training text into different pieces each time it is read. bpe: the probability of leaving out a merge,
-    for example 0.1 (Provilkov et al. 2020); unigram: the exponent of a segmentation's probability, for example 0.2,
-    where lower values vary the pieces more (Kudo 2018). 0: off."""
+    """Cut the training text into different pieces each time it is read. For bpe this is the probability that a merge is
+    left out, for example 0.1 (Provilkov et al. 2020). For unigram it is the exponent of a segmentation's probability,
+    for example 0.2; lower values vary the pieces more (Kudo 2018). 0: off."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a
     straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr;
@@ -81,8 +81,8 @@ class TrainingConfig(Section):
     warmup_steps: PositiveCount = 4000
     """The number of updates over which the learning rate rises to peak_lr. 1: no warm-up."""
     cooldown_steps: Count = 0
-    """The number of updates at the end over which the learning rate falls to 0. It is only for schedule=cooldown, and
-    0 with the others."""
+    """The number of updates at the end over which the learning rate falls to 0. Only for schedule=cooldown; leave it 0
+    with other schedules."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     """The decay rate of Adam's moving average of gradients (Kingma and Ba 2015)."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
@@ -90,37 +90,38 @@ class TrainingConfig(Section):
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1.0)
     """A small number that Adam adds to the denominator of each update, so that it never divides by 0."""
     clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
-    """The largest norm of the whole gradient; a longer one is scaled down to it. 0: off, as in the paper."""
+    """The largest norm of the gradient of all parameters; a larger one is scaled down to it. 0: off, as in the
+    paper."""
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """The decay rate of an exponential moving average of the weights, for example 0.999. Validation then uses the
     average instead of the weights. 0: off."""
     r_drop: float = Field(default=0.0, ge=0.0, le=1e6)
-    """alpha of R-Drop (Liang et al. 2021; 5 there for translation): each sentence passes the model twice with different
-    dropout, and the divergence between the two outputs is added to the loss with this weight. 0: off."""
+    """alpha of R-Drop (Liang et al. 2021, who use 5 for translation): the model computes each sentence twice with
+    different dropout, and the loss includes the divergence between the two outputs with this weight. 0: off."""
     initialise_from: Text | None = None
-    """A model directory or a checkpoint whose weights training starts from, for fine-tuning. It must have the same
-    tokenizer (see tokenizer.from), and the same settings of model except dropout, attention_dropout and max_positions.
+    """For fine-tuning: a model directory or a checkpoint; training starts from its weights. It must have the same
+    tokenizer (see tokenizer.from) and the same settings of model, except dropout, attention_dropout and max_positions.
     null: start from random weights."""
     log_every: PositiveCount = 50
-    """The number of updates between two lines of log.jsonl."""
+    """The number of updates between two lines in log.jsonl."""
     validate_every: PositiveCount = 1000
     """The number of updates between two validations."""
     save_every: PositiveCount = 1000
     """The number of updates between two checkpoints."""
     keep_last: PositiveCount = 5
-    """How many of the newest checkpoints are kept."""
+    """How many of the newest checkpoints training keeps."""
     keep_best: PositiveCount = 1
-    """How many of the best checkpoints, by training.metric, are kept besides the newest ones."""
+    """How many of the best checkpoints, by training.metric, training keeps in addition to the newest."""
     accept_changed_data: bool = False
-    """Whether a run may be resumed although the data in data_dir have changed since it was trained on them."""
+    """Whether training may resume a run although the data in data_dir are not those that it was trained on before."""
     metric: ValidationMetric = "bleu"
     """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0
-    """Training stops early after this many validations in a row without a better metric. 0: never."""
+    """Training stops early after this many validations in a row without a new best metric. 0: never."""
     valid_sentences: Count = 0
-    """How many sentences of the validation set are translated, by greedy search, to compute BLEU and chrF. 0: all."""
+    """How many sentences of the validation set to translate, by greedy search, to compute BLEU and chrF. 0: all."""
     tensorboard: bool = False
-    """Whether the numbers of log.jsonl are also written for TensorBoard, to <run_dir>/tensorboard."""
+    """Whether training also writes the numbers of log.jsonl for TensorBoard, to <run_dir>/tensorboard."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -139,7 +140,7 @@ class TrainingConfig(Section):
         return self
 
     def schedule_warning(self) -> str:
-        """Return a warning if warm-up lasts until the end of training, which is rarely intended; else an empty text."""
+        """Return a warning if warm-up lasts until the end of training, which is rarely wanted; otherwise ''."""
         if self.warmup_steps == 1 or self.warmup_steps < self.max_steps:
             return ""
         reached = self.peak_lr * self.max_steps / self.warmup_steps
@@ -155,9 +156,9 @@ class AveragingConfig(Section):
     """Which checkpoints become the model."""
 
     checkpoints: PositiveCount = 5
-    """The most checkpoints that are averaged. training.keep_last and training.keep_best limit how many there are."""
+    """The most checkpoints to average. training.keep_last and training.keep_best limit how many there are."""
     choose: Literal["auto", "last", "best", "moving_average"] = "auto"
     """Which weights become the model. last: the mean of the last checkpoints; best: the mean of the best checkpoints;
-    moving_average: the moving average of the weights in the newest checkpoint (needs training.average_decay). auto:
-    whichever has the best training.metric on the validation set, among the mean of the last checkpoints, means of fewer
-    of them, the single best checkpoint and, with training.average_decay, a moving average."""
+    moving_average: the moving average of the weights in the newest checkpoint (needs training.average_decay). auto: the
+    candidate with the best training.metric on the validation set. Candidates are the mean of the last checkpoints,
+    means of fewer of them, the single best checkpoint and, with training.average_decay, a moving average."""

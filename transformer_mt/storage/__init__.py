@@ -1,6 +1,6 @@
-"""Files on disk: written completely or not at all, locked, and checked when they are read.
+"""Writes files completely or not at all, locks them, and checks them when it reads them.
 
-A stage touches only what it made itself. Formats that several stages share, such as run.json and SHA256SUMS, are here.
+A stage changes only files that it made itself. The formats that several stages share, such as run.json, are also here.
 
 Other rooms use:
 

@@ -1,7 +1,7 @@
-"""SHA256SUMS, and where a run keeps its checkpoints and its model.
+"""Reads, writes and checks SHA256SUMS, and knows where a run keeps its checkpoints and its model.
 
-Checksums show damage: files that were cut short, changed or exchanged. They are no protection from somebody who
-changes a file and its checksum.
+Checksums reveal damage: files that were cut short, changed or exchanged. They do not protect from somebody who changes
+a file and its checksum.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
 
 def sha256(path: Path) -> str:
-    """Return the checksum of a file, 64 hexadecimal digits. Raises OSError as `open_regular` does."""
+    """Return the checksum of a file, 64 hexadecimal digits. Raises OSError if it cannot be read or is not regular."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -42,15 +42,15 @@ def sums_of(directory: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write SHA256SUMS as a whole. Raises UserError if it cannot be written."""
+    """Write SHA256SUMS in one step. Raises UserError if that fails."""
     write_whole(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 
 
 def read_sums(directory: Path) -> dict[str, str]:
     """Return the checksums in SHA256SUMS, by the name of the file.
 
-    Raises OSError if it cannot be read; and ValueError, which names the line, if a line is not a checksum and the name
-    of a file below the directory, or if a file is named twice.
+    Raises OSError if it cannot be read. Raises ValueError, with the number of the line, if a line is not a checksum and
+    the name of a file below the directory, or if a file appears twice.
     """
     content = read_regular(directory / SUMS).decode("utf-8", errors="replace")
     sums: dict[str, str] = {}
@@ -58,17 +58,17 @@ def read_sums(directory: Path) -> dict[str, str]:
         found = _LINE.fullmatch(line)
         if found is None or not _is_below(found[2]) or found[2] in sums:
             raise ValueError(
-                f"is damaged: line {number} is not the checksum and the name of a file below the directory, or names "
-                "a file for the second time"
+                f"is damaged: line {number} must be the checksum and the name of a file below the directory, which no "
+                "other line names"
             )
         sums[found[2]] = found[1]
     return sums
 
 
 def fault(directory: Path, names: Collection[str]) -> Fault | None:
-    """Return the first of these files that is not as SHA256SUMS says; None if all are.
+    """Return the first of these files that differs from SHA256SUMS; None if there is none.
 
-    A file that exists but is not named there is a fault, and so is a file that is named there but is missing.
+    A file that exists without a checksum is a fault, and so is a missing file with a checksum.
     """
     try:
         sums = read_sums(directory)
@@ -87,7 +87,7 @@ def fault(directory: Path, names: Collection[str]) -> Fault | None:
 
 def _difference(path: Path, digest: str) -> str:
     try:
-        return "" if sha256(path) == digest else f"is not as it was written: its checksum is not the one in {SUMS}"
+        return "" if sha256(path) == digest else f"has changed since it was written: {SUMS} has another checksum"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
@@ -102,7 +102,7 @@ def _is_below(name: str) -> bool:
 MODEL, CONFIG = "model.safetensors", "config.yaml"
 TOKENIZERS = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
 COPIED_FROM_DATA = (*TOKENIZERS, "training_lines.json")  # copied into a run, and from there into its model
-# The files that are read in a model directory, and in an export for CTranslate2. Each has some of them.
+# The files that a model directory and an export for CTranslate2 can have. Other files there are ignored.
 MODEL_FILES = (CONFIG, *COPIED_FROM_DATA, MODEL)
 EXPORT_FILES = (
     *MODEL_FILES,
@@ -121,48 +121,48 @@ def saved_steps(run_dir: Path) -> list[int]:
 
 
 def how_to_get_a_model(directory: Path) -> str:
-    """Return what to do about a directory without a model: name the model of the run, or average the run first."""
+    """Return advice about a directory without a model: name the model of the run, or average the run first."""
     if directory.suffix in (".yaml", ".yml") and directory.is_file():
         return "it is a configuration: name the directory of its run (run_dir), or the model in it, run_dir/model"
     if (run_dir := _run_of(directory)) is not None:
         return f"its run is not averaged yet: run `python -m transformer_mt.average {run_dir}` first"
     if (directory / "model" / "config.yaml").is_file():
-        return f"it is the directory of a run, and its model is in {directory / 'model'}: name that"
+        return f"it is the directory of a run: name its model, {directory / 'model'}"
     if saved_steps(directory):
         return f"it is a run that is not averaged yet: run `python -m transformer_mt.average {directory}` first"
     return "name the directory of a model, such as runs/<name>/model"
 
 
 def check_model(directory: Path) -> None:
-    """Raises CheckpointError if a file of a model directory, or of an export, is not as its checksum says."""
+    """Raises CheckpointError if a file of a model directory, or of an export, does not fit its checksum."""
     found = fault(directory, EXPORT_FILES)
     if found is None:
         return
     advice = _how_to_make_again(directory)
     if found.name == CONFIG:
-        advice += ". To change settings of decoding, give them on the command line, as in beam_size=5"
+        advice += ". To change settings of decoding, write them on the command line, as in beam_size=5"
     if found.name.endswith((".yaml", ".json")):
         advice += f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
     raise CheckpointError(f"{directory / found.name} {found.what}. {advice}")
 
 
 def weights_sha256(directory: Path) -> str | None:
-    """Return the SHA-256 of the weights of a model, or of an export: from its checksums, or else from the file.
+    """Return the SHA-256 of the weights of a model or an export, from its checksums or, if they are missing, computed.
 
-    None if it has no weights.
+    None if there are no weights.
     """
     name = next((name for name in (MODEL, "model.bin") if (directory / name).is_file()), None)
     if name is None:
         return None
-    with suppress(OSError, ValueError, KeyError):  # whoever loads the model says it
+    with suppress(OSError, ValueError, KeyError):  # loading the model reports such errors
         return read_sums(directory)[name]
     return sha256(directory / name)
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
-    """Return a warning if the run was trained further after `average` wrote this model; else None.
+    """Return a warning if the run was trained further after `average` wrote this model; otherwise None.
 
-    `metadata` is that of model.safetensors. There is no warning about a model outside its run.
+    `metadata` is the metadata of model.safetensors. A model outside of its run gets no warning.
     """
     run_dir = _run_of(model_dir)
     if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
@@ -174,7 +174,7 @@ def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
 
 
 def _run_of(model_dir: Path) -> Path | None:
-    """Return the run that a model directory is in; None if it is in none."""
+    """Return the run that contains a model directory; None if no run does."""
     path = Path(os.path.abspath(model_dir))
     if path.name != "model" or not saved_steps(path.parent):
         return None
@@ -183,13 +183,13 @@ def _run_of(model_dir: Path) -> Path | None:
 
 def _how_to_make_again(directory: Path) -> str:
     if (directory / "model.bin").is_file():
-        return "Export the model again, or copy the whole directory again"
+        return "Export the model again, or copy the complete directory again"
     if (run_dir := _run_of(directory)) is not None:
         return f"`python -m transformer_mt.average {run_dir}` makes the model again"
-    return "Copy the whole directory again, or average the checkpoints of its run again"
+    return "Copy the complete directory again, or average the checkpoints of its run again"
 
 
 def _how_to_sum(directory: Path) -> str:
-    """Return the command that writes the checksums of the files as they are now."""
+    """Return the command that writes the checksums of the files in their present form."""
     names = [name for name in EXPORT_FILES if (directory / name).is_file()]
-    return f"write the checksums anew: `(cd {shlex.quote(str(directory))} && sha256sum {' '.join(names)} > {SUMS})`"
+    return f"write new checksums: `(cd {shlex.quote(str(directory))} && sha256sum {' '.join(names)} > {SUMS})`"

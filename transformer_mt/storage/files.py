@@ -1,9 +1,8 @@
 """Reads regular files only, and replaces a file only when the new one is complete.
 
-Until a file is complete, it is written under a name that only this program uses. There it is locked, so that what a
-killed process left can be told from what another process writes now. The lock is the system's: it is free when the
-process ends, however it ends. (The package filelock locks files that stay where they are, so it would leave a second
-file beside each output.)
+Until a file is complete, it has a temporary name that only this program uses. It is also locked, so that the remains of
+a killed process differ from a file that another process is writing. The operating system releases the lock when the
+process ends in any way. (The package filelock would leave a second file beside each output.)
 """
 
 import errno
@@ -30,7 +29,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class NotRegularError(OSError):
-    """A pipe, a device, a socket or a directory in the place of a file."""
+    """A pipe, a device, a socket or a directory instead of a file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
@@ -39,7 +38,7 @@ class NotRegularError(OSError):
 def open_regular(path: Path) -> FileIO:
     """Open a file to read its bytes.
 
-    Raises NotRegularError, without waiting, if it is not a regular file; and OSError if it cannot be opened.
+    Raises NotRegularError, and does not wait, if it is not a regular file. Raises OSError if it cannot be opened.
     """
     if path.exists() and not path.is_file():
         raise NotRegularError(path)
@@ -47,41 +46,42 @@ def open_regular(path: Path) -> FileIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return all bytes of a file. Raises OSError as `open_regular` does."""
+    """Return all bytes of a file. Raises the OSErrors of `open_regular`."""
     with open_regular(path) as file:
         return file.readall()
 
 
 def cure(error: Exception) -> str:
-    """Return what to do about an error of writing: make room on the disk, or check the directory and its rights."""
+    """Return advice about an error of writing: make room on the disk, or check the directory and its rights."""
     if any(os.strerror(number) in str(error) for number in _NO_ROOM):  # safetensors has its own class of errors
         return "make room on the disk"
     return "make sure that the directory exists and that you may write to it"
 
 
 def own_name(name: str) -> str:
-    """Return the name under which only this program writes a file, in the same directory, until it becomes `name`."""
+    """Return the temporary name, used only by this program, of a file that becomes `name` in the same directory."""
     if len(os.fsencode(name)) > 200:  # a file name has at most 255 bytes
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return f".{name}{OWN_SUFFIX}"
 
 
 def in_the_way(partial: Path, path: Path) -> str:
-    """Return the message about something that stands under one of this program's names, but was not written by it."""
+    """Return the message about a file that has the temporary name of `path`, but is not from this program."""
     return (
-        f"{partial} is in the way: this program did not create it, and needs this name while it writes {path.name}. "
-        "Move it away, or name another place"
+        f"{partial} exists, and this program did not create it. The program needs this name while it writes "
+        f"{path.name}. Move it away, or name another place"
     )
 
 
 @contextmanager
 def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Iterator[BinaryIO]:
-    """Give a file to write that becomes `path` at the end. If anything is raised, `path` stays as it was.
+    """Open a file for writing that becomes `path` at the end. After an error, `path` is unchanged.
 
-    The file is written beside `path` and then renamed. As with `>` in a shell, a link stays and the file it leads to is
-    replaced, a pipe, a device or /dev/stdout is written to, and a file that is replaced keeps its access rights. With
-    `durable`, this holds even if the power fails: the content is on the disk before the name is. Raises
-    UserError if it cannot be written, or if another process still writes the same file after `patience` seconds.
+    The file gets a temporary name beside `path`, and is renamed at the end. As with `>` in a shell, if `path` is a
+    link, the target of the link is replaced; a pipe, a device or /dev/stdout is written to directly; and a replaced
+    file keeps its access rights. With `durable`, `path` is complete even after a power failure, because the content
+    reaches the disk before the name. Raises UserError if writing fails, or if another process still writes the same
+    file after `patience` seconds.
     """
     try:
         if is_stream(path):
@@ -94,7 +94,7 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         partial = target.with_name(own_name(target.name))
-        with _open_own(partial, path, patience) as file:  # it is locked as long as it is open
+        with _open_own(partial, path, patience) as file:  # the lock lasts as long as the file is open
             try:
                 if target.exists():
                     shutil.copymode(target, partial)
@@ -113,16 +113,16 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Replace a file by this content; text is written as UTF-8. Raises UserError if it cannot be written."""
+    """Replace a file by this content. Text becomes UTF-8. Raises UserError if writing fails."""
     with replacing(path, _PATIENCE) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def open_locked(path: Path, patience: float) -> int | None:
-    """Open a file, which is made if it is missing, and lock it until it is closed or this process ends.
+    """Open a file, or create it if it is missing, and lock it until it is closed or this process ends.
 
     Returns its descriptor; None if another process still has it locked after `patience` seconds. Raises OSError, also
-    if it is a link. Where the file system has no locks, it is only opened.
+    if it is a link. If the file system has no locks, the file is only opened.
     """
     until = time.monotonic() + patience
     while True:
@@ -130,7 +130,7 @@ def open_locked(path: Path, patience: float) -> int | None:
         is_held, is_free = False, True
         try:
             is_free = lock(descriptor)
-            is_held = is_free and _still_names(path, descriptor)
+            is_held = is_free and _is_still_at(path, descriptor)
             if is_held:
                 return descriptor
         finally:
@@ -143,7 +143,7 @@ def open_locked(path: Path, patience: float) -> int | None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock a file until it is closed, where there are locks. Returns False if another process has locked it."""
+    """Lock a file until it is closed, if the file system has locks. Returns False if another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -155,7 +155,7 @@ def lock(descriptor: int) -> bool:
 
 
 def target_of(path: Path) -> Path:
-    """Follow the links that begin at a path; the end need not exist. Raises OSError if they lead in a circle."""
+    """Follow links from a path to a target, which need not exist. Raises OSError if the links form a circle."""
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -163,16 +163,16 @@ def target_of(path: Path) -> Path:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `replacing` would write to a pipe, a device or standard output there, which cannot be replaced.
+    """Whether the path is a pipe, a device or standard output, to which `replacing` would write directly.
 
-    Raises OSError if links lead in a circle.
+    Raises OSError if links form a circle.
     """
     target_of(path)
     return path.exists() and (_standard(path) is not None or not (path.is_file() or path.is_dir()))
 
 
 def _standard(path: Path) -> int | None:
-    """The descriptor of standard output or error if that is the file at this path, as at /dev/stdout; or else None."""
+    """Return the descriptor of standard output or error if the path is the same file, such as /dev/stdout; or None."""
     for descriptor in (1, 2):
         with suppress(OSError):  # it may be closed
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
@@ -181,13 +181,13 @@ def _standard(path: Path) -> int | None:
 
 
 def _open_stream(path: Path) -> BinaryIO:
-    # A copy of the descriptor has the same position in the file, so others write on behind what is written here.
+    # A copy of the descriptor shares the position in the file, so later output of other code comes after ours.
     descriptor = _standard(path)
     return path.open("ab") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
 
 
 def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:
-    """Make and lock the file `partial`, or take over and empty the one that a killed process of this user left."""
+    """Make and lock the file `partial`, or reuse and empty the file that a killed process of this user left."""
     with suppress(FileNotFoundError):
         status = partial.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
@@ -199,8 +199,8 @@ def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-def _still_names(path: Path, descriptor: int) -> bool:
-    """Whether the path still leads to the open file, which another process may have renamed or deleted."""
+def _is_still_at(path: Path, descriptor: int) -> bool:
+    """Whether the path is still that of the open file, which another process may have renamed or deleted."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _still_names(path: Path, descriptor: int) -> bool:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Bring the content of a file, or the names in a directory, to the disk."""
+    """Make sure that the content of a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -228,12 +228,12 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return the values in a JSON text. Raises ValueError as `read_json` does.
+    """Return the values in a JSON text. Raises the ValueErrors of `read_json`.
 
-    NaN and Infinity are not JSON, and 1e999 is a number that no float can hold.
+    NaN and Infinity are not JSON, and a number such as 1e999 does not fit into a float.
     """
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+        return json.loads(text, parse_constant=_reject, parse_float=_float, parse_int=_int)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -245,7 +245,7 @@ def finite(number: float, digits: int) -> float | None:
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _refuse(text)
+    return number if math.isfinite(number) else _reject(text)
 
 
 def _int(text: str) -> int:
@@ -253,5 +253,5 @@ def _int(text: str) -> int:
     return int(text)
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject(constant: str) -> NoReturn:
     raise ValueError(f"{constant[:20]} is not a finite number")

@@ -1,7 +1,7 @@
-"""Keeps the finished parts of an output beside it, so that work that was killed can resume.
+"""Keeps the finished parts of an output in a directory beside it, so that a killed command can resume.
 
 Each part is a file that appears when it is complete: a line of JSON with notes, and then the content. The file
-parts.json says what all parts belong to.
+parts.json describes the output to which the parts belong.
 """
 
 import json
@@ -20,18 +20,18 @@ OWNER = Owner("translate", "writes the parts of the output there", "name another
 
 
 class OutputParts:
-    """The directory that holds the parts of an output until all are there; they are numbered from 0."""
+    """The directory of the parts of an output until the output is complete. Parts are numbered from 0."""
 
     def __init__(self, output: Path) -> None:
-        """Raises OSError if the links at `output` lead in a circle."""
-        target = target_of(output) if output.is_symlink() else output  # else as it was typed, for messages
+        """Raises OSError if the links at `output` form a circle."""
+        target = target_of(output) if output.is_symlink() else output  # messages show the path that was typed
         self.directory = target.with_name(f"{target.name}.parts")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the directory, or take it over, and keep other commands out; at the end, delete it if it has no parts.
+        """Make or reuse the directory, and lock it against other commands. At the end, delete it if it has no parts.
 
-        Raises DirectoryError as `hold` does.
+        Raises the DirectoryErrors of `hold`.
         """
         with hold(self.directory, OWNER):
             try:
@@ -41,11 +41,11 @@ class OutputParts:
                     self._delete()
 
     def begin(self, record: Mapping[str, Any]) -> None:
-        """Write down what the parts belong to, before the first of them is written. Raises UserError."""
+        """Write the description of the output, before its first part. Raises UserError."""
         write_whole(self.directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
     def record(self) -> dict[str, Any]:
-        """Return what `begin` recorded. Raises DirectoryError if it is damaged."""
+        """Return the description that `begin` wrote. Raises DirectoryError if it is damaged."""
         try:
             found: dict[str, Any] = {**read_json(self.directory / RECORD)}
         except (OSError, ValueError, TypeError) as error:
@@ -53,19 +53,19 @@ class OutputParts:
         return found
 
     def begin_anew(self) -> str:
-        """Return what a user can do who does not want to resume from these parts."""
-        return f"to begin anew, delete the directory {self.directory}; or name another --output"
+        """Return advice for a user who does not want to resume from these parts."""
+        return f"to begin again, delete the directory {self.directory}; or name another --output"
 
     def path(self, number: int) -> Path:
         """Return the file of a part."""
         return self.directory / f"{number:06d}"
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the parts that are there, in rising order."""
+        """Return the numbers of the existing parts, in rising order."""
         return sorted(int(path.name) for path in self.directory.glob("[0-9]*") if path.name.isdecimal())
 
     def write(self, number: int, notes: Mapping[str, Any], content: bytes) -> None:
-        """Write a part as a whole, even if the power fails then. Raises UserError if it cannot be written."""
+        """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
         with replacing(self.path(number), durable=True) as file:
             file.write(json.dumps(notes).encode() + b"\n")
             file.write(content)
@@ -82,20 +82,19 @@ class OutputParts:
                     shutil.copyfileobj(file, output)
         except (FileNotFoundError, ValueError, TypeError) as error:
             raise DirectoryError(
-                f"{self.path(number)}: is not as it was written ({error}): delete it, and the same command makes this "
-                "part again"
+                f"{self.path(number)}: is damaged ({error}): delete it, and the same command makes this part again"
             ) from None
         return notes
 
     def delete_all(self) -> None:
-        """Delete all parts, of an output that is there."""
+        """Delete all parts, after the output is complete."""
         for number in self.numbers():
             self.path(number).unlink()
 
     def _delete(self) -> None:
-        """Delete the directory. What somebody else put there stays, and so does the directory then."""
+        """Delete the directory, unless it contains files that are not from this program."""
         with suppress(OSError):
-            for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # as a kill leaves it
+            for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # the remains of a killed process
                 path.unlink()
             (self.directory / RECORD).unlink(missing_ok=True)
             (self.directory / LOCK).unlink()

@@ -1,4 +1,4 @@
-"""Makes and locks the directories that one stage fills, and never takes one that somebody else made."""
+"""Makes and locks directories that belong to one stage, and never uses one that the stage did not make."""
 
 import os
 import shutil
@@ -10,16 +10,16 @@ from pathlib import Path
 from transformer_mt.base.errors import DirectoryError
 from transformer_mt.storage.files import cure, in_the_way, open_locked, own_name
 
-LOCK = "lock"  # the process that writes the directory locks this file; the text in it names the stage that made it
+LOCK = "lock"  # the process that writes to the directory locks this file; its text names the stage that made it
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A stage that fills a directory."""
+    """A stage to which a directory belongs."""
 
     stage: str
     doing: str
-    """What it does there, such as "trains here"."""
+    """What the stage does there, such as "trains here"."""
     cure: str
     """What the user can do if the directory cannot be used, such as "choose another run_dir"."""
 
@@ -30,9 +30,9 @@ class Owner:
 
 
 def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
-    """Raises DirectoryError if a directory has an entry that the owner did not make, and names the first such entry.
+    """Raises DirectoryError, which names the first such entry, if a directory has an entry that is not the owner's.
 
-    If the directory has the owner's lock, all in it is the owner's. `inside`, a path, may lie in it in any case.
+    If the directory has the owner's lock, everything in it is the owner's. The path `inside` is always allowed in it.
     """
     entries = sorted(os.listdir(directory)) if directory.is_dir() else []
     mark = _mark(directory / LOCK) if LOCK in entries else b""
@@ -41,21 +41,21 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None
     own, top = {LOCK}, os.path.realpath(directory)
     if inside is not None and (within := Path(os.path.realpath(inside))).is_relative_to(top):
         own |= set(within.relative_to(top).parts[:1])
-    is_cut_off = mark is not None and owner.mark.startswith(mark)  # by a kill
+    is_cut_off = mark is not None and owner.mark.startswith(mark)  # after a kill while writing the mark
     foreign = [name for name in entries if name not in own] if is_cut_off else [LOCK]
     if foreign:
         raise DirectoryError(
-            f"{directory} is not empty, and `{owner.stage}` did not make it: it holds {foreign[0]}, and nothing was "
-            f"changed there. {owner.cure[0].upper()}{owner.cure[1:]}, or move away what is there"
+            f"{directory} is not empty, and `{owner.stage}` did not make it: it contains {foreign[0]}. Nothing was "
+            f"changed there. {owner.cure[0].upper()}{owner.cure[1:]}, or move its content away"
         )
 
 
 @contextmanager
 def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: float = 0.0) -> Iterator[None]:
-    """Make a directory, or take one that the owner made, and lock it so that no other process writes it.
+    """Make a directory, or reuse one that the owner made, and lock it so that no other process writes to it.
 
-    `inside` is as in `check_own`. Raises DirectoryError if it holds something that the owner did not make, or if
-    another process still has it locked after `patience` seconds.
+    For `inside` see `check_own`. Raises DirectoryError if the directory contains something that is not the owner's, or
+    if another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside)
     with ExitStack() as stack:
@@ -77,10 +77,10 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
 
 @contextmanager
 def temporary_directory(path: Path) -> Iterator[Path]:
-    """Give an empty directory beside `path`, in which its new content is made. It is deleted at the end.
+    """Make an empty directory beside `path` for its new content, and delete this directory at the end.
 
-    It has a name that only this program uses. What a killed process left there is deleted first; but if that process
-    had just moved the old `path` there, it is moved back. Raises DirectoryError as `hold` does.
+    It has a temporary name that only this program uses. The remains of a killed process are deleted first; but if that
+    process had moved the old `path` there, it is moved back. Raises the DirectoryErrors of `hold`.
     """
     place = path.with_name(own_name(path.name))
     owner = Owner("temporary", f"is writing {path}", f"name another place than {path}")
@@ -93,19 +93,19 @@ def temporary_directory(path: Path) -> Iterator[Path]:
             yield place / "new"
         finally:
             _clear(place, path)
-            with suppress(OSError):  # what somebody else put there in the meantime stays
+            with suppress(OSError):  # keep the directory if it now contains files that are not from this program
                 (place / LOCK).unlink()
                 place.rmdir()
 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Give a new directory that becomes `path` at the end. If anything is raised, `path` stays as it was.
+    """Make a new directory that becomes `path` at the end. After an error, `path` is unchanged.
 
-    A directory cannot be renamed to one that is not empty, so this takes two renames. If the process is killed between
-    them, there is no `path` until the next call moves the old one back. Raises DirectoryError if it cannot be written.
+    A rename cannot replace a directory with content, so the old one is renamed first. If the process is killed between
+    the two renames, `path` is missing until the next call moves the old one back. Raises DirectoryError if that fails.
     """
-    path = Path(os.path.realpath(path))  # so that "." has a name, and a link stays
+    path = Path(os.path.realpath(path))  # so that "." has a name, and a link is kept
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_directory(path) as new:
@@ -120,7 +120,7 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 
 def _clear(place: Path, path: Path) -> None:
-    """Delete what a call left. If both directories are still there, the old one is moved back to `path`."""
+    """Delete the remains of a call. If both directories still exist, move the old one back to `path` first."""
     new, old = place / "new", place / "old"
     if old.exists() and new.exists():
         if path.exists():

@@ -1,4 +1,4 @@
-"""run.json and prepare.json as typed values, and what they say of the machine and of versions."""
+"""The contents of run.json and prepare.json as types, and the facts about machine and versions in them."""
 
 import platform
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from transformer_mt.version import __version__
 
 
 def processor() -> str:
-    """Return the model of the processor if Linux tells it, otherwise the kind of processor."""
+    """Return the model of the processor if Linux reports it, otherwise the kind of processor."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
     return text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
@@ -24,31 +24,31 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     for name in packages:
         try:
             found[name] = version(name)
-        except PackageNotFoundError:  # copied into place, without its metadata
+        except PackageNotFoundError:  # a copy of the package without its metadata
             found[name] = "unknown"
     return found
 
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Drawn = Annotated[float, Field(ge=-1e100, le=1e100)]
-"""Far more than fp32 can hold, and little enough to compute with when it is drawn."""
+"""A number for a plot. The bounds are far above fp32's, and allow computations without overflow."""
 
 
 class Record(BaseModel):
-    """An object in a file. Fields that it does not know are left out."""
+    """An object in a file. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class Git(Record):
-    """The checkout that a run was started from."""
+    """The git checkout from which a run was started."""
 
     commit: str
     changed: bool = False
 
 
 class Start(Record):
-    """A start of a run, in run.json. The fields that are only shown are in `model_extra`."""
+    """A start of a run, in run.json. The other fields, which are only displayed, are in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -63,13 +63,13 @@ STARTS = TypeAdapter(Annotated[list[Start], Field(min_length=1)])
 
 
 class Summary(Record):
-    """prepare.json."""
+    """The content of prepare.json."""
 
     tokenizer_digest: str
     counts: dict[str, dict[str, Count]]
-    """By split: how many pairs were read, kept, and left out for which reason."""
+    """For each split, how many pairs were read, kept, and left out for each reason."""
     corpora: dict[str, dict[str, Count]] = {}
-    """The same, by corpus of the training set."""
+    """The same for each corpus of the training set."""
     vocabulary: dict[str, Count] = {}
     mean_lengths: dict[str, dict[str, float]] = {}
     also_in_training: dict[str, dict[str, Count]] = {}

@@ -1,4 +1,4 @@
-"""Weights as safetensors; and the directory in which PyTorch keeps compiled code."""
+"""Reads and writes weights as safetensors, and sets the directory in which PyTorch keeps compiled code."""
 
 import importlib
 import os
@@ -17,16 +17,16 @@ from transformer_mt.base.errors import CheckpointError, ConfigError
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters of a model by name. A tied parameter is there once."""
+    """Return the parameters of a model by name. A tied parameter appears once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def save_weights(weights: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file. Raises OSError or SafetensorError if there is no room for it."""
+    """Write a safetensors file. Raises OSError or SafetensorError if writing fails."""
     with path.open("wb") as file:
         rights = os.fstat(file.fileno()).st_mode
     save_file({name: weight.contiguous() for name, weight in weights.items()}, path, metadata)
-    path.chmod(rights)  # safetensors lets only the owner read it; give it the rights of other new files
+    path.chmod(rights)  # safetensors makes it readable only by the owner; give it the rights of other new files
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -40,7 +40,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights in a safetensors file, by name.
 
-    Raises CheckpointError if it is missing or damaged, or if a number in it is not fp32 or not finite.
+    Raises CheckpointError if the file is missing or damaged, or if a number in it is not fp32 or not finite.
     """
     weights = read_tensors(path)
     check_weights(weights, path)
@@ -48,13 +48,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raises CheckpointError, naming the file and the tensor, unless all numbers are fp32 and finite."""
+    """Raises CheckpointError, which names the file and the tensor, unless all numbers are fp32 and finite."""
     for name, weight in weights.items():
         if weight.dtype != torch.float32:
-            wrong = f"holds numbers of the type {str(weight.dtype).removeprefix('torch.')} instead of float32"
+            wrong = f"has numbers of the type {str(weight.dtype).removeprefix('torch.')} instead of float32"
         elif weight.numel() and not all(bound.isfinite() for bound in torch.aminmax(weight)):
             number = int((~weight.isfinite()).sum())
-            wrong = f"holds numbers that are infinite or not a number, {number:,} of {weight.numel():,}"
+            wrong = f"has {number:,} of {weight.numel():,} numbers that are infinite or not a number"
         else:
             continue
         raise CheckpointError(f"{path}: {name} {wrong}. Take another checkpoint, or copy the file again")
@@ -72,8 +72,8 @@ def read_metadata(path: Path) -> dict[str, str]:
 def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
     """Copy the weights in a file into a model.
 
-    `placed(tensor, weight)`, if given, returns the tensor in the place and form of the model's weight, for example its
-    shard on this device. Raises CheckpointError unless names and shapes are those of the model.
+    `placed(tensor, weight)`, if given, returns the tensor on the device and in the form of the model's weight, for
+    example its shard. Raises CheckpointError unless names and shapes are those of the model.
     """
     found, wanted = read_weights(path), model_weights(model)
     for name in sorted(wanted.keys() | found.keys()):
@@ -81,30 +81,30 @@ def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor]
         theirs = tuple(found[name].shape) if name in found else "none"
         if ours != theirs:
             raise CheckpointError(
-                f"{path}: the shape of {name} is {theirs} in this file and {ours} in the model. Use the configuration "
-                "that it was trained with: the config.yaml of its run"
+                f"{path}: the shape of {name} is {theirs} in this file, but {ours} in the model. Use the configuration "
+                "with which it was trained: the config.yaml of its run"
             )
     for name, weight in wanted.items():
         weight.copy_(placed(found[name], weight) if placed else found[name])
 
 
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs
-_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # kept in the temporary directory, wherever the rest is
-_CURE = "let XDG_CACHE_HOME name a directory of yours; or, on a CPU, set training.compile=false"
+_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"  # PyTorch always keeps these in the temporary directory
+_CURE = "set XDG_CACHE_HOME to a directory that only you can write to; or, on a CPU, set training.compile=false"
 
 
 def use_own_cache() -> None:
-    """Make PyTorch keep what it compiles in `~/.cache/transformer_mt`, unless the user's environment names a place.
+    """Make PyTorch keep compiled code in `~/.cache/transformer_mt`, unless environment variables name another place.
 
-    Call it before anything is compiled, and before torch._inductor is imported. That import makes a directory, by
-    default in the temporary directory, under a name that another user may have taken. Raises ConfigError if our
+    Call it before the first compilation and before importing torch._inductor. That import makes a directory, by default
+    in the temporary directory and with a name that another user may have used first. Raises ConfigError if our
     directory cannot be made, or if other users can write to it or to a directory above it.
     """
     try:
         own = _private_directory()
         for variable, name in ((TORCH, "torch"), (TRITON, "triton")):
             named = Path(os.environ.get(variable, ""))
-            # PyTorch itself sets its variable to this default, which the user did not choose.
+            # PyTorch sets the variable to this default itself, so the user did not choose it.
             is_default = named.parent == Path(tempfile.gettempdir()) and named.name.startswith("torchinductor_")
             if named == Path() or is_default:
                 (own / name).mkdir(mode=0o700, exist_ok=True)
@@ -112,12 +112,12 @@ def use_own_cache() -> None:
     except (OSError, RuntimeError) as error:
         raise ConfigError(f"there is no safe directory for compiled code ({error}): {_CURE}") from None
     os.environ[_HEADERS] = "0"
-    if "torch._inductor.config" in sys.modules:  # it has read the variable already
+    if "torch._inductor.config" in sys.modules:  # this module has already read the variable
         setattr(sys.modules["torch._inductor.config"], "cpp_cache_precompile_headers", False)  # noqa: B010
 
 
 def make_no_cache() -> None:
-    """Import PyTorch's compiler, as its optimizers do, without letting it make its directory. Nothing is compiled."""
+    """Import PyTorch's compiler, as its optimizers do, but prevent it from making its directory. Compiles nothing."""
     before = os.environ.get(TORCH)
     with tempfile.TemporaryDirectory() as empty:
         os.environ[TORCH] = empty
@@ -130,15 +130,15 @@ def make_no_cache() -> None:
 
 
 def _private_directory() -> Path:
-    """Return this user's own directory for compiled code, without links on the way. Nobody else can enter it.
+    """Return a directory for compiled code that only this user can enter, as a path without links.
 
     It is made if it does not exist. Each directory above it must belong to this user or to root. Other users may write
-    to one only if it is sticky, as /tmp is, because there nobody can rename what another user made.
-    Raises ConfigError if that is not so, OSError and RuntimeError if there is no such directory.
+    to such a directory only if it is sticky like /tmp, where nobody can rename the files of others. Raises ConfigError
+    if that is not so, OSError and RuntimeError if the directory cannot be made or found.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     directory = ((named if named.is_absolute() else Path.home() / ".cache") / "transformer_mt").resolve()
-    # Those above are checked first, so that nothing is made where others can write.
+    # Begin at the top, so that nothing is made in a directory that others can write to.
     for place in [*reversed(directory.parents), directory]:
         place.mkdir(mode=0o700, exist_ok=True)
         status, is_ours = place.stat(), place == directory
@@ -146,8 +146,8 @@ def _private_directory() -> Path:
         others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky
         if others_may_write or status.st_uid not in ({os.getuid()} if is_ours else {0, os.getuid()}):
             raise ConfigError(
-                f"{place}: belongs to another user, or others may write to it, and code from there would be run: "
-                f"take the right from them (chmod go-w), or {_CURE}"
+                f"{place}: belongs to another user, or others can write to it, but this program would run code from "
+                f"there. Forbid others to write to it (chmod go-w), or {_CURE}"
             )
     directory.chmod(0o700)
     return directory

@@ -1,6 +1,6 @@
-"""What the commands share: arguments, lines from files and pipes, output, summaries, and how a command ends.
+"""Code that the commands share: arguments, lines from files and pipes, output, summaries, signals and exit status.
 
-One line of input gives one line of output, in order.
+Each line of input gives one line of output, in the same order.
 
 Other rooms use:
 

@@ -1,4 +1,4 @@
-"""What all commands share: their help, what a signal does, and the exit status."""
+"""Code that all commands share: their help, the handling of signals, and the exit status."""
 
 import argparse
 import io
@@ -15,15 +15,15 @@ from transformer_mt import end_at_once
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.wording import cut
 
-LONGEST_BLOCK = 2**24  # bytes that are written to standard output at once
+LONGEST_BLOCK = 2**24  # bytes that go to standard output in one write
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM as an exception. It ends a command as Ctrl-C does."""
+    """SIGTERM as an exception. It ends a command in the same way as Ctrl-C."""
 
 
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
-    """Make the argument parser of a stage. Its help says what the stage reads and writes, and shows an example."""
+    """Make the argument parser of a stage. Its help shows the description and an example."""
     return _Parser(
         prog=f"python -m transformer_mt.{stage}",
         description=description,
@@ -33,39 +33,38 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL_DIR."""
+    """Add the argument MODEL_DIR."""
     parser.add_argument(
         "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
     )
 
 
 def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add the settings key=value, of which there may be any number."""
+    """Add any number of settings key=value. `meaning` is their help text."""
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says how settings are given, to those who know programs that have an option for each."""
+    """A parser that explains key=value to users who write a setting as an option, such as --beam-size 5."""
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and any(a.metavar == "key=value" for a in self._actions):
-            message += "\nSettings are written key=value, without dashes: see the example of --help"
+            message += "\nWrite settings as key=value, without dashes: see the example in --help"
         super().error(message)
 
 
 def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
     """Run `main` and return its exit status.
 
-    It is 2, with a message, after a mistake of the user; 130 after Ctrl-C; 143 after SIGTERM; 141 if the reader of a
-    pipe has gone. Without `argv` the arguments are those of this process. Then a signal ends the process here, because
-    the usual end of Python waits for threads of libraries, which may be busy for minutes.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does, which Python opens so
+    The status is 2, with a message, after a mistake of the user; 130 after Ctrl-C; 143 after SIGTERM; 141 if the reader
+    of a pipe has ended. Without `argv`, `main` uses the arguments of this process, and a signal ends the process in
+    this function: the usual exit of Python would wait for threads of libraries, which may be busy for minutes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Python opens standard error in this way
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with raised(signal.SIGINT, KeyboardInterrupt) if argv is None else nullcontext():
             status = main(argv)
-            sys.stdout.flush()  # here, where a reader that has gone is no error
+            sys.stdout.flush()  # inside `try`, because it raises BrokenPipeError if the reader of the pipe has ended
         return status
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -74,30 +73,31 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
         status = 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
         print("terminated" if isinstance(stopped, Terminated) else "interrupted", file=sys.stderr)
         if argv is None:
-            _leave(status)  # while the traceback still holds objects with threads: deleting them would wait for those
+            # Now, while the traceback keeps objects with threads alive: deleting them would wait for the threads.
+            _leave(status)
         return status
     except BrokenPipeError:
-        # The reader has gone, as in `| head`. Python flushes standard output when it ends: let it go nowhere.
+        # The reader has ended, as in `| head`. Python flushes standard output when it exits: send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.errno is None:  # it does not come from the operating system
+        if error.errno is None:  # the error is not from the operating system
             raise
         print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
 
 
 def positive(text: str) -> int:
-    """Return the number that an argument is. Raises ArgumentTypeError unless it is a whole number of at least 1."""
+    """Convert an argument to a number. Raises ArgumentTypeError unless it is a whole number of at least 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 
 def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
-    """Raises ConfigError for what is given in the place of settings and is none, such as a file without its option.
+    """Raises ConfigError for an argument that is not a setting key=value, such as a file without its option.
 
-    `advice` says how a file is given, with {} for its name.
+    `advice` tells the user how to give a file, with {} for its name.
     """
     for given in arguments:
         if "=" not in given:
@@ -107,31 +107,31 @@ def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
 
 @contextmanager
 def output() -> Iterator[io.BufferedWriter]:
-    """Open standard output for bytes, because as text it may have other line ends and another encoding than UTF-8.
+    """Open standard output for bytes, because for text it may convert line ends or use another encoding than UTF-8.
 
     Each write of up to LONGEST_BLOCK bytes happens completely or not at all, even if a signal interrupts it. Raises
     UserError if standard output is closed.
     """
     if sys.stdout is None:
-        raise UserError("standard output is closed: open it, or write to a file")
+        raise UserError("standard output is closed: start the command with an open output, or write to a file")
     sys.stdout.flush()
     file = io.BufferedWriter(getattr(sys.stdout.buffer, "raw", sys.stdout.buffer), LONGEST_BLOCK)
     try:
         yield file
     finally:
-        file.detach()  # writes what a signal has left in the buffer, and keeps standard output open
+        file.detach()  # writes the rest of the buffer, also after a signal, and keeps standard output open
 
 
 def sigterm_raised() -> AbstractContextManager[None]:
-    """Turn SIGTERM into Terminated, so that the command can tidy up its files. A second SIGTERM ends it at once."""
+    """Turn SIGTERM into Terminated, so that the command can clean up its files. A second SIGTERM ends it at once."""
     return raised(signal.SIGTERM, Terminated)
 
 
 @contextmanager
 def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
-    """Turn a signal into an error, unless it is ignored.
+    """Turn a signal into an error, unless the process ignores the signal.
 
-    While a module is imported, the signal ends the process at once: libraries may turn the error into another one.
+    During an import, the signal ends the process at once, because libraries may convert the error into another one.
     """
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
@@ -151,7 +151,7 @@ def raised(signum: int, error: type[KeyboardInterrupt]) -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Whether this function was called while a module is imported."""
+    """Whether an import is running in this frame or in one that called it."""
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None
@@ -167,7 +167,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def command(stage: str, *arguments: str) -> list[str]:
-    """Return the command of a stage as a list of words, as one would type it here."""
+    """Return the command line of a stage as a list of words that a user can type in the working directory."""
     return [shown(Path(sys.executable)), "-m", f"transformer_mt.{stage}", *arguments]
 
 

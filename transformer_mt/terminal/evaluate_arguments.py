@@ -1,4 +1,4 @@
-"""The arguments of `evaluate`, which of them belong together, and what scores.json says of them."""
+"""The arguments of `evaluate`, the check that they fit together, and the fields about them in scores.json."""
 
 import argparse
 import os
@@ -15,9 +15,9 @@ from transformer_mt.terminal import cli, model_arguments
 
 
 def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
-    """Return the fields about a model, the other models of its ensemble, and the engine."""
+    """Return the fields of scores.json about a model, the other models of its ensemble, and the engine."""
     made_of = None
-    if options.engine == "torch":  # exports do not have it
+    if options.engine == "torch":  # exports do not have this field
         from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
 
         made_of = read_metadata(model / "model.safetensors").get("made_of")
@@ -35,7 +35,7 @@ def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dic
 
 
 def machine(hardware: str, engine: str) -> dict[str, Any]:
-    """Return the fields about the machine and the software; `hardware` is that of the engine."""
+    """Return the fields about the machine and the software. `hardware` is the hardware that the engine uses."""
     gpu = None if hardware == "CPU" else hardware
     return {
         "hardware": {"processor": processor(), "num_cores": os.cpu_count(), "gpu": gpu},
@@ -51,10 +51,10 @@ def parser() -> argparse.ArgumentParser:
     found = cli.parser(
         "evaluate",
         "Reads a run or a model, translates its test sets, prints BLEU, chrF and TER with sacreBLEU's signatures, and\n"
-        "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json there.\n"
-        "Or reads a file of translations and its references, and only prints their scores.\n"
-        "Or, with --compare, says whether one of several runs or files is better than the first of them, by\n"
-        "sacreBLEU's paired tests, and shows the sentences that differ most.",
+        "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json into its directory.\n"
+        "Or, with --hypothesis and --reference, reads a file of translations and its references, and only prints\n"
+        "their scores. Or, with --compare, tests with sacreBLEU's paired tests whether other runs or files are better\n"
+        "than the first, and shows the sentences that differ most.",
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
@@ -67,13 +67,13 @@ def parser() -> argparse.ArgumentParser:
         help="a run or a model; an export needs --engine ctranslate2",
     )
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
-    found.add_argument("--test", metavar="NAME", help="only this test set of the configuration")
+    found.add_argument("--test", metavar="NAME", help="translate only this test set of the configuration")
     found.add_argument(
         "--tune",
         metavar="key=value,value",
         nargs="+",
         default=[],
-        help="try these settings on the validation set, and translate the test sets with the best: beam_size=4,8",
+        help="try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets",
     )
     model_arguments.add_engine_arguments(found)
     _add_arguments_of_scores(found)
@@ -81,18 +81,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations; no model is run")
+    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations, without a model")
     parser.add_argument(
         "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
     )
-    language = "their language, such as zh, ja, ko or th: chooses the tokenisation of BLEU"
+    language = "the language of the translations, such as zh, ja, ko or th, which chooses the tokenisation of BLEU"
     parser.add_argument("--source", metavar="FILE", type=Path, help="the sources of --hypothesis, for --analyse")
     parser.add_argument(
         "--compare",
         metavar="RUN_DIR|FILE",
         type=Path,
         nargs="+",
-        help="whether the later ones are better than the first: runs that were evaluated, or files with --reference",
+        help="test whether runs that were evaluated, or files with --reference, are better than the first",
     )
     parser.add_argument(
         "--metrics",
@@ -110,30 +110,30 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--analyse",
         action="store_true",
-        help="look for weaknesses: scores by source length and by rare words, odd translations, the worst lines",
+        help="show weaknesses: scores by source length and by rare words, odd translations, the worst lines",
     )
 
 
 def _metric(text: str) -> str:
     if text not in ALL_METRICS and (not text.startswith(_COMET) or text == _COMET):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ALL_METRICS)} and comet=MODEL_DIR")
+        raise argparse.ArgumentTypeError(f"{text!r} is no metric; choose {', '.join(ALL_METRICS)} or comet=MODEL_DIR")
     return text
 
 
 def chosen_metrics(arguments: argparse.Namespace) -> tuple[list[MetricName], Path | None]:
-    """Return the metrics of sacreBLEU that were asked for, and the model of COMET, if there is one."""
+    """Return the chosen metrics of sacreBLEU, and the directory of the COMET model, if there is one."""
     models = [Path(text.removeprefix(_COMET)) for text in arguments.metrics if text.startswith(_COMET)]
     if len(models) > 1:
-        raise EvaluationError("--metrics has comet= twice: give one model of COMET at a time")
+        raise EvaluationError("--metrics contains comet= twice: give only one COMET model")
     return [text for text in arguments.metrics if not text.startswith(_COMET)], models[0] if models else None
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises EvaluationError for arguments that do not belong together."""
+    """Raises EvaluationError for arguments that do not fit together."""
     if arguments.compare is not None:
         if len(arguments.compare) < 2:
             raise EvaluationError(
-                "--compare needs two or more runs or files; the first is what the others are compared with"
+                "--compare needs two or more runs or files; it compares the first with each of the others"
             )
         _check_alone(arguments, "compare", "test", "reference", "language", "metrics", "json")
         if chosen_metrics(arguments)[1] is not None:
@@ -143,12 +143,12 @@ def check(arguments: argparse.Namespace) -> None:
     cli.check_settings(arguments.overrides, "beam_size=5", advice)
     if arguments.hypothesis is None:
         if arguments.reference or arguments.language or arguments.source is not None:
-            raise EvaluationError("--reference, --language and --source need --hypothesis: give the translations, too")
+            raise EvaluationError("--reference, --language and --source need --hypothesis FILE, with the translations")
         if arguments.model is None:
-            raise EvaluationError("name a run or a model to evaluate, or give --hypothesis and --reference files")
+            raise EvaluationError("nothing to evaluate: name a run or a model, or give --hypothesis and --reference")
         return
     if not arguments.reference:
-        raise EvaluationError("--hypothesis needs --reference: give the file that the translations are compared with")
+        raise EvaluationError("--hypothesis needs --reference FILE, with the reference translations")
     of_scores = ("metrics", "language", "json", "confidence", "analyse", "device")
     _check_alone(arguments, "hypothesis", "reference", "source", *of_scores)
     if (arguments.analyse or chosen_metrics(arguments)[1] is not None) and arguments.source is None:
@@ -156,7 +156,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def _check_alone(arguments: argparse.Namespace, name: str, *companions: str) -> None:
-    """Raises EvaluationError if any other argument than these was given."""
+    """Raises EvaluationError if `name` was given together with an argument that is not one of `companions`."""
     shown = {"model": "RUN_DIR", "overrides": "key=value"}
     defaults = vars(parser().parse_args([]))
     others = [

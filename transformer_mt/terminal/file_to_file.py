@@ -1,6 +1,6 @@
-"""Translates a file into a file, part by part: alone, or on each rank of torchrun. If it is killed, it resumes.
+"""Translates a file into a file, part by part, in one process or on all ranks of torchrun. After a kill, it resumes.
 
-The parts are kept beside the output until all are there; then they are joined in order.
+It keeps the parts next to the output until it has all of them. Then it joins them in order.
 """
 
 import gzip
@@ -39,41 +39,41 @@ from transformer_mt.terminal.translation_output import (
 if TYPE_CHECKING:
     from transformer_mt.training.scale.distributed import Ranks
 
-_FORM = 4  # of parts.json and of what the parts hold: changes with what this program writes there
-_MAY_WAIT = timedelta(days=365)  # for other ranks, as long as they run
-_UNTIL_SEEN = 120.0  # seconds until a network file system shows what another machine has written
+_FORMAT = 4  # the format of parts.json and of the parts
+_MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
+_MAX_DELAY = 120.0  # seconds until a network file system shows a file that another machine has written
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The parts of a translation, and what is still to be done. A part has the translations of a block of lines."""
+    """The parts of a translation, and which are still missing. A part has the translations of a block of lines."""
 
     block_lines: int
     num_lines: int
     digests: list[str]
-    """Of the lines of each block."""
+    """The hash of the lines of each block."""
     missing: list[int]
-    """The numbers of the parts that are to be made, from 0."""
+    """The numbers of the missing parts, from 0."""
 
     def num_done(self, num_parts: int) -> int:
-        """The number of lines in so many parts."""
+        """Return the number of lines in this number of parts."""
         return min(num_parts * self.block_lines, self.num_lines)
 
 
 def is_file_to_file(arguments: Namespace) -> bool:
-    """Whether the input can be read several times, and the output is a file that appears as a whole."""
+    """Whether the input can be read several times, and the output is a file that can be replaced by a complete one."""
     if arguments.input is None or not arguments.input.is_file():
         return False
     if arguments.prefix is not None and not arguments.prefix.is_file():
         return False
     try:
         return arguments.output is not None and not is_stream(arguments.output)
-    except OSError:  # links that lead in a circle, which are named when the output is opened
+    except OSError:  # for example links that form a circle: opening the output gives an error about them
         return False
 
 
 def translate_file(arguments: Namespace) -> int:
-    """Translate --input into --output, or under torchrun this rank's share of it; returns the exit status."""
+    """Translate --input into --output, under torchrun only this rank's share. Returns the exit status."""
     with _ranks() as ranks:
         is_first = ranks is None or ranks.is_first
         try:
@@ -82,7 +82,7 @@ def translate_file(arguments: Namespace) -> int:
         except TrainingError as error:
             if is_first or isinstance(error, RankError):
                 raise
-            return 2  # the first rank has met with the same, and says it
+            return 2  # the first rank has the same error, and prints it
     if is_first and not arguments.quiet:
         print(summary, file=sys.stderr)
     return 0
@@ -90,13 +90,13 @@ def translate_file(arguments: Namespace) -> int:
 
 @contextmanager
 def _ranks() -> "Iterator[Ranks | None]":
-    """The ranks of torchrun; None for a single process, which may have no PyTorch."""
+    """Connect to the ranks of torchrun. Yields None for a single process, which may have no PyTorch."""
     if torchrun.place() is None:
         yield None
         return
     from transformer_mt.training.scale.distributed import all_ranks
 
-    with all_ranks(_MAY_WAIT) as ranks:
+    with all_ranks(_MAX_WAIT) as ranks:
         yield ranks
 
 
@@ -109,12 +109,12 @@ class _FileTranslation:
         self.parts = OutputParts(arguments.output)
 
     def run(self, stack: ExitStack) -> str:
-        """Make the parts that are missing; the first rank joins them all, and returns what is to be said at the end.
+        """Translate the missing parts. The first rank joins all parts, and returns the text of the summary.
 
-        The output appears, and the parts are deleted, when `stack` is closed. Raises UserError.
+        Closing `stack` puts the output in place and deletes the parts. Raises UserError.
         """
         job, output = None, None
-        # What fails on any rank stops all.
+        # An error on any rank stops all ranks.
         with nullcontext() if self.ranks is None else self.ranks.together():
             translator = _loaded(self.arguments, self.ranks)
             translator.tags.check(self.arguments.tag)
@@ -142,26 +142,25 @@ class _FileTranslation:
 
     @contextmanager
     def _output(self) -> Iterator[BinaryIO]:
-        """The output, which appears at the end; the parts are deleted after that, but kept if anything is raised."""
+        """Open the output, which replaces the file at the end. Then delete the parts, but keep them after an error."""
         try:
             with replacing(self.arguments.output, durable=True) as file:
                 yield file
         except BaseException:
             if num_parts := len(self.parts.numbers()):
                 kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
-                self._say(f"{kept}: the same command resumes from there")
+                self._print(f"{kept}: the same command resumes from there")
             raise
         self.parts.delete_all()
 
     def _job(self, settings: dict[str, Any]) -> _Job:
-        """Read the whole input once, and find out which parts are missing.
+        """Read all of the input once, and find out which parts are missing.
 
-        Raises DirectoryError if parts are there that belong to another translation, and CorpusError for an input that
-        cannot be read.
+        Raises DirectoryError if there are parts of another translation, and CorpusError if the input is unreadable.
         """
-        block_lines, there = self.arguments.buffer_lines, self.parts.numbers()
-        if there:
-            block_lines = _checked(self.parts, settings)
+        block_lines, existing = self.arguments.buffer_lines, self.parts.numbers()
+        if existing:
+            block_lines = _checked_block_lines(self.parts, settings)
         digests, num_lines = [], 0
         with LineProgress(None, doing="reading: ") if self.shows else nullcontext() as progress:
             for block in self._blocks(block_lines):
@@ -169,24 +168,25 @@ class _FileTranslation:
                 num_lines += len(block.lines)
                 if progress is not None:
                     progress.reached(num_lines)
-        for number in there:
+        for number in existing:
             if digests[number : number + 1] != [self.parts.read(number).get("made_from")]:
                 first = number * block_lines + 1
                 raise DirectoryError(
-                    f"{self.arguments.input}, or the file of --prefix, has changed since parts of it were translated, "
-                    f"first in lines {first} to {first + block_lines - 1}. To resume, put it back as it was; to "
-                    f"translate these lines again, delete {self.parts.path(number)}; {self.parts.begin_anew()}"
+                    f"{self.arguments.input}, or the file of --prefix, has changed since an earlier start translated "
+                    f"parts of it. The first changed lines are among lines {first} to {first + block_lines - 1}. To "
+                    "resume, restore the old text; to translate these lines again, delete "
+                    f"{self.parts.path(number)}; {self.parts.begin_anew()}"
                 )
-        job = _Job(block_lines, num_lines, digests, sorted({*range(len(digests))} - {*there}))
-        if there:
-            num_done = f"{job.num_done(len(there)):,} of {counted(num_lines, 'line')}"
-            self._say(f"resuming: {num_done} are translated already, in {self.parts.directory}")
+        job = _Job(block_lines, num_lines, digests, sorted({*range(len(digests))} - {*existing}))
+        if existing:
+            num_done = f"{job.num_done(len(existing)):,} of {counted(num_lines, 'line')}"
+            self._print(f"resuming: {num_done} are translated already, in {self.parts.directory}")
         else:
-            self.parts.begin({"form": _FORM, "block_lines": block_lines, "settings": settings})
+            self.parts.begin({"form": _FORMAT, "block_lines": block_lines, "settings": settings})
         return job
 
     def _blocks(self, block_lines: int) -> Iterator[Block]:
-        """The lines in blocks, of which each becomes a part. An empty file has one block without lines."""
+        """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
         lines = open_lines(self.arguments.input, self.arguments.errors, block_lines)
         block = None
         for block in with_prefixes(lines, self.arguments.prefix, self.arguments.tag):
@@ -197,7 +197,7 @@ class _FileTranslation:
     def _translate(
         self, job: _Job, translator: Translator, decoding: DecodingConfig, progress: LineProgress | None
     ) -> None:
-        """Make this rank's share of the missing parts."""
+        """Translate this rank's share of the missing parts."""
         share = set(job.missing if self.ranks is None else self.ranks.share(job.missing))
         form, blocks = OutputForm.of(self.arguments, decoding), self._blocks(job.block_lines)
         for number, digest in enumerate(job.digests):
@@ -206,24 +206,24 @@ class _FileTranslation:
                 continue
             if block is None or _digest(block) != digest:
                 raise CorpusError(
-                    f"{self.arguments.input}: has changed since this command began to read it (from line "
-                    f"{number * job.block_lines + 1} on); put it back as it was, and give the same command again"
+                    f"{self.arguments.input}: has changed while this command was reading it (line "
+                    f"{number * job.block_lines + 1} or later); restore the old text, and give the same command again"
                 )
             summary = TranslationSummary()
             content = translate_block(translator, block, decoding, form, summary, progress).encode()
-            if self.arguments.output.suffix == ".gz":  # each part is a member, in which no time and no name stand
+            if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz file, without time and name
                 content = gzip.compress(content, mtime=0)
             self.parts.write(number, {"made_from": digest, **vars(summary)}, content)
             self._show(job, progress)
 
     def _show(self, job: _Job, progress: LineProgress | None) -> None:
-        """Show how many lines are in the parts that are there, whichever rank has made them."""
+        """Show how many lines all ranks together have translated."""
         if progress is not None:
             progress.reached(job.num_done(len(self.parts.numbers())))
 
     def _joined(self, job: _Job, output: BinaryIO) -> TranslationSummary:
-        """Write all parts to the output; returns the summary of all."""
-        summary, until = TranslationSummary(), time.monotonic() + _UNTIL_SEEN
+        """Write all parts to the output. Returns the summary of all of them."""
+        summary, until = TranslationSummary(), time.monotonic() + _MAX_DELAY
         for number in range(len(job.digests)):
             while not self.parts.path(number).exists() and time.monotonic() < until:
                 time.sleep(1)
@@ -232,45 +232,45 @@ class _FileTranslation:
             summary.add_counts(counts)
         return summary
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self.shows:
             print(text, file=sys.stderr)
 
 
-def _checked(parts: OutputParts, settings: dict[str, Any]) -> int:
-    """Return the lines of each part that is there. Raises DirectoryError unless they have the same settings."""
+def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
+    """Return the lines of each existing part. Raises DirectoryError unless the parts have the same settings."""
     record = parts.record()
-    if record.get("form") != _FORM:
-        raise DirectoryError(f"{parts.directory}: is of another version of this program; {parts.begin_anew()}")
+    if record.get("form") != _FORMAT:
+        raise DirectoryError(f"{parts.directory}: another version of this program made it; {parts.begin_anew()}")
     old = record["settings"]
     if changed := [key for key in {**old, **settings} if old.get(key) != settings.get(key)]:
-        said = ", ".join(
+        different = ", ".join(
             key if key == "the model" else f"{key}: {old.get(key)} there, {settings.get(key)} now" for key in changed
         )
         raise DirectoryError(
-            f"{parts.directory} holds the beginning of another translation ({said}). To resume it, give the command "
-            f"that began it; {parts.begin_anew()}"
+            f"{parts.directory} contains the beginning of another translation ({different}). To resume it, give the "
+            f"command that began it; {parts.begin_anew()}"
         )
     return int(record["block_lines"])
 
 
 def _settings(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any]:
-    """What decides what the output is, apart from its lines, by the names that a user gives to it.
+    """Return everything except the input that the output depends on, by the names that a user knows.
 
-    What changes only speed and memory is not in it: a user who has run out of memory may resume with less.
+    Settings of speed and memory are left out, so that a user who has run out of memory can resume with smaller batches.
     """
     flags = ("engine", "dtype", "quantize", "tag", "scores", "alignment", "json")
     return {
         "the model": [_model_sums(directory) for directory in model_dirs(arguments)],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
-        "--output as .gz": arguments.output.suffix == ".gz",  # a link may have another ending than its file
+        "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }
 
 
 def _model_sums(directory: Path) -> dict[str, str]:
-    """The checksums of the files of a model. Raises TranslationError if they cannot be read."""
+    """Return the checksums of the files of a model. Raises TranslationError if they cannot be read."""
     try:
         return {name: digest for name, digest in read_sums(directory).items() if name in EXPORT_FILES}
     except (OSError, ValueError) as error:
@@ -278,18 +278,18 @@ def _model_sums(directory: Path) -> dict[str, str]:
 
 
 def _digest(block: Block) -> str:
-    """The SHA-256 of lines and their prefixes. Line ends and compression do not matter."""
+    """Return the SHA-256 of lines and their prefixes. Line ends and compression do not matter."""
     return hashlib.sha256(repr((block.lines, block.prefixes)).encode()).hexdigest()
 
 
 def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
-    """The translator of this rank: on a GPU of its own, or on its share of the machine's cores."""
+    """Load the translator of this rank: on its own GPU, or on its share of the machine's cores."""
     options = engine_options(arguments)
     if ranks is not None and ranks.size > 1:
         if options.device.startswith("cuda:"):
             raise TranslationError(
-                f"--device {options.device} is one GPU, and torchrun has started {ranks.size} processes: say cuda, and "
-                "each gets its own"
+                f"--device {options.device} is one GPU, but torchrun has started {ranks.size} processes: write "
+                "--device cuda, which gives each process its own GPU"
             )
         device = ranks.own_gpu(options.device)
         workers = options.workers or (0 if device.startswith("cuda") else max(1, num_cores() // ranks.local_size))

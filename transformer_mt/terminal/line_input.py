@@ -37,10 +37,10 @@ def blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 
 
 def arriving_blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Group into a block the lines that have arrived since the last block: at least one line, at most `size`.
+    """Group the lines that have arrived since the last block into a block: at least one line, at most `size`.
 
-    A thread reads up to `size` lines ahead, also while a block is processed. An error in reading is raised here, after
-    the lines that were read before it.
+    A thread reads up to `size` lines ahead, also while the caller processes a block. If reading fails, this function
+    yields the lines before the failure first, and then raises the error.
     """
     arrived: Queue[Line | Exception | None] = Queue(maxsize=size)
 
@@ -49,16 +49,16 @@ def arriving_blocks(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
         try:
             for line in lines:
                 arrived.put(line)
-        except Exception as error:  # it is raised where the lines are taken
+        except Exception as error:  # `_blocks_from` raises it
             end = error
         arrived.put(end)
 
-    # A daemon thread, so that no command has to wait for a line that never comes.
+    # A daemon thread, so that no command waits at its end for a line that never comes.
     Thread(target=read, daemon=True).start()
-    return _taken(arrived, size)
+    return _blocks_from(arrived, size)
 
 
-def _taken(arrived: "Queue[Line | Exception | None]", size: int) -> Iterator[list[Line]]:
+def _blocks_from(arrived: "Queue[Line | Exception | None]", size: int) -> Iterator[list[Line]]:
     while True:
         block: list[Line] = []
         while not block or (len(block) < size and not arrived.empty()):
@@ -75,34 +75,34 @@ def _taken(arrived: "Queue[Line | Exception | None]", size: int) -> Iterator[lis
 
 @dataclass(frozen=True)
 class LineInput:
-    """The lines of the input, in blocks that are processed together."""
+    """The lines of the input, in blocks to be processed together."""
 
     blocks: Iterator[list[str]]
     is_file: bool = False
-    """Whether the input is a file, so that all its lines are there already and all blocks except the last are full."""
+    """Whether the input is a file, so that no line has to be waited for and all blocks except the last are full."""
     num_lines: int | None = None
-    """The number of lines, if it is a file whose lines can be counted quickly."""
+    """The number of lines, if the input is a file without compression; otherwise None."""
 
     def progress(self, *, is_wanted: bool) -> AbstractContextManager[LineProgress | None]:
-        """Return what shows how many of the lines of a file are done; of a pipe or a terminal, nothing is shown."""
+        """Return a display of progress through the lines of a file; it yields None for a pipe or a terminal."""
         return LineProgress(self.num_lines) if self.is_file and is_wanted else nullcontext()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --errors and --buffer-lines."""
+    """Add the arguments --errors and --buffer-lines."""
     parser.add_argument(
         "--errors",
         choices=["strict", "replace"],
         default="strict",
-        help="what to do about bytes that are not UTF-8: stop (strict, the default), or read them as U+FFFD (replace)",
+        help="what to do with bytes that are not UTF-8: stop (strict, the default), or read them as U+FFFD (replace)",
     )
     parser.add_argument(
         "--buffer-lines",
         metavar="N",
         type=positive,
         default=2048,
-        help="process up to N lines together (default: 2048). More lines are faster, because batches of similar length "
-        "can be formed. From a pipe, only the lines that have arrived are taken",
+        help="process up to N lines together (default: 2048). More lines are faster, because sentences of a batch are "
+        "then more similar in length. From a pipe, a block has only the lines that have arrived",
     )
 
 
@@ -110,7 +110,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     """Open a file, or standard input if `path` is None, and return its lines in blocks.
 
     A block holds up to `buffer_lines` lines of a file, those that have arrived from a pipe, or one line typed on a
-    terminal. Raises UserError if standard input is closed. The blocks raise CorpusError as `read_lines` does.
+    terminal. Raises UserError if standard input is closed. Reading the blocks raises the CorpusErrors of `read_lines`.
     """
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
@@ -121,7 +121,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
         raise UserError("standard input is closed: connect it to a file or a pipe")
     if sys.stdin.isatty():
         return LineInput(blocks(decode_lines(_typed(sys.stdin.buffer), "standard input", errors), 1))
-    # A separate file object: otherwise a thread that still waits for lines would keep Python from ending.
+    # A separate file object: with sys.stdin itself, a thread that still waits for lines would block Python's exit.
     file = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
     lines = decode_lines(limited_lines(file, "standard input"), "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -135,11 +135,11 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
 def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iterator[tuple[list[str], list[str]]]:
     """Return each block with the lines of a second file that belong to it.
 
-    Raises CorpusError if the two have different numbers of lines: at once if both are files whose lines can be
-    counted, else where the shorter one ends.
+    Raises CorpusError if the two have different numbers of lines: at once if the lines of both can be counted,
+    otherwise at the end of the shorter one.
     """
     if lines.num_lines is not None and path.is_file():
-        _check_as_many(path, survey(path).num_lines, lines.num_lines)
+        _check_equal(path, survey(path).num_lines, lines.num_lines)
     return _beside(lines.blocks, path, errors)
 
 
@@ -147,14 +147,14 @@ def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Ite
     others, done = read_lines(path, errors), 0
     for block in blocks:
         found = list(islice(others, len(block)))
-        _check_as_many(path, done + len(found), done + len(block))
+        _check_equal(path, done + len(found), done + len(block))
         yield block, found
         done += len(block)
-    _check_as_many(path, done + len(list(islice(others, 1))), done)
+    _check_equal(path, done + len(list(islice(others, 1))), done)
 
 
-def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
-    """Raises CorpusError unless there are as many."""
+def _check_equal(path: Path, num_others: int, num_lines: int) -> None:
+    """Raises CorpusError unless the two numbers of lines are equal."""
     belongs = "Line n of this file belongs to line n of the input"
     if num_others < num_lines:
         raise CorpusError(f"{path}: line {num_others + 1} is missing, but the input has one. {belongs}: add the others")
@@ -166,7 +166,7 @@ def _check_as_many(path: Path, num_others: int, num_lines: int) -> None:
 
 
 def _typed(terminal: BinaryIO) -> Iterator[bytes]:
-    """Read lines that the user types at a prompt, until Ctrl-D."""
+    """Show a prompt and read the lines that the user types, until Ctrl-D."""
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = terminal.readline()

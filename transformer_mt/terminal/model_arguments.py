@@ -1,4 +1,4 @@
-"""The arguments of translate, score and evaluate that say which model runs, and on what."""
+"""The arguments of translate, score and evaluate that choose the model, the engine and the device."""
 
 import argparse
 from dataclasses import fields
@@ -9,7 +9,7 @@ from transformer_mt.terminal import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL_DIR and the arguments of the engine."""
+    """Add the argument MODEL_DIR and the arguments of the engine."""
     cli.add_model(parser)
     add_engine_arguments(parser)
 
@@ -22,17 +22,17 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="another model with the same vocabulary; the mean of the models' probabilities is used. May be repeated",
+        help="another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     parser.add_argument(
-        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="of matrix products (default: fp32)"
+        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="format of matrix products (default: fp32)"
     )
     parser.add_argument(
         "--quantize",
         choices=["none", "int8"],
         default="none",
-        help="int8 multiplies matrices of 8-bit integers, on a CPU (default: none)",
+        help="int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
     )
     parser.add_argument(
         "--workers",
@@ -45,12 +45,12 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["torch", "ctranslate2"],
         default="torch",
-        help="torch (the default) runs a model directory; ctranslate2 runs what `export` wrote",
+        help="torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
     )
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="run the short code that is made to be read, slowly, instead of its faster forms; to compare the two",
+        help="run the slow code that is easy to read instead of its faster versions, to compare the two",
     )
 
 
@@ -60,5 +60,5 @@ def engine_options(arguments: argparse.Namespace) -> EngineOptions:
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
-    """Return the directories of all models that were named: MODEL_DIR, then those of --ensemble."""
+    """Return the directories of all models: MODEL_DIR, then those of --ensemble."""
     return [arguments.model, *arguments.ensemble]

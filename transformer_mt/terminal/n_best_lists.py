@@ -10,7 +10,7 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import cut
 from transformer_mt.storage.files import parse_json
 
-# What `translate` writes about a translation, and a setting of `rerank`. A score that is added needs another name.
+# The fields that `translate` writes about a translation, and a setting of `rerank`. New scores need other names.
 TAKEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "length_penalty")
 
 
@@ -21,29 +21,29 @@ class NBestList:
     line: int
     """The number of the line, from 1."""
     place: str
-    """Where the list stands, for messages: FILE:LINE."""
+    """The place of the list for messages: FILE:LINE."""
     fields: dict[str, Any]
-    """The whole JSON object."""
+    """The complete JSON object."""
 
     @property
     def translations(self) -> list[dict[str, Any]]:
-        """The translations with their fields, in the order of the search."""
+        """The translations with their fields, in the order of the search: best first."""
         found: list[dict[str, Any]] = self.fields["n_best"]
         return found
 
     def number(self, rank: int, name: str) -> float:
-        """Return a field of the translation of this rank, from 0. Raises CorpusError if it is not a finite number."""
+        """Return a field of the translation with this rank, from 0. Raises CorpusError if it is not a finite number."""
         fields = self.translations[rank]
         if not is_number(fields.get(name)):
             numbers = ", ".join(key for key, value in fields.items() if is_number(value))
             raise CorpusError(
-                f"{self.place}: {name} of translation {rank + 1} is {cut(json.dumps(fields.get(name)))}, and all "
-                f"translations of all lines need such a number; the numbers of this one are {numbers}"
+                f"{self.place}: {name} of translation {rank + 1} is {cut(json.dumps(fields.get(name)))}, but it must "
+                f"be a number in every translation of every line; this translation has numbers in: {numbers}"
             )
         return float(fields[name])
 
     def pieces(self, rank: int) -> list[str]:
-        """Return the subword pieces of a translation. Raises CorpusError if they are no list of texts."""
+        """Return the subword pieces of a translation. Raises CorpusError if they are not a list of texts."""
         found = self.translations[rank].get("pieces")
         if not isinstance(found, list) or not all(isinstance(piece, str) for piece in found):
             raise CorpusError(
@@ -52,46 +52,46 @@ class NBestList:
         return found
 
     def length(self, rank: int) -> float:
-        """Return the number of pieces of the translation of this rank, with the end of the sentence.
+        """Return the number of pieces of the translation with this rank, counting the end of the sentence as a piece.
 
-        A line that was translated in parts has an end in each. A translation without pieces has only its ends.
-        Raises CorpusError if pieces or parts are something else.
+        Each part of a line that was translated in parts has an end. If there is no field `pieces`, only ends count.
+        Raises CorpusError if `pieces` is not a list of texts, or `parts` not a number.
         """
         fields = self.translations[rank]
         ends = self.number(rank, "parts") if "parts" in fields else 1.0
         return ends + (len(self.pieces(rank)) if "pieces" in fields else 0)
 
     def text(self) -> str:
-        """Return the line that `n_best_lists` reads."""
+        """Return the list as a line of JSON, in the form that `n_best_lists` reads."""
         return json.dumps(self.fields, ensure_ascii=False) + "\n"
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Say whether a value of JSON is a number that a float can hold."""
+    """Whether a value of JSON is a number that fits into a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def n_best_lists(lines: Iterable[str], name: str, first_line: int = 1) -> Iterator[NBestList]:
-    """Read one list from each line; `name` is that of the file, in which lines[0] has the number `first_line`.
+    """Read one list from each line. `name` is the name of the file, and `first_line` the number of the first line.
 
-    Raises CorpusError for a line that is no n-best list, or the list of a line with another number.
+    Raises CorpusError if a line is not an n-best list, or is the list of another source line.
     """
     return (_n_best_list(text, number, f"{name}:{number}") for number, text in enumerate(lines, start=first_line))
 
 
 def _n_best_list(text: str, number: int, place: str) -> NBestList:
-    advice = "n-best lists are written by `python -m transformer_mt.translate MODEL_DIR --json n_best=20 beam_size=20`"
+    advice = "write n-best lists with `python -m transformer_mt.translate MODEL_DIR --json n_best=20 beam_size=20`"
     try:
         fields = parse_json(text)
         if "\\u" in text:
-            json.dumps(fields, ensure_ascii=False).encode()  # half of a surrogate pair could not be written
+            json.dumps(fields, ensure_ascii=False).encode()  # raises ValueError for half of a surrogate pair
     except ValueError as error:
         raise CorpusError(f"{place}: is not a JSON object ({error}): {cut(text, 40)!r}; {advice}") from None
     found = fields.get("n_best") if isinstance(fields, dict) else None
     if not isinstance(found, list) or not found:
-        raise CorpusError(f"{place}: has no n_best: it is not what `translate --json` writes about a line; {advice}")
+        raise CorpusError(f"{place}: has no field n_best, so it is not an n-best list; {advice}")
     if not all(isinstance(each, dict) and isinstance(each.get("translation"), str) for each in found):
-        raise CorpusError(f"{place}: n_best is not a list of objects with a translation; {advice}")
+        raise CorpusError(f"{place}: n_best is not a list of objects with the field translation; {advice}")
     if fields.get("line") != number:
         raise CorpusError(
             f"{place}: should have the translations of line {number} of the source, but has those of line "

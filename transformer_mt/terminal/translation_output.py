@@ -1,4 +1,4 @@
-"""Translates blocks of lines, writes the translations as text or JSON, and sums up what the user should look at."""
+"""Translates blocks of lines, writes the translations as text or JSON, and lists lines that the user should look at."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from transformer_mt.storage.files import finite
 from transformer_mt.terminal.line_input import LineInput, beside
 from transformer_mt.text.tokenizer import tagged
 
-_NAMED = 5  # lines of each kind whose numbers are shown
+_MOST_SHOWN = 5  # line numbers of each kind
 
 
 @dataclass
@@ -28,13 +28,13 @@ class TranslationSummary:
     num_blank: int = 0
     num_split: int = 0
     num_parts: int = 0
-    """The number of parts of the lines that were split."""
+    """The number of parts into which lines were split, over all split lines."""
     short: list[int] = field(default_factory=list)
-    """The lines whose translation is much shorter than translations in training of sources as long."""
+    """The lines whose translation is much shorter than is usual in training for a source of this length."""
     at_limit: list[int] = field(default_factory=list)
-    """The lines whose translation was cut off at the greatest length that is allowed."""
+    """The lines whose translation was cut off at the greatest allowed length."""
     seconds: float = 0.0
-    """The time spent on translating, without loading the model and waiting for input."""
+    """The time for translating, without loading the model and waiting for input."""
 
     def add(self, line: int, best: Translation) -> None:
         """Count a line, given its best translation."""
@@ -49,62 +49,62 @@ class TranslationSummary:
             self.at_limit.append(line)
 
     def add_counts(self, counts: Mapping[str, Any]) -> None:
-        """Add the fields, by their names, of the summary of the lines that come next."""
+        """Add the summary of the next lines, given as its fields by name."""
         for name, count in counts.items():
             vars(self)[name] += count
 
     def text(self, num_before: int = 0) -> str:
-        """Return a line of numbers, and a warning for each kind of translation that should be looked at.
+        """Return a line of numbers, and a warning for each kind of translation that the user should look at.
 
-        `num_before` of the lines were translated by earlier commands, in a time that is not counted.
+        Earlier commands translated `num_before` of the lines, in a time that does not count here.
         """
         now = self.num_lines - num_before
         rate = f"in {self.seconds:.1f} s, {now / max(self.seconds, 1e-9):,.1f} a second"
-        begun = f"{counted(self.num_lines, 'line')} {rate}"
+        lines = f"{counted(self.num_lines, 'line')} {rate}"
         if num_before:
-            begun = f"{counted(self.num_lines, 'line')}, {num_before:,} of them before"
-            begun += f"; the others {rate}" if now else ""
+            lines = f"{counted(self.num_lines, 'line')}, {num_before:,} of them by earlier starts"
+            lines += f"; the others {rate}" if now else ""
         numbers = (
-            f"{begun}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
+            f"{lines}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
             f"peak memory {peak_memory() / 1e6:,.0f} MB"
         )
         return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each kind of translation that should be looked at, with the reason."""
-        said = []
+        """Return a sentence with the reason for each kind of translation that the user should look at."""
+        found = []
         if self.short:
-            said.append(
-                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for such a "
-                f"source, so something may be missing: look at {_named(self.short)}"
+            found.append(
+                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for a source of "
+                f"its length, so something may be missing: look at {_first_of(self.short)}"
             )
         if self.at_limit:
-            said.append(
-                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at its greatest length "
-                f"(max_extra_length, model.max_positions): look at {_named(self.at_limit)}"
+            found.append(
+                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at the greatest allowed length "
+                f"(max_extra_length, model.max_positions): look at {_first_of(self.at_limit)}"
             )
-        return said
+        return found
 
 
-def _named(lines: Sequence[int]) -> str:
-    """The numbers of the first lines, as in `lines 3, 17`."""
-    shown = ", ".join(str(line) for line in lines[:_NAMED])
-    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _NAMED else "")
+def _first_of(lines: Sequence[int]) -> str:
+    """Return the numbers of the first lines, as in `lines 3, 17`."""
+    shown = ", ".join(str(line) for line in lines[:_MOST_SHOWN])
+    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _MOST_SHOWN else "")
 
 
 @dataclass(frozen=True)
 class OutputForm:
-    """What is written for each line of the input."""
+    """What the output contains for each line of the input."""
 
     n_best: bool = False
-    """Whether every translation that was found is written, on a line of its own, after the number of the input line and
-    its score."""
+    """Whether it contains all translations that were found, each on its own line, after the number of the input line
+    and the score of the translation."""
     scores: bool = False
-    """Whether the score is written before the translation."""
+    """Whether it contains the score, before the translation."""
     alignment: bool = False
-    """Whether the alignment is written after the translation."""
+    """Whether it contains the alignment, after the translation."""
     json: bool = False
-    """Whether one JSON object is written for each input line instead of columns."""
+    """Whether it is a JSON object for each input line instead of columns."""
 
     @classmethod
     def of(cls, arguments: Namespace, decoding: DecodingConfig) -> "OutputForm":
@@ -113,7 +113,7 @@ class OutputForm:
 
 
 def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm) -> str:
-    """Return the text to write for an input line, which is numbered from 1; `seconds` is the time it took."""
+    """Return the output for the input line with this number, from 1. `seconds` is the time that it took."""
     if form.json:
         return json.dumps(_object(translations, line, seconds, form), ensure_ascii=False) + "\n"
     chosen = translations if form.n_best else translations[:1]
@@ -168,13 +168,13 @@ class Block:
     """The number of its first line in the input, from 1."""
     lines: list[str]
     prefixes: list[str] | None = None
-    """What each translation has to begin with."""
+    """The text with which each translation has to begin; None if there is no such text."""
 
 
 def with_prefixes(lines: LineInput, path: Path | None, tag: str | None = None) -> Iterator[Block]:
-    """Yield the blocks of the input, each line with the tag before it, and the prefixes if there is a file of them.
+    """Yield the blocks of the input, with the tag before each line, and with the prefixes in the file `path`, if any.
 
-    Raises CorpusError as `beside` does.
+    Raises CorpusError if the file has another number of lines than the input.
     """
     pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path)
     first_line = 1
@@ -191,7 +191,7 @@ def translate_block(
     summary: TranslationSummary,
     progress: LineProgress | None = None,
 ) -> str:
-    """Translate a block of lines, and return the output for it. `summary` counts the lines."""
+    """Translate a block of lines, add the lines to `summary`, and return the output for the block."""
     begun = time.perf_counter()
     found = translator.translations(
         block.lines,

@@ -1,6 +1,6 @@
-"""What a line is: how text is cut into subword pieces, and where its sentences end.
+"""Cuts text into subword pieces, and lines into sentences.
 
-The tokenizer is one of sentencepiece. What is recorded of the training lines helps to split lines in translation.
+The tokenizer is sentencepiece. Statistics of the training lines decide which lines translation splits into sentences.
 
 Other rooms use:
 

@@ -1,4 +1,4 @@
-"""Opens a tokenizer that exists already, and checks which settings fit it."""
+"""Opens an existing tokenizer, and checks that the settings fit it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,25 +14,25 @@ _ADVICE = (
 
 
 def open_existing(path: Path) -> Tokenizer:
-    """Open the tokenizer in a directory that a stage wrote, or in a sentencepiece file, which serves both languages.
+    """Open the tokenizer in the directory of a stage, or a sentencepiece file as the tokenizer of both languages.
 
-    Raises TokenizerError if there is none, or if it is damaged or has other ids for its special pieces.
+    Raises TokenizerError if there is no tokenizer, if it is damaged, or if its special pieces have other ids than ours.
     """
     if not path.exists():
         raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
     if not path.is_dir():
         return Tokenizer.load_file(path)
     if not holds_tokenizer(path):
-        raise TokenizerError(f"tokenizer.from={path}: this directory holds no tokenizer.model; {_ADVICE}")
+        raise TokenizerError(f"tokenizer.from={path}: this directory has no tokenizer.model; {_ADVICE}")
     if (path / SUMS).exists() and (damage := fault(path, TOKENIZERS)):
         raise TokenizerError(
-            f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the whole directory again"
+            f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the complete directory again"
         )
     return Tokenizer.load(path)
 
 
 def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
-    """Raises TokenizerError if tokenizer.joint says one vocabulary and the tokenizer has two, or the reverse."""
+    """Raises TokenizerError if tokenizer.joint is true and the tokenizer has two vocabularies, or the reverse."""
     if tokenizer.joint == settings.joint:
         return
     if tokenizer.joint:
@@ -47,30 +47,30 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
 
 
 def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequence[str]) -> None:
-    """Raises TokenizerError if a tag, or one of tokenizer.user_symbols, is not a piece that is kept whole."""
+    """Raises TokenizerError if a tag, or one of tokenizer.user_symbols, is not a user-defined piece."""
     keys = dict.fromkeys(tags, "a tag of the corpora")
     keys |= dict.fromkeys(settings.user_symbols, "in tokenizer.user_symbols")
     for symbol, key in keys.items():
         if all(symbol in user_symbols(processor) for processor in tokenizer.processors):
             continue
         raise TokenizerError(
-            f"{symbol} ({key}) is not a piece that tokenizer.from={settings.from_} keeps whole, so it would be cut up "
-            "like a word. Take the tag or symbol out of the configuration; or train a tokenizer that has it: "
+            f"{symbol} ({key}) is not a user-defined piece of tokenizer.from={settings.from_}, which would cut it into "
+            "pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that has it: "
             f"tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
         )
 
 
 def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
-    """Raises TokenizerError if subword sampling is on, and the tokenizer has another algorithm than the settings."""
+    """Raises TokenizerError if subword sampling is on and the tokenizer has another algorithm than the settings."""
     if not subword_sampling:
         return
     for algorithm in map(algorithm_of, tokenizer.processors):
         if algorithm == settings.algorithm:
             continue
         if algorithm in ("bpe", "unigram"):
-            cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value that suits it"
+            cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value for it"
         else:
-            cure = "Set training.subword_sampling=0: only bpe and unigram can be sampled"
+            cure = "Set training.subword_sampling=0: only bpe and unigram allow sampling"
         raise TokenizerError(
             f"training.subword_sampling={subword_sampling} is meant for tokenizer.algorithm={settings.algorithm}, but "
             f"the tokenizer was trained with the algorithm {algorithm}. {cure}"
@@ -78,18 +78,18 @@ def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_samp
 
 
 def tokenizer_warnings(tokenizer: Tokenizer) -> list[str]:
-    """Return a warning about each way in which this tokenizer changes text; none about one that `prepare` trained."""
+    """Return a warning for each way in which this tokenizer changes text; one that `prepare` trained has none."""
     found = []
     if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in tokenizer.processors):
         found.append(
-            "this tokenizer has no byte fallback, so characters that are not among its pieces become the "
-            "unknown piece, and are missing from translations"
+            "this tokenizer has no byte fallback, so a character that is not one of its pieces becomes the "
+            "unknown piece, and is missing in translations"
         )
     rules = {normalisation(processor) for processor in tokenizer.processors} - {""}
     found += [
         f"this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
-        "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and rules "
-        "that end in _cf replace capital letters by small ones"
+        "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and a rule "
+        "with a name in _cf replaces capital letters by small ones"
         for rule in sorted(rules)
     ]
     return found

@@ -1,6 +1,6 @@
 """Finds where the sentences of a line begin and end, by punctuation, abbreviations, numbers and quotes.
 
-The rule needs no model. In doubt it leaves two sentences together, rather than cutting one in two.
+The rule needs no model. In doubt, it keeps two sentences together rather than cutting one in two.
 """
 
 import re
@@ -9,22 +9,22 @@ from itertools import pairwise
 # Each of these marks may end a sentence if white space follows: Latin and Greek, Arabic, Urdu, Devanagari, Armenian,
 # Ethiopic, Burmese, Khmer.
 MARKS = ".!?…؟۔।॥։።။។"  # noqa: RUF001
-# These end a sentence whatever follows, because Chinese and Japanese write no white space there.
+# These always end a sentence, because Chinese and Japanese write no white space after them.
 WIDE_MARKS = "。！？｡"  # noqa: RUF001
 # Quotes are in both lists, because one language closes with a quote that another opens with.
 CLOSING = "\"'”’»›“‘«)]}」』）】"  # noqa: RUF001
 _OPENING = "\"'“‘«‹„‚”’»([{¿¡「『（【-–—"  # noqa: RUF001
 _LONGEST_ABBREVIATION = 20  # characters; anything longer is a word
 
-# A run of marks is matched once, from its first mark, so that a line of nothing but marks takes no longer than others.
+# A run of marks matches only from its first mark, so that a line that consists of marks takes no longer than others.
 _END = re.compile(
     rf"(?<![{MARKS}])(?P<marks>[{MARKS}]++)[{re.escape(CLOSING)}]*+(?P<space>\s++)(?=\S)"
     rf"|(?<![{WIDE_MARKS}])[{WIDE_MARKS}]++(?P<wide_space>\s*+)(?=[^\s{re.escape(CLOSING)}])"
 )
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
-# After these abbreviations comes a name or a number, so no sentence ends: English, German, French, Spanish, Italian,
-# Portuguese, Dutch, Swedish, Polish and Czech. Those that often end a sentence, such as "etc.", are not among them.
+# A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
+# Portuguese, Dutch, Swedish, Polish and Czech. Abbreviations that often end a sentence, such as "etc.", are left out.
 _BEFORE_A_NAME = frozenset(
     "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
     "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
@@ -42,10 +42,10 @@ _WITH_ORDINAL_STOPS = frozenset(
 
 
 def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
-    """Split a line into sentences, each with the white space that follows it. Joined, they are the line again.
+    """Split a line into sentences, each with the white space that follows it. Joined again, they give the line.
 
-    `language` is the code of its language, such as de, de-AT or deu_Latn. It decides whether "3." may be an ordinal
-    number.
+    `language` is the code of the line's language, such as de, de-AT or deu_Latn. It decides whether "3." may be an
+    ordinal number.
     """
     ordinals = re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
     has_capitals = line != line.lower()
@@ -62,7 +62,7 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     """Whether a sentence ends at these marks, which are followed by white space."""
     first = _FIRST_CHARACTER.match(line, match.end())
     letter = first[1] if first else ""
-    # Some scripts have no capitals, and some texts are all in lower case.
+    # In a script without capitals, or a line without capitals, a sentence may begin with a small letter.
     if not letter or (letter.islower() and has_capitals):
         return False
     if match["marks"] != ".":

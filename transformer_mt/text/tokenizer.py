@@ -1,4 +1,4 @@
-"""Trains, saves and loads tokenizers of sentencepiece, and turns text into subword pieces and back."""
+"""Trains, saves and loads sentencepiece tokenizers, and turns text into subword pieces and back."""
 
 import hashlib
 import io
@@ -20,12 +20,12 @@ from transformer_mt.storage.files import read_regular, write_whole
 
 
 def tagged(tag: str | None, source: str) -> str:
-    """Return a source with its tag before it. A blank source stays blank, so that it still counts as one."""
+    """Return a source with the tag before it. A blank source stays blank, so that it still counts as blank."""
     return f"{tag} {source}" if tag and source.strip() else source
 
 
-# Numbers of fields and values in sentencepiece_model.proto. sentencepiece's own reader of this format needs the package
-# protobuf.
+# Numbers of fields and values in sentencepiece_model.proto. We read this format ourselves, because sentencepiece's own
+# reader needs the package protobuf.
 _PIECES, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3  # fields of ModelProto
 _PIECE, _TYPE = 1, 3  # fields of SentencePiece
 _USER_DEFINED = 4  # a value of its type
@@ -35,13 +35,13 @@ _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "character"}
 
 
 def algorithm_of(processor: SentencePieceProcessor) -> str:
-    """Return the algorithm, as tokenizer.algorithm names it. sentencepiece leaves out its default, unigram."""
+    """Return the algorithm by its name in tokenizer.algorithm. sentencepiece leaves out its default, unigram."""
     number = dict(_fields(_message(processor, _TRAINER_SPEC))).get(_MODEL_TYPE, 1)
     return _ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown"
 
 
 def normalisation(processor: SentencePieceProcessor) -> str:
-    """Return the name of the rule by which sentencepiece replaces characters; empty if it replaces none."""
+    """Return the name of sentencepiece's rule for replacing characters; empty if it replaces none."""
     fields = dict(_fields(_message(processor, _NORMALIZER_SPEC)))
     name = fields.get(_NAME, b"")
     if not fields.get(_CHARACTER_MAP):
@@ -50,7 +50,7 @@ def normalisation(processor: SentencePieceProcessor) -> str:
 
 
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
-    """Return the user-defined pieces, which are kept whole wherever they stand in a text."""
+    """Return the user-defined pieces, which the tokenizer never cuts."""
     found = []
     for number, value in _fields(processor.serialized_model_proto()):
         if number != _PIECES or not isinstance(value, bytes):
@@ -68,9 +68,9 @@ def _message(processor: SentencePieceProcessor, number: int) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Give the number and the value of each field in a message of Protocol Buffers, in order.
+    """Yield the number and the value of each field in a Protocol Buffers message, in order.
 
-    sentencepiece has just written the message, so it is complete (protobuf.dev/programming-guides/encoding).
+    Format: protobuf.dev/programming-guides/encoding. The message comes from sentencepiece, so it is complete.
     """
     at = 0
     while at < len(message):
@@ -91,7 +91,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _variable_length(message: bytes, at: int) -> tuple[int, int]:
-    """Read the number that begins at this byte, seven bits per byte, lowest first. Returns it and where it ends."""
+    """Read the number that begins at this byte, seven bits per byte, lowest first. Returns it and the next position."""
     number = shift = 0
     while message[at] & 0x80:
         number |= (message[at] & 0x7F) << shift
@@ -100,17 +100,17 @@ def _variable_length(message: bytes, at: int) -> tuple[int, int]:
 
 
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]
-_CHARACTERS_PER_LINE = 4000  # longer lines are cut for training, because sentencepiece would drop them
+_CHARACTERS_PER_LINE = 4000  # training cuts longer lines, because sentencepiece would leave them out
 _MANY_MARKS = re.compile("[\u0300-\U0010ffff]{32,}")  # no combining mark comes before U+0300
-_MODEL_TYPES = {"bpe": "bpe", "unigram": "unigram", "character": "char"}  # sentencepiece's names of the algorithms
+_MODEL_TYPES = {"bpe": "bpe", "unigram": "unigram", "character": "char"}  # sentencepiece's names for the algorithms
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_THREADS = 4  # for training; always the same, because the pieces may depend on it
-_FEW_LINES = 24  # encoding this many lines takes as long as sentencepiece takes to start its threads
+_THREADS = 4  # for training; a constant, because the pieces may depend on it
+_FEW_LINES = 24  # encoding this many lines takes as long as starting the threads of sentencepiece
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The subword pieces of both languages: one sentencepiece model if `joint`, else one for each language."""
+    """The subword pieces of both languages: one sentencepiece model if `joint`, otherwise one for each language."""
 
     source: SentencePieceProcessor
     target: SentencePieceProcessor
@@ -123,9 +123,9 @@ class Tokenizer:
         settings: TokenizerConfig,
         symbols: Sequence[str] = (),
     ) -> "Tokenizer":
-        """Learn the pieces from these lines, which are held in memory. The same lines give the same pieces.
+        """Learn the pieces from these lines, which must fit into memory. The same lines give the same pieces.
 
-        Each text in `symbols` is a piece that is kept whole. Raises TokenizerError if tokenizer.vocab_size is more than
+        Each text in `symbols` becomes a user-defined piece. Raises TokenizerError if tokenizer.vocab_size is more than
         the text has pieces, or less than its characters need.
         """
         source, target = _training_lines(source_lines), _training_lines(target_lines)
@@ -139,14 +139,14 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
-        """Load what `save` wrote. Raises TokenizerError if a file is missing or damaged."""
+        """Load the files that `save` wrote. Raises TokenizerError if one is missing or damaged."""
         if (directory / _SEPARATE[0]).exists():
             return cls(*(_read(directory / name) for name in _SEPARATE))
         return cls.load_file(directory / _JOINT[0])
 
     @classmethod
     def load_file(cls, path: Path) -> "Tokenizer":
-        """Load a sentencepiece model for both languages. Raises TokenizerError if it is missing, damaged or unfit."""
+        """Load a sentencepiece model for both languages. Raises TokenizerError if it cannot be used."""
         both = _read(path)
         return cls(both, both)
 
@@ -161,7 +161,7 @@ class Tokenizer:
 
     @property
     def processors(self) -> list[SentencePieceProcessor]:
-        """The model of both languages, or the one of each."""
+        """The sentencepiece model of both languages together, or the two models."""
         return [self.source] if self.joint else [self.source, self.target]
 
     @property
@@ -190,34 +190,34 @@ class Tokenizer:
         return _encode(self.target, lines)
 
     def encode_cleaned(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """Encode lines as `clean` returns them, in this thread alone, for one of several processes that share work."""
+        """Encode lines that are results of `clean`, in a single thread, for use in several processes at once."""
         encode = partial(SentencePieceProcessor.encode, out_type=int, add_eos=True, num_threads=1)
         return encode(self.source, sources), encode(self.target, targets)
 
     def decode_target(self, ids: Sequence[int]) -> str:
-        """Turn ids into a line of text. Special ids are left out, and bytes that are not UTF-8 become U+FFFD.
+        """Turn ids into a line of text, without special ids. Bytes that are not UTF-8 become U+FFFD.
 
-        decode_target(encode_target([line])[0]) is the line in NFC, each stretch of whitespace one space.
+        decode_target(encode_target([line])[0]) is clean(line).
         """
         text: str = self.target.decode([i for i in ids if i > EOS])
         return clean(text)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each source id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
+        """Return the piece of each source id. U+2581 begins a word, and <0x0A> is a byte."""
         pieces: list[str] = self.source.id_to_piece(list(ids))
         return pieces
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return each target id as sentencepiece spells it: U+2581 begins a word, and <0x0A> is a byte."""
+        """Return the piece of each target id. U+2581 begins a word, and <0x0A> is a byte."""
         pieces: list[str] = self.target.id_to_piece(list(ids))
         return pieces
 
     def target_ids(self, pieces: Sequence[str]) -> list[int]:
-        """Return the ids of pieces as `target_pieces` spells them. Raises TokenizerError if one is unknown."""
+        """Return the ids of pieces, as `target_pieces` returns them. Raises TokenizerError if one is unknown."""
         ids = [int(self.target.piece_to_id(piece)) for piece in pieces]
         for piece, i in zip(pieces, ids, strict=True):
             if i == UNK and piece != self.target.id_to_piece(UNK):
-                raise TokenizerError(f"{piece!r} is not a piece of the target vocabulary; give pieces, not words")
+                raise TokenizerError(f"{piece!r} is not a piece of the target vocabulary; write pieces, not words")
         return ids
 
     def _models(self) -> list[bytes]:
@@ -225,24 +225,24 @@ class Tokenizer:
 
 
 def holds_tokenizer(directory: Path) -> bool:
-    """Whether a directory holds what `save` writes."""
+    """Whether a directory contains the files that `save` writes."""
     return any((directory / names[0]).is_file() for names in (_JOINT, _SEPARATE))
 
 
 def clean(line: str) -> str:
-    """Normalise a line: NFC, one space for each stretch of whitespace, U+FFFD for a surrogate without its partner.
+    """Normalise a line: NFC, one space for each run of white space, U+FFFD for a surrogate without its partner.
 
-    Only this function changes text, and the changes cannot be seen. sentencepiece is told to change nothing: its rule
-    nmt_nfkc would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation. The model would learn to
-    write these, and no translation could match a reference with the original characters. U+2581, with which
-    sentencepiece marks a space, becomes a space.
+    Only this function changes text, and the changes are invisible. sentencepiece changes nothing: its rule nmt_nfkc
+    would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation. The model would learn to write
+    these, and no translation could match a reference with the original characters. U+2581, with which sentencepiece
+    marks a space, becomes a space.
     """
     if not line.isascii():  # ASCII text needs none of these changes
         line = _nfc(line).replace("\u2581", " ")
         # No surrogate is printable, nor is any white space but the space.
         line = line if line.isprintable() else _SURROGATE.sub("\ufffd", line)
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
-        return line  # as most lines are: to see that takes a third of the time
+        return line  # most lines need no change, and this check takes a third of the time of the next line
     return " ".join(line.split())
 
 
@@ -256,8 +256,8 @@ def _nfc(line: str) -> str:
 def _in_canonical_order(found: re.Match[str]) -> str:
     """Decompose a text, and sort each run of combining marks by their classes (Unicode, section 3.11, D108).
 
-    Its NFC is the NFC of the text. Python sorts the marks by insertion, which takes quadratic time unless they are
-    sorted already.
+    The result has the same NFC as the text. Python's own normalisation sorts the marks by insertion, which takes
+    quadratic time unless they are already sorted.
     """
     decomposed = "".join(unicodedata.normalize("NFD", character) for character in found[0])
     runs = groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0)
@@ -280,7 +280,7 @@ def _training_lines(lines: Iterable[str]) -> list[str]:
 
 
 def taken(lines: list[str]) -> Iterator[str]:
-    """Give the lines in order, and empty the list: whoever takes them makes copies."""
+    """Yield the lines in order, and remove them from the list to save memory, because the caller copies them."""
     lines.reverse()
     while lines:
         yield lines.pop()
@@ -289,8 +289,8 @@ def taken(lines: list[str]) -> Iterator[str]:
 def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> bytes:
     if not lines:
         raise TokenizerError(
-            f"no {side} text to train a tokenizer on: every line is blank, cannot be read, or is left out by filters; "
-            "see corpus.train, and what `prepare CONFIG --look` shows"
+            f"there is no {side} text to train a tokenizer on, because every line is blank, unreadable or left out by "
+            "filters; check corpus.train, and run `prepare CONFIG --look`"
         )
     model = io.BytesIO()
     try:
@@ -317,12 +317,12 @@ def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], 
 
 
 def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
-    asked = f"tokenizer.vocab_size={settings.vocab_size}"
+    setting = f"tokenizer.vocab_size={settings.vocab_size}"
     if largest := re.search(r"value <= (\d+)", message):
-        return f"{asked} is more pieces than the {side} text has: lower it to at most {largest[1]}"
+        return f"{setting} is more pieces than the {side} text has: lower it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
-            f"{asked} is less than the characters of the {side} text and the 256 bytes need: raise it to at least "
+            f"{setting} is less than the characters of the {side} text and the 256 bytes need: raise it to at least "
             f"{smallest[1]}, or lower tokenizer.character_coverage={settings.character_coverage}"
         )
     return f"sentencepiece cannot train a tokenizer on the {side} text: {message}"
@@ -333,8 +333,8 @@ def _read(path: Path) -> SentencePieceProcessor:
         model = read_regular(path)
     except OSError as error:
         raise TokenizerError(
-            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it beside the data, "
-            "and `average` beside a model: copy the whole directory of either"
+            f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it into data_dir, "
+            "and `average` into a model directory: copy the complete directory again"
         ) from None
     return _processor(model, str(path))
 
@@ -351,7 +351,7 @@ def _processor(model: bytes, name: str) -> SentencePieceProcessor:
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(
-            f"{name}: its special pieces pad, unk, bos and eos have the ids {special} instead of "
+            f"{name}: the special pieces pad, unk, bos and eos have the ids {special} instead of "
             f"{(PAD, UNK, BOS, EOS)}. Use a tokenizer that `python -m transformer_mt.prepare` wrote, or train one with "
             f"`spm_train --pad_id={PAD} --unk_id={UNK} --bos_id={BOS} --eos_id={EOS} --byte_fallback=true "
             "--normalization_rule_name=identity`"

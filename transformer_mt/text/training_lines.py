@@ -1,4 +1,4 @@
-"""Records how long the lines of the training text are, and how many sentences they have."""
+"""Computes statistics of the training text: the lengths of lines, and their numbers of sentences."""
 
 import re
 from bisect import bisect_left
@@ -23,54 +23,54 @@ _MARK = re.compile(f"[{MARKS}{WIDE_MARKS}]")
 
 
 def count_sentences(lines: Iterable[str], language: str) -> Counter[int]:
-    """Return how many of these lines of a language have so many sentences."""
+    """Return for each number of sentences how many of these lines have it. `language` is a language code."""
     return Counter(1 if _has_no_mark_inside(line) else len(split_sentences(line, language)) for line in lines)
 
 
 def _has_no_mark_inside(line: str) -> bool:
-    """Whether no sentence can end before the last character, which is quicker to see than where one does."""
+    """Whether no sentence can end before the last character. This check is faster than splitting the line."""
     mark = _MARK.search(line)
     return mark is None or mark.end() == len(line)
 
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model
 
-# This share of lines has at most the usual number of sentences, or of pieces. Rare examples are not enough to learn
-# from: where 1.1 % of 164,634 lines had two sentences, two sentences that were translated together had BLEU 12.7, and
-# 24.5 if each was translated on its own.
+# This share of lines has at most the usual number of sentences, or of pieces. A model does not learn long lines from
+# rare examples: in a corpus where 1.1 % of 164,634 lines had two sentences, two sentences had BLEU 12.7 when they were
+# translated together, and 24.5 when each was translated separately.
 USUAL = 0.9
-RARE = 0.001  # share of pairs whose ratio of target to source pieces is below the least ratio
-LONG_ENOUGH = 8  # source pieces; the ratio of shorter lines says nothing
+RARE = 0.001  # share of pairs with a ratio of target to source pieces below the least usual ratio
+LONG_ENOUGH = 8  # source pieces; the ratios of shorter lines vary too much
 
 Number = TypeVar("Number", int, float)
 
 
 class TrainingLines(BaseModel):
-    """What was usual in the training text. Lengths are in subword pieces of the source, EOS not counted."""
+    """Statistics of the training text. Lengths are in subword pieces of the source, EOS not counted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     pairs: PositiveInt
     usual_sentences: NonNegativeInt
-    """90 % of the source lines have no more sentences."""
+    """90 % of the source lines have at most this number of sentences."""
     most_sentences: NonNegativeInt
     usual_pieces: NonNegativeInt
-    """90 % of the source lines have no more pieces."""
+    """90 % of the source lines have at most this number of pieces."""
     most_pieces: NonNegativeInt
     least_ratio: NonNegativeFloat
     """The least usual ratio of target to source pieces: 99.9 % of the pairs with 8 or more source pieces have at least
-    this one. 0 if there are no such pairs."""
+    this ratio. 0 if there are no such pairs."""
 
     @classmethod
     def load(cls, directory: Path) -> "TrainingLines":
-        """Load what `save` wrote. Raises CheckpointError if it is missing or damaged."""
+        """Load the file that `save` wrote. Raises CheckpointError if it is missing or damaged."""
         path = directory / FILE
         try:
             return cls.model_validate(read_json(path))
         except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
             raise CheckpointError(
-                f"{path}: cannot be read, or is not as it was written; copy it again from the data_dir, the run or the "
-                "model that it came from"
+                f"{path}: is missing or damaged; copy it again from the data_dir, the run or the model that it came "
+                "from"
             ) from None
 
     def save(self, directory: Path) -> None:
@@ -79,7 +79,7 @@ class TrainingLines(BaseModel):
 
     @property
     def description(self) -> str:
-        """A line that describes it to the user."""
+        """A line of text with these numbers, for the user."""
         sentences, most = counted(self.usual_sentences, "sentence"), counted(self.most_sentences, "sentence")
         return (
             f"source lines: 90 % have at most {sentences} and {self.usual_pieces} pieces; "
@@ -92,7 +92,7 @@ class TrainingLines(BaseModel):
 
 
 class TrainingLinesCounter:
-    """Counts the pieces of pairs, and takes how many sentences their sources have."""
+    """Counts the pieces of pairs. The caller adds the counts of sentences to `sentences`."""
 
     def __init__(self) -> None:
         self.num_pairs = 0
@@ -101,7 +101,7 @@ class TrainingLinesCounter:
         self.ratios: Counter[float] = Counter()
 
     def add_lengths(self, sources: "NDArray[np.int64]", targets: "NDArray[np.int64]") -> None:
-        """Count the pieces of pairs, given their numbers on both sides, EOS not counted."""
+        """Add pairs, given the numbers of their source and target pieces, EOS not counted."""
         import numpy as np
 
         both, numbers = np.unique((sources << 32) | targets, return_counts=True)
@@ -113,7 +113,7 @@ class TrainingLinesCounter:
                 self.ratios[round(num_target / num_source, 2)] += number
 
     def result(self) -> TrainingLines:
-        """Return what was usual in all pairs so far. There must be at least one."""
+        """Return the statistics of all pairs so far. There must be at least one pair."""
         return TrainingLines(
             pairs=self.num_pairs,
             usual_sentences=_quantile(self.sentences, USUAL),
@@ -125,6 +125,6 @@ class TrainingLinesCounter:
 
 
 def _quantile(counts: Counter[Number], share: float) -> Number:
-    """Return the least value that is not exceeded by at least this share of all values."""
+    """Return the smallest value that at least this share of all values do not exceed."""
     rising = sorted(counts)
     return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]
