@@ -167,7 +167,7 @@ def test_the_stages_are_the_modules_that_are_commands():
 def test_arguments_and_mistakes_pass_through_to_the_stage_and_back(monkeypatch, capsys, tmp_path):
     status, _, error = run_commands(monkeypatch, capsys, "average", str(tmp_path))
     assert status == 2
-    assert error.startswith("error: ") and says(error, "model-without-config", str(tmp_path))
+    assert error.startswith("error: ") and says(error, "run-without-config", str(tmp_path))
 
 
 @pytest.mark.parametrize("name", [*commands.STAGES, *commands.OTHERS])
