@@ -161,7 +161,7 @@ def _scored(
     details: Details,
 ) -> dict[str, Any]:
     """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
-    source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
+    source_language, target_language = config.corpus.languages_of_test(name)
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]

@@ -201,7 +201,7 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
             )
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
-    language = first.config.corpus.target_language
+    _, language = first.config.corpus.languages_of_test(name)
     return ComparedTest(name, first_text.references, systems, language, notes)
 
 

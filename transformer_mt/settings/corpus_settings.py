@@ -202,6 +202,10 @@ class CorpusConfig(Section):
         source = split.source_language or self._language_in(split.source) or self.source_language
         return source, split.target_language or self._language_in(split.target) or self.target_language
 
+    def languages_of_test(self, name: str) -> tuple[str, str]:
+        """Return the codes of the languages of a test set; those of the corpus if it has no test set of this name."""
+        return self.languages_of(self.test.get(name, ""))
+
     def _language_in(self, part: str | int | None) -> str | None:
         """Return the language code in which the name of a file, field or column ends, if it is one of our two."""
         name = re.sub(r"\.(gz|zst|xz)$", "", str(part)).split(".")[-1]
