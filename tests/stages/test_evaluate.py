@@ -389,6 +389,22 @@ class TestModel:
         for wrong in ("beam_size=0,4", "training.seed=1,2", "nothing=1"):
             assert cli.run(main, [str(trained), "--tune", wrong]) == 2
 
+    def test_the_validation_set_is_scored_in_its_own_language(self, trained, tmp_path, monkeypatch):
+        write(tmp_path / "data/valid.source.txt", ["dog"])
+        write(tmp_path / "data/valid.target.txt", HYPOTHESES[:1])
+        names = [*files_of_test_set("news"), *files_of_test_set("talks"), "valid.source.txt", "valid.target.txt"]
+        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        in_chinese(trained, "corpus.valid={path: v, target_language: zh}")
+        languages = []
+
+        def tuned(*arguments):
+            languages.append(arguments[-1])
+            return tune(*arguments)
+
+        monkeypatch.setattr(evaluate, "tune", tuned)
+        assert main([str(trained), "--tune", "beam_size=8", "--test", "news"]) == 0
+        assert languages == ["zh"]
+
     def test_weaknesses_are_told_where_asked_for(self, trained, capsys):
         assert main([str(trained), "--analyse", "--test", "news"]) == 0
         said = capsys.readouterr().out
