@@ -260,6 +260,13 @@ def test_the_first_of_duplicates_stays(experiment: Experiment) -> None:
     assert [line for _, line in places] == [*range(1, 11), 12, 14]
 
 
+def test_sentences_of_duplicates_are_not_counted(experiment: Experiment) -> None:
+    experiment.write("train", [*TRAIN, *[("One. Two. Three.", "Eins. Zwei. Drei.")] * 200])
+    assert experiment.prepare("filters.duplicates=true") == 0
+    lines = json.loads((experiment.data_dir / "training_lines.json").read_text())
+    assert (lines["pairs"], lines["usual_sentences"], lines["most_sentences"]) == (401, 1, 3)
+
+
 def test_killed_at_any_instant_a_rerun_ends_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops before every rename, removal and encoding in turn, each time with what the stops before left."""
     experiment.prepare(f"data_dir={experiment.directory / 'whole'}")
