@@ -11,7 +11,7 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
-from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings
+from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import Plan, fill_data_dir, held_out_of, splits_of
 from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
@@ -98,7 +98,9 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
     sets = {name: corpus for name, corpus in pairs.items() if not is_training(name)}
     headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
-    for warning in [*tag_warnings(config.corpus), *headers, *_text_warnings(sets)]:
+    training = {name: text for name, text in splits.items() if is_training(name)}
+    twice = twice_warnings(training, digests)
+    for warning in [*tag_warnings(config.corpus), *twice, *headers, *_text_warnings(sets)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(sets)
