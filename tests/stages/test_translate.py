@@ -317,6 +317,16 @@ def test_the_model_is_not_replaced_by_its_translations(model_dir, tmp_path, run_
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["new.txt", "link"])
+def test_no_new_file_is_written_beside_the_model(model_dir, tmp_path, run_stage, capsys, name):
+    model = shutil.copytree(model_dir, tmp_path / "model")
+    (tmp_path / "link").symlink_to(model / "new.txt")
+    path, before = (tmp_path / "link" if name == "link" else model / name), set(model.iterdir())
+    assert run_stage(translate.main, b"A dog.\n", model, "--output", path) == (2, b"")
+    assert says(capsys.readouterr().err, "output-would-replace-input", str(path))
+    assert set(model.iterdir()) == before
+
+
 def test_files_of_the_user_beside_the_output_stay(run_translate, tmp_path):
     victim, link = tmp_path / "victim", tmp_path / own_name("out")
     victim.write_text("mine")
