@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
-    blocks = with_prefixes(lines, arguments.prefix, arguments.tag)
+    blocks = with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
         options = model_arguments.engine_options(arguments)
         translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))

@@ -411,6 +411,16 @@ def test_bytes_that_are_not_utf8_are_replaced_if_asked_for(run_translate, transl
     assert "standard input:2: is not UTF-8" in caplog.messages[0]
 
 
+def test_bytes_of_prefixes_that_are_not_utf8_are_replaced_too(run_translate, tmp_path):
+    (tmp_path / "prefixes").write_bytes(b"D\xf6r\n")
+    (tmp_path / "lines").write_text("A dog.\n")
+    for source in ([], ["--input", tmp_path / "lines", "--output", tmp_path / "out"]):
+        assert run_translate(b"A dog.\n", "--prefix", tmp_path / "prefixes", *source)[0] == 2
+        arguments = ["--errors", "replace", "beam_size=1"]
+        assert run_translate(b"A dog.\n", "--prefix", tmp_path / "prefixes", *source, *arguments)[0] == 0
+    assert (tmp_path / "out").read_text().startswith("D\ufffdr")
+
+
 def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):
     path = tmp_path / "prefixes"
     path.write_text("Der\n\nEin\n")

@@ -187,9 +187,10 @@ class _FileTranslation:
 
     def _blocks(self, block_lines: int) -> Iterator[Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
-        lines = open_lines(self.arguments.input, self.arguments.errors, block_lines)
+        arguments = self.arguments
+        lines = open_lines(arguments.input, arguments.errors, block_lines)
         block = None
-        for block in with_prefixes(lines, self.arguments.prefix, self.arguments.tag):
+        for block in with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
             yield block
         if block is None:
             yield Block(1, [])
