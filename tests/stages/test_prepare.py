@@ -282,6 +282,12 @@ def test_the_same_file_with_other_sides_or_another_tag_is_another_text() -> None
     assert twice_warnings(corpora, dict.fromkeys(corpora, "same")) == []
 
 
+@pytest.mark.parametrize("name", ["shards.json", "kept.rows"])
+def test_a_corpus_is_not_called_like_a_file_beside_it(experiment: Experiment, name: str) -> None:
+    with pytest.raises(ConfigError, match=message("corpus-name-of-file", name)):
+        experiment.prepare(f"corpus.train=[{{name: {name}, path: {experiment.directory / 'train'}}}]")
+
+
 def test_killed_at_any_instant_a_rerun_ends_the_same(experiment: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops before every rename, removal and encoding in turn, each time with what the stops before left."""
     experiment.prepare(f"data_dir={experiment.directory / 'whole'}")

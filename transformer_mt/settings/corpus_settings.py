@@ -246,6 +246,8 @@ class CorpusConfig(Section):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"two corpora of train have the name {twice}; give them different names")
+        if taken := {"shards.json", "kept.rows"}.intersection(names):
+            raise ValueError(f"{min(taken)} is the name of a file of `prepare`: give this corpus of train another name")
         if self.temperature is not None and (not several or any(corpus.weight is not None for corpus in corpora)):
             raise ValueError("temperature is only for a list of corpora without weights; leave it, or the weights, out")
         for key, split in {"train": self.train, "valid": self.valid, **self.test}.items():
