@@ -175,9 +175,8 @@ def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) 
         for engine in (ours, theirs)
     )
     same = sum(a == b for a, b in zip(expected, found, strict=True))
-    likeness = (
-        100.0 if found == expected else corpus_score("chrf", found, expected)
-    )  # chrF of texts without a character is 0
+    # The chrF of texts without a character is 0.
+    likeness = 100.0 if found == expected else corpus_score("chrf", found, expected)
     return (
         f"{same} of {len(sentences)} greedy translations of the validation set are the same as the model's; "
         f"chrF between both is {likeness:.1f} (100 = equal)"

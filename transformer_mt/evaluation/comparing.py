@@ -23,13 +23,7 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_test_sets,
     results_dir,
 )
-from transformer_mt.evaluation.metrics import (
-    METRICS,
-    MetricName,
-    check_aligned,
-    check_words,
-    metrics_of,
-)
+from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config

@@ -40,10 +40,7 @@ def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedTex
 
 
 def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
-    """Return a warning for each training corpus with the same text and the same tag as an earlier one.
-
-    `digests` are those of the text of each corpus, by the name of its split.
-    """
+    """Return a warning for each training corpus with the same text, and the same tag, as an earlier one."""
     first: dict[tuple[str, str, str | None], str] = {}
     found = []
     for name, text in corpora.items():

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import FILES, LINES, RECORD
-from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
+from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
 from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_place, writing
@@ -107,10 +106,10 @@ class BlockEncoder:
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
         """Yield the pairs that pass the text filters: the row in the block, and source and target after `clean`."""
         block = task.block
+        if not self.skips_bad_lines:
+            block.check()
         for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):
-                if pair.reason == BAD_LINE and not self.skips_bad_lines:
-                    raise CorpusError(f"{block.place(row)}: {pair.fault}")
                 dropped[pair.reason] += 1
                 continue
             source, target = clean(pair[0]), clean(pair[1])
@@ -182,13 +181,7 @@ class ShardWriter:
     """Writes a shard block by block. Until `finish`, its directory has a temporary name."""
 
     def __init__(
-        self,
-        directory: Path,
-        number: int,
-        key: str,
-        vocab_sizes: tuple[int, int],
-        overlaps: Overlaps,
-        with_keys: bool,
+        self, directory: Path, number: int, key: str, vocab_sizes: tuple[int, int], overlaps: Overlaps, with_keys: bool
     ) -> None:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
         self._overlaps, self._with_keys = overlaps, with_keys

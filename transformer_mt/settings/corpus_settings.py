@@ -3,14 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
 from transformer_mt.settings.section import Count, Language, Positions, PositiveCount, Section, Symbol, Text
 from transformer_mt.settings.section import Tag as TagText
