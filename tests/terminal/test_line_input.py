@@ -99,7 +99,8 @@ def test_no_standard_input_is_an_error(monkeypatch):
 def test_lines_beside_others_are_as_many(tmp_path):
     path = tmp_path / "others"
     path.write_text("A\nB\nC\n")
-    assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path, "strict")) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
+    pairs = beside(LineInput(iter([["a", "b"], ["c"]])), path, "strict")
+    assert list(pairs) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
     with pytest.raises(CorpusError, match=message("line-beside-missing", "4")):
         list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path, "strict"))
     with pytest.raises(CorpusError, match=message("line-beside-too-many", "others", "3", "2 lines")):
