@@ -161,7 +161,7 @@ def _scored(
     details: Details,
 ) -> dict[str, Any]:
     """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
-    source_language, target_language = config.corpus.languages_of(config.corpus.test.get(name, ""))
+    source_language, target_language = config.corpus.languages_of_test(name)
     details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
@@ -227,7 +227,8 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingCo
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
     metric = "bleu" if config.training.metric == "nll" else config.training.metric
-    tuning = tune(choices, translate, text.references[0], metric, config.corpus.target_language)
+    _, language = config.corpus.languages_of(config.corpus.valid)
+    tuning = tune(choices, translate, text.references[0], metric, language)
     print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
     return tuning
 

@@ -18,6 +18,7 @@ from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import Trained, random_pairs, read_trained
+from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
 from transformer_mt.storage.files import write_whole
@@ -174,9 +175,8 @@ def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) 
         for engine in (ours, theirs)
     )
     same = sum(a == b for a, b in zip(expected, found, strict=True))
-    likeness = (
-        100.0 if found == expected else corpus_score("chrf", found, expected)
-    )  # chrF of texts without a character is 0
+    # The chrF of texts without a character is 0.
+    likeness = 100.0 if found == expected else corpus_score("chrf", found, expected)
     return (
         f"{same} of {len(sentences)} greedy translations of the validation set are the same as the model's; "
         f"chrF between both is {likeness:.1f} (100 = equal)"
@@ -192,6 +192,7 @@ def validation_sources(trained: Trained, count: int) -> list[list[int]]:
         source = EncodedCorpus.load(data_dir / "valid").source
     except (TokenizerError, CorpusError):
         return []
+    check_data(data_dir, VALIDATED_ON)
     sentences = [source.gather(np.array([number]))[0].tolist() for number in range(min(count, len(source)))]
     return [sentence for sentence in sentences if 1 < len(sentence) <= trained.config.model.max_positions]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.worker_pool import num_cores
-from transformer_mt.corpora.corpus import BadPair, Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
-from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings
+from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import Plan, fill_data_dir, held_out_of, splits_of
 from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
@@ -98,7 +98,9 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
     sets = {name: corpus for name, corpus in pairs.items() if not is_training(name)}
     headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
-    for warning in [*tag_warnings(config.corpus), *headers, *_text_warnings(sets)]:
+    training = {name: text for name, text in splits.items() if is_training(name)}
+    twice = twice_warnings(training, digests)
+    for warning in [*tag_warnings(config.corpus), *twice, *headers, *_text_warnings(sets)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(sets)
@@ -241,14 +243,10 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
         # filters.held_out is not used here: it is on by default, and so the sample usually needs no filtering.
         return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
 
-    samples = [(_good(corpus) if skip_bad else corpus.pairs(), corpus.num_pairs) for corpus in corpora]
+    samples = [(corpus.pairs(skip_bad), corpus.num_pairs) for corpus in corpora]
     filtering = (stays,) if config.filters.look_at_text else ()
     sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes, *filtering)
     return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
-
-
-def _good(corpus: Corpus) -> Iterator[tuple[str, str]]:
-    return (pair for block in corpus.blocks() for pair in block.pairs if not isinstance(pair, BadPair))
 
 
 if __name__ == "__main__":

@@ -56,15 +56,18 @@ class Weights:
     def read(cls, settings: Sequence[str]) -> "Weights":
         """Read settings such as channel=0.5 and length_penalty=1. The default of log_prob is 1.
 
-        Raises ConfigError for a setting of another form.
+        Raises ConfigError for a setting of another form, and for a name that is given twice.
         """
-        found = {"log_prob": 1.0, "length_penalty": 1.0}
+        given: dict[str, float] = {}
         for setting in settings:
             name, _, written = setting.partition("=")
+            if not name or name in given:
+                raise ConfigError(f"{cut(setting)}: give a name, and each name only once, as in channel=0.5")
             try:
-                found[name] = float(written)
+                given[name] = float(written)
             except ValueError:
                 raise ConfigError(f"{cut(setting)}: write NAME=NUMBER, as in channel=0.5") from None
+        found = {"log_prob": 1.0, "length_penalty": 1.0, **given}
         length_penalty = found.pop("length_penalty")
         return cls(found, length_penalty)
 

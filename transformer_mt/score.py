@@ -92,9 +92,13 @@ def _scores(
 ) -> list[str]:
     """Return the lines of the output for a block of pairs."""
     numbers = range(first_line, first_line + len(sources))
-    scores = _scored(arguments, scorer, sources, targets, [target.split() for target in targets], numbers)
+    pieces = [target.split() for target in targets if arguments.pieces]
+    scores = _scored(arguments, scorer, sources, targets, pieces, numbers)
     numbered = zip(scores, numbers, strict=True)
-    return [_object(score, number) if arguments.json else _columns(score) for score, number in numbered]
+    return [
+        _object(score, number) if arguments.json else f"{score.log_prob:.4f}\t{score.average:.4f}\n"
+        for score, number in numbered
+    ]
 
 
 def _with_scores(
@@ -151,10 +155,6 @@ def _tab_separated(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], lis
                 )
         yield [source for source, _ in pairs], [target for _, target in pairs]
         done += len(block)
-
-
-def _columns(score: PairScore) -> str:
-    return f"{score.log_prob:.4f}\t{score.average:.4f}\n"
 
 
 def _object(score: PairScore, line: int) -> str:

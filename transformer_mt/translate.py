@@ -2,6 +2,7 @@
 
 import argparse
 import gzip
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
-    blocks = with_prefixes(lines, arguments.prefix, arguments.tag)
+    blocks = with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
         options = model_arguments.engine_options(arguments)
         translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))
@@ -99,13 +100,10 @@ def _check_output(arguments: argparse.Namespace) -> None:
             f"--output {path}: `translate` writes plain text or .gz, not {path.suffix}: write "
             f"--output {path.with_suffix('.gz')}, or leave the ending out"
         )
-    if not path.is_file():
-        return
     directories = [model.resolve() for model in model_arguments.model_dirs(arguments)]
-    is_read = any(
-        read is not None and read.is_file() and read.samefile(path) for read in (arguments.input, arguments.prefix)
-    )
-    if is_read or path.resolve().parent in directories:
+    read = [file for file in (arguments.input, arguments.prefix) if file is not None and file.is_file()]
+    is_read = path.is_file() and any(file.samefile(path) for file in read)
+    if is_read or Path(os.path.realpath(path)).parent in directories:
         raise TranslationError(
             f"--output {path}: this command reads the file, or it is in the directory of the model, and the "
             "translations would replace it: give another file"

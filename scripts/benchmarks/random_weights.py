@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from benchmarks.contenders.train_plain import NnTransformer
 from benchmarks.training_text import nn_transformer_weights
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -57,7 +57,7 @@ def random_decoding(config: TransformerConfig, vocab_size: int, num_sentences: i
     last_B1 = torch.randint(9, 20, (num_sentences, 1))
     source_BS = torch.randint(EOS + 1, vocab_size, (num_sentences, 20)).scatter(1, last_B1, EOS)
     source_BS = source_BS.masked_fill(torch.arange(20) > last_B1, PAD).to(device.torch_device)
-    limits = max_lengths(source_BS, MAX_EXTRA_LENGTH, config.max_positions)
+    limits = [min(last + 1 + MAX_EXTRA_LENGTH, config.max_positions) for last in last_B1[:, 0].tolist()]
 
     searched, constraints = TorchEngine(ours, config.max_positions, device).searched, Constraints(limits)
     one, several = DecodingConfig(beam_size=1), DecodingConfig(beam_size=BEAM_SIZE)

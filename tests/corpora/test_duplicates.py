@@ -31,11 +31,11 @@ def random_keys(sizes: Sequence[int], different: int) -> list[list[bytes]]:
     return [[keys[i] for i in generator.integers(0, different, size)] for size in sizes]
 
 
-def found(directory: Path, keys: Sequence[Sequence[bytes]], memory: int = repeated.MEMORY) -> list[list[int]]:
+def found(directory: Path, keys: Sequence[Sequence[bytes]]) -> list[list[int]]:
     paths = [directory / f"{number}.keys" for number in range(len(keys))]
     for path, of_file in zip(paths, keys, strict=True):
         path.write_bytes(b"".join(of_file))
-    return [rows.tolist() for rows in find_duplicates(paths, memory)]
+    return [rows.tolist() for rows in find_duplicates(paths)]
 
 
 @pytest.mark.parametrize("memory", [100, 5_000, 100_000, repeated.MEMORY])
@@ -44,26 +44,29 @@ def test_they_are_those_that_a_set_finds(
     sizes: list[int], memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeated, "_READ_AT_A_TIME", 64)
+    monkeypatch.setattr(repeated, "MEMORY", memory)
     keys = random_keys(sizes, different=120)
-    assert found(tmp_path, keys, memory) == found_by_a_set(keys)
+    assert found(tmp_path, keys) == found_by_a_set(keys)
 
 
-def test_the_same_first_half_of_a_key_is_not_the_same_key(tmp_path: Path) -> None:
+def test_the_same_first_half_of_a_key_is_not_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     halves = [bytes(8), b"\xff" * 8, b"\x01" + bytes(7)]
     keys = [[a + b for a in halves for b in halves] * 2, [halves[1] + halves[0], halves[2] * 2]]
     for memory in (500, 100_000):
-        assert found(tmp_path, keys, memory) == [[*range(9, 18)], [0, 1]]
+        monkeypatch.setattr(repeated, "MEMORY", memory)
+        assert found(tmp_path, keys) == [[*range(9, 18)], [0, 1]]
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeated, "_READ_AT_A_TIME", 5_000)
     num_keys, memory = 400_000, 4_000_000
+    monkeypatch.setattr(repeated, "MEMORY", memory)
     keys = np.random.default_rng(2).integers(0, 256, (num_keys, KEY_BYTES), np.uint8)
     keys[-2:] = keys[:2]
     (tmp_path / "all.keys").write_bytes(keys.tobytes())
     tracemalloc.start()
     try:
-        [rows] = find_duplicates([tmp_path / "all.keys"], memory)
+        [rows] = find_duplicates([tmp_path / "all.keys"])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from helpers.forms import opened, write
+from helpers.forms import filled, opened, write
 from helpers.messages import message
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.corpora.opening import corpus_files
 
 
 def shards(directory: Path, **sides: dict[str, str]) -> str:
@@ -24,7 +25,7 @@ def test_a_prefix_may_be_a_pattern(tmp_path: Path) -> None:
     # In alphabetical order: 1, 10, 2.
     assert list(corpus.pairs()) == [("a", "A"), ("c", "C"), ("b", "B"), ("", "D")]
     assert [Path(block.place(0)).name for block in corpus.blocks()] == ["part-1.en.gz:1", "part-10.en:1", "part-2.en:1"]
-    assert [path.name for path in corpus.files] == [
+    assert [path.name for path in corpus_files(filled({"path": str(tmp_path / "part-*")}))] == [
         *("part-1.en.gz", "part-1.de", "part-10.en", "part-10.de.zst", "part-2.en", "part-2.de.xz")
     ]
 

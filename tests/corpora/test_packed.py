@@ -28,7 +28,7 @@ def test_every_reader_unpacks(tmp_path: Path, packing: str, content: bytes) -> N
     assert survey(path).digest == survey(Path(write(tmp_path / "plain", content))).digest
     given = open_lines(path, "strict", 2048)
     assert given.is_file and given.num_lines == (None if packing else len(lines))
-    assert [line for block, others in beside(given, path) for line in others] == lines
+    assert [line for block, others in beside(given, path, "strict") for line in others] == lines
 
 
 @pytest.mark.parametrize("packing", PACKED)

@@ -49,7 +49,8 @@ def test_the_space_after_a_tag_is_as_in_training(translator):
 
 def test_without_a_target_it_is_of_the_translation(translator):
     """In the pieces that the search wrote, with the settings that are given."""
-    for decoding in (None, DecodingConfig(beam_size=1, max_extra_length=3)):
+    drawn = [DecodingConfig(sampling=True, seed=seed, max_extra_length=9) for seed in (1, 2)]
+    for decoding in (None, DecodingConfig(beam_size=1, max_extra_length=3), *drawn):
         [[best, *_]] = translator.translations([SOURCE], decoding)
         found = translator.attention(SOURCE, decoding=decoding)
         assert (found.text, found.target) == (best.text, [*best.pieces, "</s>"])

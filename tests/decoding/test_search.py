@@ -22,7 +22,8 @@ from helpers.thorough import pairwise, thorough
 
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.decoding import sampling, search
-from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.constraints import Constraints
+from transformer_mt.decoding.engine import Sentence
 from transformer_mt.settings.search_settings import DecodingConfig
 
 both_norms = pytest.mark.parametrize("norm", ["post", *thorough("pre")])
@@ -52,10 +53,10 @@ def searches(tiny_model, sources):
 
 
 def test_a_translation_may_be_so_much_longer_than_its_own_source_up_to_the_positions():
-    source_BS = torch.tensor([[4, EOS, PAD, PAD], [4, 5, 6, EOS], [EOS, PAD, PAD, PAD]])
-    assert max_lengths(source_BS, max_extra_length=5, max_positions=100) == [7, 9, 6]
-    assert max_lengths(source_BS, max_extra_length=5, max_positions=7) == [7, 7, 6]
-    assert max_lengths(source_BS, max_extra_length=0, max_positions=100) == [2, 4, 1]
+    sentences = [Sentence([4, EOS]), Sentence([4, 5, 6, EOS]), Sentence([EOS])]
+    assert [sentence.max_length(5, max_positions=100) for sentence in sentences] == [7, 9, 6]
+    assert [sentence.max_length(5, max_positions=7) for sentence in sentences] == [7, 7, 6]
+    assert [sentence.max_length(0, max_positions=100) for sentence in sentences] == [2, 4, 1]
 
 
 # Greedy

@@ -2,10 +2,11 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
-from helpers.messages import says
+from helpers.messages import message, says
 from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
@@ -13,6 +14,7 @@ from helpers.untrained import write_untrained
 from safetensors.torch import load_file
 
 from transformer_mt import plot
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures, picture_file
@@ -124,6 +126,16 @@ def test_lengths_are_those_of_the_prepared_pairs(shown, numbers, experiment):
         expected = [text.offsets[pair + 1] - text.offsets[pair] for pair in range(len(corpus))]
         assert sides[name].tolist() == numbers()[f"{name}_N"].tolist() == expected
     assert f"{len(corpus)} pairs, on average {len(corpus.source.ids) / len(corpus):.1f} source pieces" in said
+
+
+def test_lengths_of_damaged_data_are_not_drawn(shown, experiment, tmp_path):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    [offsets] = data.glob("train/*/*/source.offsets")
+    damaged = np.fromfile(offsets, np.int64)
+    damaged[1] += 1
+    damaged.tofile(offsets)
+    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "source.offsets")):
+        shown("lengths", experiment, f"data_dir={data}")
 
 
 def write_log(run, *records, end="\n"):

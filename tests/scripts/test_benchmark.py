@@ -20,7 +20,7 @@ from conftest import TINY
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
-from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.kernels import elementary
 from transformer_mt.kernels.device import Device, choose_device
@@ -114,7 +114,7 @@ def test_peer_drops_out_where_ours_does(both, corpus, race, monkeypatch):
 def test_greedy_of_the_peer_is_ours(both, sources):
     ours, peer = both()
     source_BS = sources(12, 9)
-    limits = max_lengths(source_BS, 5, TINY["max_positions"])
+    limits = [min(length + 5, TINY["max_positions"]) for length in (source_BS != PAD).sum(dim=1).tolist()]
     expected = [found.tokens for found in greedy(ours, source_BS, Constraints(limits), DecodingConfig(beam_size=1))]
     assert len(set(map(tuple, expected))) > 6
     assert peer_greedy(peer, source_BS, limits) == expected

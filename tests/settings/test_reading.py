@@ -247,6 +247,11 @@ class TestMistakes:
         with pytest.raises(ConfigError, match=message(*expected)):
             load(override, section="decoding")
 
+    def test_of_several_overrides_the_one_that_the_error_is_about_is_named(self, load):
+        with pytest.raises(ConfigError) as raised:
+            load("top_k=99999", "sampling=true", section="decoding")
+        assert "override top_k=99999: decoding.top_k=99999" in str(raised.value)
+
     @pytest.mark.parametrize(
         ("override", "expected"),
         [

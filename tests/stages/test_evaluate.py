@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +23,11 @@ from transformer_mt import evaluate
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.evaluate import main
-from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, score_files, write_scores
+from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, read_scores, score_files, write_scores
+from transformer_mt.evaluation.tuning import tune
 from transformer_mt.preparing.prepared import files_of_test_set
+from transformer_mt.reporting.gathered import Run
+from transformer_mt.reporting.gathered_texts import gather_tests
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import sums_of, write_sums
 from transformer_mt.storage.files import own_name
@@ -255,6 +259,13 @@ def trained(tmp_path, monkeypatch):
     return model.parent
 
 
+def in_chinese(run_dir, override):
+    """Let a text of a run have another target language than the others."""
+    for directory in (run_dir, run_dir / "model"):
+        config = load_config(directory / "config.yaml", [override])
+        (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+
+
 class TestModel:
     def test_scores_every_test_set(self, trained, capsys):
         assert main(["runs/x"]) == 0
@@ -378,6 +389,22 @@ class TestModel:
         for wrong in ("beam_size=0,4", "training.seed=1,2", "nothing=1"):
             assert cli.run(main, [str(trained), "--tune", wrong]) == 2
 
+    def test_the_validation_set_is_scored_in_its_own_language(self, trained, tmp_path, monkeypatch):
+        write(tmp_path / "data/valid.source.txt", ["dog"])
+        write(tmp_path / "data/valid.target.txt", HYPOTHESES[:1])
+        names = [*files_of_test_set("news"), *files_of_test_set("talks"), "valid.source.txt", "valid.target.txt"]
+        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        in_chinese(trained, "corpus.valid={path: v, target_language: zh}")
+        languages = []
+
+        def tuned(*arguments):
+            languages.append(arguments[-1])
+            return tune(*arguments)
+
+        monkeypatch.setattr(evaluate, "tune", tuned)
+        assert main([str(trained), "--tune", "beam_size=8", "--test", "news"]) == 0
+        assert languages == ["zh"]
+
     def test_weaknesses_are_told_where_asked_for(self, trained, capsys):
         assert main([str(trained), "--analyse", "--test", "news"]) == 0
         said = capsys.readouterr().out
@@ -477,6 +504,25 @@ class TestCompare:
         news, talks = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
         assert (news["test"], talks["test"], news["baseline"]) == ("news", "talks", "runs/x")
         assert news["metrics"][0]["systems"][1]["value"] == pytest.approx(100)
+
+    def test_each_test_set_is_compared_in_its_own_language(self, two, trained, capsys):
+        for run_dir in two:
+            in_chinese(Path(run_dir), "corpus.test.talks={path: b, target_language: zh}")
+            assert main([run_dir]) == 0
+        assert capsys.readouterr().out.count("tok:zh") >= 2
+        assert main(["--compare", *two, "--metrics", "bleu"]) == 0
+        news, talks = capsys.readouterr().out.split("talks: 3 sentences")
+        assert "tok:13a" in news and "tok:zh" not in news
+        assert "tok:zh" in talks and "tok:13a" not in talks
+        results = [read_scores(Path(run_dir, "evaluation/scores.json")) for run_dir in two]
+        configs = [load_config(Path(run_dir, "config.yaml")) for run_dir in two]
+        runs = [
+            Run(name, Path(name), None, *of, results=found)
+            for name, *of, found in zip(two, configs, results, strict=True)
+        ]
+        reports = gather_tests(runs, defaultdict(list))
+        tables = {report.name: report.comparison["metrics"][0]["signatures"]["bs"] for report in reports}
+        assert "tok:13a" in tables["news"] and "tok:zh" in tables["talks"]
 
     def test_files_are_compared_with_their_references(self, tmp_path, files, capsys):
         other = write(tmp_path / "other.txt", REFERENCES)

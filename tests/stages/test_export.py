@@ -12,7 +12,7 @@ from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import average, export
-from transformer_mt.base.errors import UserError
+from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
@@ -149,6 +149,16 @@ def test_translations_that_differ_count_as_such(experiment, tmp_path, monkeypatc
         assert export.agreement(one.engine, two.engine, trained, tmp_path) == agreement(one, two, lines)
     assert "chrF between both is 100.0 " in agreement(one, one, lines)
     assert agreement(one, other, lines) != agreement(other, one, lines) != agreement(one, one, lines)
+
+
+def test_damaged_ids_of_the_validation_set_are_named(experiment, tmp_path, monkeypatch):
+    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    trained = read_trained(write_untrained(tmp_path / "one", Tokenizer.load(data)), [])
+    content = (data / "valid/source.ids").read_bytes()
+    (data / "valid/source.ids").write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "source.ids")):
+        export.validation_sources(trained, 5)
 
 
 def agreement(one, other, lines):

@@ -134,7 +134,7 @@ def test_texts_fit_the_terminal(config, columns, capsys, monkeypatch):
 
 def test_the_sample_is_spread_over_the_whole_corpus():
     pairs = [(str(i), str(i)) for i in range(10_007)]
-    corpus = Corpus((), lambda: blocks_of_file("f", iter(pairs)), lambda: "", None)
+    corpus = Corpus(lambda: blocks_of_file("f", iter(pairs)), lambda: "", None)
     for most in (1, 10, 100, 9_999):
         sample = Sample.of(corpus, most)
         numbers = [int(pair[0]) for _, pair in sample.pairs if not isinstance(pair, BadPair)]
@@ -151,7 +151,7 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
     bad = {5: BadPair("has 1 column instead of 2; add a tab."), 350: BadPair("is no object")}
     bad[2] = BadPair("has no text in de", OTHER_LANGUAGES)  # which is no mistake
     pairs = [bad.get(number, pair) for number, pair in enumerate(GOOD, start=1)]
-    corpus = Corpus((), lambda: blocks_of_file("a.tsv", iter(pairs)), lambda: "d", len(pairs))
+    corpus = Corpus(lambda: blocks_of_file("a.tsv", iter(pairs)), lambda: "d", len(pairs))
     really = look_at_data.open_corpus
     of = {"train": corpus}
     for module in (look_at_data, prepare):
@@ -174,16 +174,14 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
 
 def test_of_a_streamed_data_set_only_the_first_pairs_are_read():
     read = []
-    corpus = Corpus(
-        (), lambda: blocks_of_file("f", ((read.append(i) or str(i), "x") for i in range(10_007))), str, None
-    )
+    corpus = Corpus(lambda: blocks_of_file("f", ((read.append(i) or str(i), "x") for i in range(10_007))), str, None)
     sample = Sample.of(corpus, 50, only_first=True)
     assert [pair[0] for _, pair in sample.pairs] == [str(i) for i in range(50)] and sample.num_read == 50
     assert len(read) <= 2 * BLOCK
 
 
 def test_a_streamed_corpus_is_said_to_be_read_in_part(config, capsys, monkeypatch):
-    corpus = Corpus((), lambda: blocks_of_file("f", iter([*GOOD, GOOD[0]] * 30)), lambda: "d", None)
+    corpus = Corpus(lambda: blocks_of_file("f", iter([*GOOD, GOOD[0]] * 30)), lambda: "d", None)
     really = look_at_data.open_corpus
     monkeypatch.setattr(look_at_data, "open_corpus", lambda text: corpus if text.streaming else really(text))
     streamed = "corpus.train={hub: x, split: train, streaming: true}"

@@ -128,6 +128,8 @@ NOT_FINITE = "reranked-score-not-finite"
         (WRITTEN, [], "no-weight-given", []),
         (WRITTEN, ["chanel=1"], "n-best-number-missing", [":1:", "chanel", " 1 ", "null"]),
         (WRITTEN, ["channel=a"], "weight-malformed", ["channel=a:"]),
+        (WRITTEN, ["=1"], "weight-name-twice", ["=1:"]),
+        (WRITTEN, ["channel=1", "log_prob=1", "log_prob=0"], "weight-name-twice", ["log_prob=0:"]),
         (WRITTEN, ["channel=nan"], NOT_FINITE, [":1:", "log_prob=1 channel=nan length_penalty=1,"]),
         (WRITTEN[1:], ["channel=1"], "n-best-lines-skipped", [":1:", " 1 "]),
         (WRITTEN, ["channel=1", "length_penalty=400"], NOT_FINITE, [":1:", "log_prob=1 channel=1 length_penalty=400,"]),

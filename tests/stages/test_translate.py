@@ -317,6 +317,16 @@ def test_the_model_is_not_replaced_by_its_translations(model_dir, tmp_path, run_
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["new.txt", "link"])
+def test_no_new_file_is_written_beside_the_model(model_dir, tmp_path, run_stage, capsys, name):
+    model = shutil.copytree(model_dir, tmp_path / "model")
+    (tmp_path / "link").symlink_to(model / "new.txt")
+    path, before = (tmp_path / "link" if name == "link" else model / name), set(model.iterdir())
+    assert run_stage(translate.main, b"A dog.\n", model, "--output", path) == (2, b"")
+    assert says(capsys.readouterr().err, "output-would-replace-input", str(path))
+    assert set(model.iterdir()) == before
+
+
 def test_files_of_the_user_beside_the_output_stay(run_translate, tmp_path):
     victim, link = tmp_path / "victim", tmp_path / own_name("out")
     victim.write_text("mine")
@@ -399,6 +409,16 @@ def test_bytes_that_are_not_utf8_are_replaced_if_asked_for(run_translate, transl
     assert status == 0
     assert output.decode().split("\n")[:-1] == translator.translate(["A dog.", "br\ufffdken", "\x00\ufffd\ufffd\x01"])
     assert "standard input:2: is not UTF-8" in caplog.messages[0]
+
+
+def test_bytes_of_prefixes_that_are_not_utf8_are_replaced_too(run_translate, tmp_path):
+    (tmp_path / "prefixes").write_bytes(b"D\xf6r\n")
+    (tmp_path / "lines").write_text("A dog.\n")
+    for source in ([], ["--input", tmp_path / "lines", "--output", tmp_path / "out"]):
+        assert run_translate(b"A dog.\n", "--prefix", tmp_path / "prefixes", *source)[0] == 2
+        arguments = ["--errors", "replace", "beam_size=1"]
+        assert run_translate(b"A dog.\n", "--prefix", tmp_path / "prefixes", *source, *arguments)[0] == 0
+    assert (tmp_path / "out").read_text().startswith("D\ufffdr")
 
 
 def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):

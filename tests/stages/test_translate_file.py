@@ -310,9 +310,18 @@ def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content)
     assert tree(files / "out.parts") == kept | {"parts.json": content.encode()}
 
 
-@pytest.mark.parametrize("content", [b"", b"[]\nno notes", b"{"])
-def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, content):
-    (files / "out.parts" / "000001").write_bytes(content)
+def changed_letter(content):
+    return content[:-2] + b"#\n"
+
+
+def without_last_line(content):
+    return content[: content.rindex(b"\n", 0, -1) + 1]
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: b"[]\nno", without_last_line, changed_letter])
+def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, damage):
+    part = files / "out.parts" / "000001"
+    part.write_bytes(damage(part.read_bytes()))
     assert start(*IN_PARTS) == 2
     assert says(capsys.readouterr().err, "part-damaged", "000001")
     (files / "out.parts" / "000001").unlink()

@@ -1,5 +1,6 @@
 """Parts of an output: whole or absent, joined as they were written, and nobody else's."""
 
+import io
 import os
 from functools import partial
 
@@ -48,10 +49,21 @@ def test_a_part_that_cannot_be_written_is_not_there(parts, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]\none\n", b'{"number"', b"\xff\n"])
-def test_a_part_without_its_notes_is_named(parts, content):
+def test_a_part_of_other_content_is_named(parts, content):
     parts.path(0).write_bytes(content)
     with pytest.raises(DirectoryError, match=message("part-damaged", "000000")):
         parts.read(0)
+
+
+def test_a_part_with_any_byte_changed_or_cut_off_is_named_and_nothing_of_it_joined(parts):
+    written = parts.path(0).read_bytes()
+    damaged = [written[:at] + bytes([byte ^ 1]) + written[at + 1 :] for at, byte in enumerate(written)]
+    for content in [*damaged, *(written[:at] for at in range(len(written))), written + b"\n"]:
+        parts.path(0).write_bytes(content)
+        joined = io.BytesIO()
+        with pytest.raises(DirectoryError, match=message("part-damaged", "000000")):
+            parts.read(0, joined)
+        assert joined.getvalue() == b""
 
 
 def test_a_link_leads_to_the_directory_beside_the_file(tmp_path):

@@ -99,11 +99,12 @@ def test_no_standard_input_is_an_error(monkeypatch):
 def test_lines_beside_others_are_as_many(tmp_path):
     path = tmp_path / "others"
     path.write_text("A\nB\nC\n")
-    assert list(beside(LineInput(iter([["a", "b"], ["c"]])), path)) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
+    pairs = beside(LineInput(iter([["a", "b"], ["c"]])), path, "strict")
+    assert list(pairs) == [(["a", "b"], ["A", "B"]), (["c"], ["C"])]
     with pytest.raises(CorpusError, match=message("line-beside-missing", "4")):
-        list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path))
+        list(beside(LineInput(iter([["a", "b"], ["c", "d", "e"]])), path, "strict"))
     with pytest.raises(CorpusError, match=message("line-beside-too-many", "others", "3", "2 lines")):
-        list(beside(LineInput(iter([["a", "b"]])), path))
+        list(beside(LineInput(iter([["a", "b"]])), path, "strict"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_files_are_counted_before_a_line_is_taken(tmp_path, others, code, line):
     (tmp_path / "lines").write_text("a\nb")
     (tmp_path / "others").write_text(others)
     with pytest.raises(CorpusError, match=message(code, "others", line)):
-        beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others")
+        beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others", "strict")
 
 
 def test_a_pipe_beside_a_file_is_not_read_to_be_counted(tmp_path):
@@ -121,7 +122,7 @@ def test_a_pipe_beside_a_file_is_not_read_to_be_counted(tmp_path):
     read_end, write_end = os.pipe()
     os.write(write_end, b"A\nB\n")
     os.close(write_end)
-    pairs = beside(open_lines(tmp_path / "lines", "strict", 2), Path(f"/dev/fd/{read_end}"))
+    pairs = beside(open_lines(tmp_path / "lines", "strict", 2), Path(f"/dev/fd/{read_end}"), "strict")
     assert list(pairs) == [(["a", "b"], ["A", "B"])]
     os.close(read_end)
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from types import ModuleType
 
 from transformer_mt.base.errors import CorpusError
@@ -47,13 +46,17 @@ class Block:
         number = self.first + index
         return f"{self.file}:{number}" if self.unit == "line" else f"{self.file} ({self.unit} {number:,})"
 
+    def check(self) -> None:
+        """Raises CorpusError, which names the place, at the first bad line."""
+        for index, pair in enumerate(self.pairs):
+            if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
+                raise CorpusError(f"{self.place(index)}: {pair.fault}")
+
 
 @dataclass(frozen=True)
 class Corpus:
     """The pairs of a corpus. They are not kept in memory: each call of `blocks` or `pairs` reads them again."""
 
-    files: tuple[Path, ...]
-    """The local files of the corpus; empty for the hub."""
     blocks: Callable[[], Iterator[Block]]
     """Reads all pairs, in order. Raises CorpusError if a file, not only a line, cannot be read."""
     digest: Callable[[], str]
@@ -61,14 +64,12 @@ class Corpus:
     num_pairs: int | None
     """The number of pairs, bad pairs included; None if it is unknown before reading them all."""
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Read all pairs, in order. Raises CorpusError, which names the place, at a bad line."""
+    def pairs(self, skip_bad: bool = False) -> Iterator[tuple[str, str]]:
+        """Read all pairs, in order. Unless `skip_bad`, raises CorpusError as `Block.check` does."""
         for block in self.blocks():
-            for index, pair in enumerate(block.pairs):
-                if not isinstance(pair, BadPair):
-                    yield pair
-                elif pair.reason == BAD_LINE:
-                    raise CorpusError(f"{block.place(index)}: {pair.fault}")
+            if not skip_bad:
+                block.check()
+            yield from (pair for pair in block.pairs if not isinstance(pair, BadPair))
 
 
 def blocks_of_file(

@@ -102,4 +102,4 @@ def open_files(
             yield from read(path, of_file.digest)
 
     digest = fingerprint(*(of_file.digest for of_file in surveys))
-    return Corpus(paths, blocks, lambda: digest, num_pairs)
+    return Corpus(blocks, lambda: digest, num_pairs)

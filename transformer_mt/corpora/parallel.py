@@ -44,13 +44,11 @@ class OneSide(NamedTuple):
 
 def open_parallel(text: PairedText) -> Corpus:
     """Open two files, or all pairs of files that match patterns. Raises the CorpusErrors of `open_sides`."""
-    files = files_of(text)
-    paths = tuple(path for both in files for path in both)
-    return open_sides(text, paths, [(_side(source), _side(target)) for source, target in files])
+    return open_sides(text, [(_side(source), _side(target)) for source, target in files_of(text)])
 
 
-def open_sides(text: PairedText, paths: tuple[Path, ...], sides: Sequence[tuple[OneSide, OneSide]]) -> Corpus:
-    """Open pairs of source and target texts. `paths` are the files that contain them.
+def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Corpus:
+    """Open pairs of source and target texts.
 
     Raises CorpusError if one cannot be read, if the sides of a pair differ in length, or if all are empty.
     """
@@ -73,7 +71,7 @@ def open_sides(text: PairedText, paths: tuple[Path, ...], sides: Sequence[tuple[
         for both, of_both in zip(sides, surveys, strict=True):
             yield from _blocks(*both, *(of_side.digest for of_side in of_both))
 
-    return Corpus(paths, blocks, lambda: digest, num_pairs)
+    return Corpus(blocks, lambda: digest, num_pairs)
 
 
 def files_of(text: PairedText) -> list[tuple[Path, Path]]:
@@ -122,10 +120,9 @@ def _pair(source: str | BadLine, target: str | BadLine, file_of_targets: str) ->
 
 def open_zip(text: PairedText) -> Corpus:
     """Open archives. Raises CorpusError like `open_sides`, or if an archive has no file of a language, or several."""
-    paths = local_files(text.place)
-    return open_sides(
-        text, paths, [(_member_side(path, str(text.source)), _member_side(path, str(text.target))) for path in paths]
-    )
+    source, target = str(text.source), str(text.target)
+    sides = [(_member_side(path, source), _member_side(path, target)) for path in local_files(text.place)]
+    return open_sides(text, sides)
 
 
 def _member_side(path: Path, name: str) -> OneSide:

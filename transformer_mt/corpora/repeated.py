@@ -116,15 +116,15 @@ def pair_key(source: str, target: str) -> bytes:
     return hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=KEY_BYTES).digest()
 
 
-def find_duplicates(files: Sequence[Path], memory: int = MEMORY) -> list[Rows]:
+def find_duplicates(files: Sequence[Path]) -> list[Rows]:
     """Return for each file of keys, in order, its rows that are duplicates, from 0 and ascending.
 
     A row is a duplicate if its key is in an earlier row or in an earlier file. A file contains the keys of its pairs,
     one after another. The function reads the files several times, and each time sorts the keys of one range, in about
-    `memory` bytes, or more if most pairs are the same. The returned rows take 8 bytes each.
+    MEMORY bytes, or more if most pairs are the same. The returned rows take 8 bytes each.
     """
     sizes = [path.stat().st_size // KEY_BYTES for path in files]
-    num_ranges = 1 + sum(sizes) * _BYTES_PER_KEY // memory
+    num_ranges = 1 + sum(sizes) * _BYTES_PER_KEY // MEMORY
     found = [_found_in_range(files, number, num_ranges) for number in range(num_ranges)]
     bounds = np.cumsum([0, *sizes])
     rows = np.sort(np.concatenate(found))

@@ -206,7 +206,7 @@ def open_hub(text: PairedText) -> Corpus:
     def blocks() -> Iterator[Block]:
         return blocks_of_file(name, _hub_pairs(rows, fields, name), "row")
 
-    return Corpus((), blocks, lambda: digest_of_hub(text), None if text.streaming else len(rows))
+    return Corpus(blocks, lambda: digest_of_hub(text), None if text.streaming else len(rows))
 
 
 def digest_of_hub(text: PairedText) -> str:

@@ -5,7 +5,7 @@ sentences. `Translator` and `Scorer` are the Python API.
 
 Other rooms use:
 
-    constraints: Constraints, max_lengths, Utf8
+    constraints: Constraints, Utf8
     ctranslate2_engine: CTranslate2Engine, import_ctranslate2, search_options
     engine: Engine, power_of_length, Sentence
     loading: check_files, EngineOptions

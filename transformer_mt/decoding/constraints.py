@@ -206,11 +206,6 @@ class Constraints:
         return set(self.max_length)
 
 
-def max_lengths(source_BS: Tensor, max_extra_length: int, max_positions: int) -> list[int]:
-    """How many tokens each translation may have, EOS included: `max_extra_length` more than its source."""
-    return [min(length + max_extra_length, max_positions) for length in (source_BS != PAD).sum(dim=1).tolist()]
-
-
 def _forbid_repetition(scores_AWV: Tensor, words_AWT: Tensor, n: int, is_exempt_AW: Tensor | None) -> None:
     """Set a piece to -inf if it would complete a sequence of n pieces that the hypothesis already has."""
     sequences_AWGn = words_AWT.unfold(dimension=-1, size=n, step=1)

@@ -119,7 +119,7 @@ def attention_of_pair(
     """
     source_ids = _checked(tokenizer.encode_source([source])[0], "source", engine)
     if target is None:
-        [found] = engine.translate([Sentence(source_ids)], decoding)
+        [found] = engine.translate([Sentence(source_ids, number=1)], decoding)  # the samples of line 1
         if not found:
             raise NotFiniteError.of_line(1)
         target_ids = found[0].tokens

@@ -86,7 +86,8 @@ def analyse(
     lengths = [len(split_units(source, source_spaced)) for source in sources]
     reference_units = sum(len(split_units(reference, target_spaced)) for reference in references)
     hypothesis_units = sum(len(split_units(hypothesis, target_spaced)) for hypothesis in hypotheses)
-    scores = [_chrf_of_line(*pair) for pair in zip(hypotheses, references, strict=True)]
+    both = zip(hypotheses, references, strict=True)
+    scores = [float(CHRF().sentence_score(found, [reference]).score) for found, reference in both]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
     return Analysis(
         "word" if source_spaced else "character",
@@ -172,10 +173,6 @@ def suspicious_lines(
         if any(repeated[0] not in reference for repeated in _REPEATED.finditer(hypothesis)):
             found["repeated"].append(number)
     return found
-
-
-def _chrf_of_line(hypothesis: str, reference: str) -> float:
-    return float(CHRF().sentence_score(hypothesis, [reference]).score)
 
 
 def _is_untranslated(source: str, hypothesis: str, reference: str) -> bool:

@@ -23,13 +23,7 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_test_sets,
     results_dir,
 )
-from transformer_mt.evaluation.metrics import (
-    METRICS,
-    MetricName,
-    check_aligned,
-    check_words,
-    metrics_of,
-)
+from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
@@ -201,7 +195,7 @@ def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> Comp
             )
         systems.append((run.name, read_translations(run.name, run.model, name, text, run.scored.get(name))))
         notes += _notes(name, first, run)
-    language = first.config.corpus.target_language
+    _, language = first.config.corpus.languages_of_test(name)
     return ComparedTest(name, first_text.references, systems, language, notes)
 
 

@@ -5,7 +5,7 @@ pairs that were left out are counted by reason.
 
 Other rooms use:
 
-    corpus_warnings: header_warnings, tag_warnings
+    corpus_warnings: header_warnings, tag_warnings, twice_warnings
     data_files: hold_data_dir
     fill_data_dir: fill_data_dir, held_out_of, Plan, splits_of
     look_at_data: look, MOST_PAIRS

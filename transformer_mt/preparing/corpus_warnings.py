@@ -1,6 +1,6 @@
 """Warnings about probable mistakes in the corpora of a configuration that are not errors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from transformer_mt.base.languages import name_columns
 from transformer_mt.corpora.corpus import Corpus
@@ -35,5 +35,21 @@ def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedTex
             found.append(
                 f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
                 f"does, set the names of the two columns: {{path: {text.place}, source: NAME, target: NAME}}"
+            )
+    return found
+
+
+def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
+    """Return a warning for each training corpus with the same text, and the same tag, as an earlier one."""
+    first: dict[tuple[str, str, str | None], str] = {}
+    found = []
+    for name, text in corpora.items():
+        # The digest of two texts tells which one is the source; that of a file with both sides does not.
+        reading = "" if text.form in (None, "prefix", "zip") else text.reading
+        before = first.setdefault((digests[name], reading, text.tag), name)
+        if before != name:
+            found.append(
+                f"{before} and {name} are the same text, so an epoch contains its pairs twice: leave one of them out, "
+                "or give a weight to one of them instead"
             )
     return found

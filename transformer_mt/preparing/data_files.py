@@ -118,10 +118,7 @@ class EncodedWriter:
 
 
 def write_encoded(
-    directory: Path,
-    rows: Iterable[tuple[list[int], list[int]]],
-    source_vocab_size: int,
-    target_vocab_size: int,
+    directory: Path, rows: Iterable[tuple[list[int], list[int]]], source_vocab_size: int, target_vocab_size: int
 ) -> None:
     """Write the source and target ids of at least one pair. Memory does not grow with the number of pairs.
 

@@ -10,7 +10,7 @@ from typing import Any
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import Workers
-from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
+from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.preparing.data_files import write_encoded, writing
@@ -40,13 +40,12 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> It
     """
     with LineProgress(pairs.num_pairs, doing=f"{name}: ", unit="pairs") as progress:
         for block in pairs.blocks():
+            block.check()
             texts = [(tagged(tag, pair[0]), pair[1]) for pair in block.pairs if not isinstance(pair, BadPair)]
             sources = tokenizer.encode_source([source for source, _ in texts])
             targets = tokenizer.encode_target([target for _, target in texts])
             found = zip(texts, zip(sources, targets, strict=True), strict=True)
-            for index, pair in enumerate(block.pairs):
-                if isinstance(pair, BadPair) and pair.reason == BAD_LINE:
-                    raise CorpusError(f"{block.place(index)}: {pair.fault}")
+            for pair in block.pairs:
                 yield pair if isinstance(pair, BadPair) else next(found)
             progress.more(len(block.pairs))
 

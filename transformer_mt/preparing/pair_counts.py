@@ -49,10 +49,7 @@ class PairCounts:
     @property
     def mean_lengths(self) -> dict[str, float]:
         """The mean number of pieces of a sentence, EOS included, in source and target. At least one pair was kept."""
-        return {
-            "source": round(self.source_tokens / self.kept, 2),
-            "target": round(self.target_tokens / self.kept, 2),
-        }
+        return {"source": round(self.source_tokens / self.kept, 2), "target": round(self.target_tokens / self.kept, 2)}
 
     @property
     def drops(self) -> str:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import FILES, LINES, RECORD
-from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
+from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
 from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_place, writing
@@ -57,8 +56,8 @@ class EncodedBlock:
     found: list[Found]
     """The pairs that contain a text of the held-out sets: those that were left out because of it if filters.held_out is
     on, otherwise those that stay."""
-    sentences: Counter[int]
-    """For each number of sentences, how many sources of the pairs that stay have it."""
+    sentences: NDArray[np.int32]
+    """How many sentences the source of each of these pairs has."""
     digest: bytes
     """The result of `block_digest`."""
 
@@ -100,17 +99,17 @@ class BlockEncoder:
             dropped=dropped,
             keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
             found=found,
-            sentences=count_sentences((source for _, source, _ in texts), task.languages[0]),
+            sentences=np.array(count_sentences((source for _, source, _ in texts), task.languages[0]), np.int32),
             digest=block_digest(block),
         )
 
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
         """Yield the pairs that pass the text filters: the row in the block, and source and target after `clean`."""
         block = task.block
+        if not self.skips_bad_lines:
+            block.check()
         for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):
-                if pair.reason == BAD_LINE and not self.skips_bad_lines:
-                    raise CorpusError(f"{block.place(row)}: {pair.fault}")
                 dropped[pair.reason] += 1
                 continue
             source, target = clean(pair[0]), clean(pair[1])
@@ -128,8 +127,8 @@ def block_digest(block: Block) -> bytes:
     return hashlib.sha256("\n".join(sides).encode()).digest()
 
 
-KEYS = "keys"
-SHARD_FILES = (*FILES, RECORD, LINES, KEYS)
+KEYS, SENTENCES = "keys", "sentences"
+SHARD_FILES = (*FILES, RECORD, LINES, KEYS, SENTENCES)
 
 
 class ShardRecord(BaseModel):
@@ -145,8 +144,6 @@ class ShardRecord(BaseModel):
     """How many pairs of the text were read for the shard."""
     dropped: dict[str, int]
     """How many of these pairs were left out for each reason."""
-    sentences: dict[int, int]
-    """For each number of sentences, how many sources of the pairs that stay have it."""
     files: tuple[tuple[str, int], ...]
     """The files that were read for the shard, each with the number of its first pair in the shard, from 0."""
     found: tuple[tuple[str, str, int, str], ...]
@@ -184,21 +181,16 @@ class ShardWriter:
     """Writes a shard block by block. Until `finish`, its directory has a temporary name."""
 
     def __init__(
-        self,
-        directory: Path,
-        number: int,
-        key: str,
-        vocab_sizes: tuple[int, int],
-        overlaps: Overlaps,
-        with_keys: bool,
+        self, directory: Path, number: int, key: str, vocab_sizes: tuple[int, int], overlaps: Overlaps, with_keys: bool
     ) -> None:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
         self._overlaps, self._with_keys = overlaps, with_keys
         self._partial = directory / own_name(self.shard.name)
-        self._sentences, self._dropped, self._read = Counter[int](), Counter[str](), 0
+        self._dropped, self._read = Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []
         self._lines: list[NDArray[np.int64]] = []
+        self._sentences: list[NDArray[np.int32]] = []
         self._keys: list[bytes] = []
         with writing(self.shard):
             self._ids = EncodedWriter(self._partial, vocab_sizes)
@@ -210,11 +202,11 @@ class ShardWriter:
         with writing(self.shard):
             self._ids.add(block.source, block.target)
         self._lines.append(block.lines)
+        self._sentences.append(block.sentences)
         self._keys.append(block.keys)
         self._digests.append(block.digest)
         self._read += len(text.pairs)
         self._dropped.update(block.dropped)
-        self._sentences.update(block.sentences)
         for place, source, target in block.found:
             self._overlaps.add(source, target, place)
 
@@ -225,7 +217,6 @@ class ShardWriter:
             is_last=is_last,
             read=self._read,
             dropped=dict(sorted(self._dropped.items())),
-            sentences=dict(sorted(self._sentences.items())),
             files=tuple(self._files),
             found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
             text=text_digest(self._digests),
@@ -233,6 +224,7 @@ class ShardWriter:
         contents = {
             RECORD: (record.model_dump_json() + "\n").encode(),
             LINES: np.concatenate(self._lines).tobytes(),
+            SENTENCES: np.concatenate(self._sentences).tobytes(),
             **({KEYS: b"".join(self._keys)} if self._with_keys else {}),
         }
         with writing(self.shard):

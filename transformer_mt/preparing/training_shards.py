@@ -35,6 +35,7 @@ from transformer_mt.preparing.data_files import writing
 from transformer_mt.preparing.pair_counts import PairCounts
 from transformer_mt.preparing.shards import (
     KEYS,
+    SENTENCES,
     BlockEncoder,
     EncodedBlock,
     ShardRecord,
@@ -48,7 +49,7 @@ from transformer_mt.preparing.shards import (
 from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLines, TrainingLinesCounter
 
-_FORMAT = 4  # of a shard; after a change, all shards are made again
+_FORMAT = 5  # of a shard; after a change, all shards are made again
 DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding this number of blocks
 ITEMS = 500_000  # pairs, bad pairs included, after which a shard ends
 
@@ -204,7 +205,7 @@ def _write_lists(
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.merge(Overlaps(maker.held_out, places))
                 lines.add_lengths(sources - 1, targets - 1)
-                lines.sentences.update(record.sentences)
+                lines.sentences.update(np.fromfile(maker.directory / path / SENTENCES, np.int32)[rows].tolist())
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:
                     kept.write((rows + first).data)  # not by NumPy's `tofile`, which gives no error if the disk is full

@@ -51,12 +51,7 @@ class Chart:
     svg: Markup = field(default_factory=Markup)
 
 
-def lines(
-    key: str,
-    title: str,
-    curves: Mapping[str, tuple[int, Line]],
-    marks: Sequence[tuple[int, int]] = (),
-) -> Chart:
+def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: Sequence[tuple[int, int]] = ()) -> Chart:
     """Draw curves over the updates. `curves` has the number of the colour and the line for each name.
 
     `marks` are pairs: the update from which a run resumed, and the number of the run.

@@ -45,7 +45,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report.samples = [_sample(text, translations, line) for line in lines]
     report.worst = _worst(report.scored, text, translations)
     if len(translations) > 1:
-        language = runs[0].config.corpus.target_language
+        _, language = runs[0].config.corpus.languages_of_test(name)
         test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = paired_tests(test)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.preparing.prepared import check_data, trained_on
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.figures import Line
 from transformer_mt.reporting.log_lines import CURVES, lines_of, read_log
@@ -92,7 +93,9 @@ def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _lengths(arguments: argparse.Namespace) -> Picture:
     config = load_config(arguments.config, arguments.overrides)
-    corpus = EncodedCorpus.load(Path(config.data_dir) / "train")
+    data_dir = Path(config.data_dir)
+    corpus = EncodedCorpus.load(data_dir / "train")
+    check_data(data_dir, trained_on(data_dir))
     pairs = np.arange(len(corpus))
     sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
     means = ", ".join(f"{side.mean():.1f} {name} pieces" for name, side in sides.items())

@@ -3,14 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
 from transformer_mt.settings.section import Count, Language, Positions, PositiveCount, Section, Symbol, Text
 from transformer_mt.settings.section import Tag as TagText
@@ -202,6 +195,10 @@ class CorpusConfig(Section):
         source = split.source_language or self._language_in(split.source) or self.source_language
         return source, split.target_language or self._language_in(split.target) or self.target_language
 
+    def languages_of_test(self, name: str) -> tuple[str, str]:
+        """Return the codes of the languages of a test set; those of the corpus if it has no test set of this name."""
+        return self.languages_of(self.test.get(name, ""))
+
     def _language_in(self, part: str | int | None) -> str | None:
         """Return the language code in which the name of a file, field or column ends, if it is one of our two."""
         name = re.sub(r"\.(gz|zst|xz)$", "", str(part)).split(".")[-1]
@@ -242,6 +239,8 @@ class CorpusConfig(Section):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"two corpora of train have the name {twice}; give them different names")
+        if taken := {"shards.json", "kept.rows"}.intersection(names):
+            raise ValueError(f"{min(taken)} is the name of a file of `prepare`: give this corpus of train another name")
         if self.temperature is not None and (not several or any(corpus.weight is not None for corpus in corpora)):
             raise ValueError("temperature is only for a list of corpora without weights; leave it, or the weights, out")
         for key, split in {"train": self.train, "valid": self.valid, **self.test}.items():

@@ -197,9 +197,12 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
         case "missing":
             return f"{place}: {key} is missing and has no default; add it"
         case "value_error":
-            # The error is about several keys of a section. If the user overrode one of them, that is the likely cause.
-            overrides = [at for of, at in where.items() if of[: len(path)] == path and at.startswith("override")]
-            return f"{(overrides or [place])[-1]}: {key + ': ' if key else ''}{error['ctx']['error']}"
+            # The error is about several keys of a section. The likely cause is the last override that it names, or else
+            # the last override of the section.
+            message = str(error["ctx"]["error"])
+            overrides = {at: of for of, at in where.items() if of[: len(path)] == path and at.startswith("override")}
+            likely = sorted(overrides, key=lambda at: overrides[at][-1] in message)
+            return f"{[place, *likely][-1]}: {key + ': ' if key else ''}{message}"
     if path[-1:] == ("[key]",):
         return f"{place}: {'.'.join(path[:-2])}: '{cut(path[-2])}' is not allowed as a name; {_rule(error, path)}"
     return f"{place}: {key} is {cut(repr(value))}; {_rule(error, path)}"

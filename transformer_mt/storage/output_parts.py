@@ -1,11 +1,11 @@
 """Keeps the finished parts of an output in a directory beside it, so that a killed command can resume.
 
-Each part is a file that appears when it is complete: a line of JSON with notes, and then the content. The file
-parts.json describes the output to which the parts belong.
+Each part is a file that appears when it is complete: the checksum of all that follows, a line of JSON with notes, and
+then the content. The file parts.json describes the output to which the parts belong.
 """
 
+import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,24 +66,27 @@ class OutputParts:
 
     def write(self, number: int, notes: Mapping[str, Any], content: bytes) -> None:
         """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
+        checked = json.dumps(notes).encode() + b"\n" + content
         with replacing(self.path(number), durable=True) as file:
-            file.write(json.dumps(notes).encode() + b"\n")
-            file.write(content)
+            file.write(_checksum(checked) + b"\n" + checked)
 
     def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
         """Return the notes of a part, and append its content to the output if there is one.
 
-        Raises DirectoryError if it is damaged.
+        Raises DirectoryError if it is missing, or not as it was written.
         """
         try:
-            with self.path(number).open("rb") as file:
-                notes: dict[str, Any] = {**parse_json(file.readline().decode())}
-                if output is not None:
-                    shutil.copyfileobj(file, output)
+            checksum, _, checked = self.path(number).read_bytes().partition(b"\n")
+            if checksum != _checksum(checked):
+                raise ValueError("its checksum has changed")
+            written, _, content = checked.partition(b"\n")
+            notes: dict[str, Any] = {**parse_json(written.decode())}
         except (FileNotFoundError, ValueError, TypeError) as error:
             raise DirectoryError(
                 f"{self.path(number)}: is damaged ({error}): delete it, and the same command makes this part again"
             ) from None
+        if output is not None:
+            output.write(content)
         return notes
 
     def delete_all(self) -> None:
@@ -99,3 +102,7 @@ class OutputParts:
             (self.directory / RECORD).unlink(missing_ok=True)
             (self.directory / LOCK).unlink()
             self.directory.rmdir()
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()

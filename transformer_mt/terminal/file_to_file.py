@@ -39,7 +39,7 @@ from transformer_mt.terminal.translation_output import (
 if TYPE_CHECKING:
     from transformer_mt.training.scale.distributed import Ranks
 
-_FORMAT = 4  # the format of parts.json and of the parts
+_FORMAT = 5  # the format of parts.json and of the parts
 _MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
 _MAX_DELAY = 120.0  # seconds until a network file system shows a file that another machine has written
 
@@ -187,9 +187,10 @@ class _FileTranslation:
 
     def _blocks(self, block_lines: int) -> Iterator[Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
-        lines = open_lines(self.arguments.input, self.arguments.errors, block_lines)
+        arguments = self.arguments
+        lines = open_lines(arguments.input, arguments.errors, block_lines)
         block = None
-        for block in with_prefixes(lines, self.arguments.prefix, self.arguments.tag):
+        for block in with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
             yield block
         if block is None:
             yield Block(1, [])

@@ -132,7 +132,7 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
 
 
-def beside(lines: LineInput, path: Path, errors: InvalidText = "strict") -> Iterator[tuple[list[str], list[str]]]:
+def beside(lines: LineInput, path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     """Return each block with the lines of a second file that belong to it.
 
     Raises CorpusError if the two have different numbers of lines: at once if the lines of both can be counted,

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.corpora.text_files import InvalidText
 from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -171,12 +172,12 @@ class Block:
     """The text with which each translation has to begin; None if there is no such text."""
 
 
-def with_prefixes(lines: LineInput, path: Path | None, tag: str | None = None) -> Iterator[Block]:
+def with_prefixes(lines: LineInput, path: Path | None, errors: InvalidText, tag: str | None = None) -> Iterator[Block]:
     """Yield the blocks of the input, with the tag before each line, and with the prefixes in the file `path`, if any.
 
     Raises CorpusError if the file has another number of lines than the input.
     """
-    pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path)
+    pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path, errors)
     first_line = 1
     for block, prefixes in pairs:
         yield Block(first_line, [tagged(tag, line) for line in block], prefixes)

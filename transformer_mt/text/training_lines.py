@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # translating needs no NumPy
 _MARK = re.compile(f"[{MARKS}{WIDE_MARKS}]")
 
 
-def count_sentences(lines: Iterable[str], language: str) -> Counter[int]:
-    """Return for each number of sentences how many of these lines have it. `language` is a language code."""
-    return Counter(1 if _has_no_mark_inside(line) else len(split_sentences(line, language)) for line in lines)
+def count_sentences(lines: Iterable[str], language: str) -> list[int]:
+    """Return how many sentences each of these lines has. `language` is a language code."""
+    return [1 if _has_no_mark_inside(line) else len(split_sentences(line, language)) for line in lines]
 
 
 def _has_no_mark_inside(line: str) -> bool:
@@ -92,7 +92,7 @@ class TrainingLines(BaseModel):
 
 
 class TrainingLinesCounter:
-    """Counts the pieces of pairs. The caller adds the counts of sentences to `sentences`."""
+    """Counts the pieces of pairs. The caller adds their numbers of sentences to `sentences`."""
 
     def __init__(self) -> None:
         self.num_pairs = 0

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.gpu_parts.settings import Figures, Settings
 from transformer_mt.base.languages import EOS, PAD
-from transformer_mt.decoding.constraints import Constraints, max_lengths
+from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -88,7 +88,7 @@ def compare(settings: Settings, ours: tuple[Seq2Seq, Device], theirs: tuple[Seq2
 
 
 def search(model: Seq2Seq, device: Device, source_BS: Tensor, beam: int) -> list[Found]:
-    limits = max_lengths(source_BS, MORE, LONGEST + MORE)
+    limits = [length + MORE for length in (source_BS != PAD).sum(dim=1).tolist()]
     source_BS, decoding = source_BS.to(device.torch_device), DecodingConfig(beam_size=beam)
     if beam == 1:
         best = greedy(model, source_BS, Constraints(limits), decoding)

@@ -10,11 +10,13 @@ from pathlib import Path
 import torch
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.languages import PAD
 from transformer_mt.base.wording import two_decimals
 from transformer_mt.batches.batching import ordered_batches
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.decoding.constraints import Constraints, Utf8, max_lengths
+from transformer_mt.decoding.constraints import Constraints, Utf8
+from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
 from transformer_mt.inference.frozen import frozen
@@ -172,7 +174,8 @@ def _validate_share(
         if not wanted_B.any():
             continue
         source_BS = batch.source_BS[wanted_B]
-        limits = max_lengths(source_BS, validation.max_extra_length, validation.max_positions)
+        sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
+        limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
         constraints = Constraints(limits, utf8=utf8)
         with device.autocast():
             found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
