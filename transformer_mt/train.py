@@ -38,6 +38,7 @@ from transformer_mt.training.run.beginning import (
 )
 from transformer_mt.training.run.checkpoint import (
     Saver,
+    finish_saving,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
@@ -96,6 +97,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 path = None
                 if ranks.is_first:
                     held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                    finish_saving(run_dir)
                     _claim(run_dir, config)
                     path = _checkpoint_to_resume(run_dir)
             path, data = ranks.broadcast((path, data))

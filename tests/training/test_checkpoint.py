@@ -2,6 +2,7 @@ import json
 import os
 import resource
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from transformer_mt.training.run.checkpoint import (
     average_weights,
     checkpoint_path,
     damage,
+    finish_saving,
     load_checkpoint,
     load_progress,
     moving_average,
@@ -145,6 +147,20 @@ def test_killed_at_any_instant_of_saving_every_checkpoint_there_is_whole(tmp_pat
             shutil.rmtree(path)
     assert newest == {checkpoint_path(tmp_path, 6), checkpoint_path(tmp_path, 7)}
     assert number > 10
+
+
+def test_killed_at_any_instant_of_saving_a_step_again_its_checkpoint_is_the_old_or_the_new(tmp_path):
+    again, found, number, killed = replace(PROGRESS, tokens=100), [], 0, True
+    tensors = Tensors.of(saved(tmp_path))
+    while killed:
+        number += 1
+        saved(tmp_path)
+        killed = killed_before_change(number, lambda: save_checkpoint(tmp_path, tensors, again, "digest"))
+        finish_saving(tmp_path)
+        path, complaints = newest_whole_checkpoint(tmp_path)
+        assert complaints == []
+        found.append(load_progress(path))
+    assert found == sorted(found, key=[PROGRESS, again].index) and again in found[:-1] and PROGRESS in found
 
 
 def test_killed_at_any_instant_of_pruning_the_newest_and_the_best_are_whole(tmp_path):

@@ -95,17 +95,31 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         write_sums(partial, sums_of(partial, FILES))
-        for file in partial.iterdir():
-            flush_to_disk(file)
-        shutil.rmtree(path, ignore_errors=True)
-        os.replace(partial, path)
-        flush_to_disk(path.parent)
+        _put_in_place(partial)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
             f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
             f"{cure(error)} and run the same command again"
         ) from None
+
+
+def _put_in_place(partial: Path) -> None:
+    """Give a complete checkpoint its name. One of the same step goes aside before, and is deleted at the next save."""
+    for file in partial.iterdir():
+        flush_to_disk(file)
+    path = partial.with_suffix("")
+    if path.exists():
+        _set_aside(path)
+    os.replace(partial, path)
+    flush_to_disk(path.parent)
+
+
+def finish_saving(run_dir: Path) -> None:
+    """Give a checkpoint its name that was complete already when `train` was killed. One of its step may be aside."""
+    for found in (run_dir / "checkpoints").glob("step-*.partial"):
+        if not damage(found):
+            _put_in_place(found)
 
 
 def load_progress(path: Path) -> Progress:
@@ -190,9 +204,15 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
-            path = checkpoint_path(run_dir, step)
-            os.replace(path, path.with_name(path.name + ".old"))  # half of it must not look complete
+            _set_aside(checkpoint_path(run_dir, step))
     _delete_old(run_dir)
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a checkpoint that will be deleted, because half of it must not look complete."""
+    old = path.with_suffix(".old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(path, old)
 
 
 def _delete_old(run_dir: Path) -> None:
