@@ -40,7 +40,7 @@ class RunLog:
         self._metric = settings.metric
         self._is_first = ranks.is_first
         if self._is_first:
-            _drop_later_records(self._path, progress.step)
+            _drop_later_records(self._path, progress)
         self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._is_first else None
         self._bar = tqdm(
             total=settings.max_steps,
@@ -168,13 +168,15 @@ def _tensorboard(run_dir: Path, step: int) -> Any:
     return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
 
 
-def _drop_later_records(path: Path, step: int) -> None:
+def _drop_later_records(path: Path, progress: Progress) -> None:
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if parse_json(line)["step"] <= step:
+            record = parse_json(line)
+            comes_again = record["step"] == progress.step and progress.validation_due and "valid_nll" in record
+            if record["step"] <= progress.step and not comes_again:
                 kept.append(line + "\n")  # a crash may have cut off the line's end
         except (ValueError, KeyError, TypeError):
             continue  # half a line, cut off by a crash

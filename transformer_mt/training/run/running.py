@@ -186,9 +186,7 @@ class Run:
         if to_read or is_needed:
             progress = self._read(progress)
         self._saver.settle(wait=is_needed)
-        if to_validate and self.signal:  # a signal may leave less time than validation takes
-            self._saver.save(progress, at_once=True)
-        return progress
+        return replace(progress, validation_due=to_validate)
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
