@@ -191,15 +191,16 @@ def _build(
     """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
     settings = config.training
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    torch.manual_seed(settings.seed)
-    model = build_model(config.model, *sizes, settings.kernels)
-    if device.torch_device.type == "cpu" and ranks.size == 1:
-        check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
-    if path is None and settings.initialise_from is not None:
-        initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
+    with ranks.together():
+        torch.manual_seed(settings.seed)
+        model = build_model(config.model, *sizes, settings.kernels)
+        if device.torch_device.type == "cpu" and ranks.size == 1:
+            check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
+        if path is None and settings.initialise_from is not None:
+            initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
-        load_checkpoint(path, learner, tokenizer.digest)
+        load_checkpoint(path, learner, tokenizer.digest, ranks)
     return learner
 
 

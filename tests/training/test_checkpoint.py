@@ -34,6 +34,7 @@ from transformer_mt.training.run.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
+from transformer_mt.training.scale.distributed import Ranks
 
 PROGRESS = Progress(
     step=7,
@@ -85,7 +86,7 @@ def test_what_is_loaded_goes_on_as_what_was_saved(tmp_path, decay):
     expected = [moved(learner, step) for step in (2, 3, 4)]
     other = new_learner(decay=decay)
     path, complaints = newest_whole_checkpoint(tmp_path)
-    load_checkpoint(path, other, "digest")
+    load_checkpoint(path, other, "digest", Ranks())
     assert load_progress(path) == PROGRESS
     assert complaints == []
     for step, tensors in enumerate(expected, start=2):
@@ -97,7 +98,7 @@ def test_what_is_loaded_is_apart_from_its_file(tmp_path):
     """A checkpoint is mapped into memory to be read, and deleted when it is old."""
     saved(tmp_path, decay=0.9)
     learner = new_learner(decay=0.9)
-    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest")
+    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
     expected = [tensor.clone() for tensor in Tensors.of(learner).training.values()]
     for name in ("model.safetensors", "training.safetensors"):
         with (checkpoint_path(tmp_path, 7) / name).open("r+b") as file:
@@ -129,7 +130,7 @@ def test_a_tied_weight_is_saved_once_and_tied_again(tmp_path, tiny_model):
     save_checkpoint(tmp_path, Tensors.of(learner), PROGRESS, "digest")
     names = load_file(checkpoint_path(tmp_path, 7) / "model.safetensors").keys()
     assert names == {name for name, _ in learner.model.named_parameters()}
-    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest")
+    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest", Ranks())
     for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, two)
 
@@ -267,13 +268,13 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
 def test_another_tokenizer_is_refused(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("checkpoint-of-other-tokenizer")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another", Ranks())
 
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("weight-shapes-differ", "0.bias")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest", Ranks())
 
 
 @pytest.mark.parametrize(

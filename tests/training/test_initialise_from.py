@@ -132,7 +132,7 @@ def test_what_is_neither_model_nor_checkpoint_is_named(run, experiment, tmp_path
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
     assert status == 2
     assert says(error, "initialise-from-without-weights", f"{run / name} ")
-    assert error.endswith(f"; name {run / 'checkpoints' / 'best'}\n") == (name == ".")
+    assert error.endswith(f"; set it to {run / 'checkpoints' / 'best'}\n") == (name == ".")
 
 
 def test_the_model_of_a_run_is_offered_in_its_place(run, experiment, tmp_path, capsys):

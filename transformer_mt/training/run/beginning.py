@@ -67,10 +67,11 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         )
     on_gpu = device.torch_device.type == "cuda"
     compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
-    if compiled or on_gpu:  # on a GPU the loss is compiled in any case
-        use_own_cache()
-    else:
-        make_no_cache()
+    with ranks.together():
+        if compiled or on_gpu:  # on a GPU the loss is compiled in any case
+            use_own_cache()
+        else:
+            make_no_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device)

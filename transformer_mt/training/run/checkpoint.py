@@ -23,8 +23,8 @@ from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, save
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
+    check_shapes,
     check_weights,
-    load_weights,
     model_weights,
     read_metadata,
     read_tensors,
@@ -136,15 +136,19 @@ def load_progress(path: Path) -> Progress:
         ) from None
 
 
-def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
+def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: Ranks) -> None:
     """Load weights, optimizer and moving average from a verified checkpoint; each rank loads its shard.
 
-    Raises CheckpointError if it was trained with another tokenizer or has other shapes.
+    Raises UserError on every rank if a rank cannot read it, or if it has another tokenizer or other shapes.
     """
-    check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
-    load_weights(learner.model, path / MODEL, sharded_like)
+    with ranks.together():
+        check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
+        weights, training = read_weights(path / MODEL), read_tensors(path / TRAINING)
+        check_shapes(weights, learner.model, path / MODEL)
+    for name, weight in model_weights(learner.model).items():
+        weight.copy_(sharded_like(weights[name], weight))
     parameters = dict(learner.model.named_parameters())
-    for key, tensor in read_tensors(path / TRAINING).items():
+    for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
             learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
