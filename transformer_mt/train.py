@@ -126,7 +126,8 @@ def _train(
         layout = choose_layout(settings, config.model, device)
         progress = load_progress(path) if path else Progress(layout=layout)
         check_layout(progress.layout, config.model, device)
-        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
+        advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
+        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data, advice)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
         how = "; to continue, raise training.max_steps" if more else ""

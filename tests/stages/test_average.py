@@ -191,6 +191,20 @@ def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys
     )
 
 
+def test_other_validation_data_are_refused_unless_the_run_accepts_them(run, experiment, tmp_path, capsys):
+    for name in ("valid.en", "valid.de"):
+        (tmp_path / name).write_text((experiment.parent / name).read_text().split("\n", 1)[1])
+    text, config = tmp_path / "valid", run / "config.yaml"
+    other = [f"data_dir={tmp_path / 'other'}", f"tokenizer.from={run}", f"corpus.valid={text}"]
+    assert prepare.main([str(config), *other]) == 0
+    status, error = status_and_error(average.main, run, other[0], capsys=capsys)
+    assert status == 2 and says(error, "data-changed-during-run", "12", "validation data", f"{tmp_path}/other")
+    assert not (run / "model").exists()
+    config.write_text(config.read_text().replace("accept_changed_data: false", "accept_changed_data: true"))
+    status, error = status_and_error(average.main, run, other[0], capsys=capsys)
+    assert status == 0 and "warning: the validation data have changed" in error
+
+
 def test_a_run_that_has_left_its_gpu_is_validated_on_what_is_here(run, capsys):
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("device: cpu", "device: cuda:77"))
