@@ -34,7 +34,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates, validate_candidates
-from transformer_mt.training.run.checkpoint import check_tokenizer, load_progress
+from transformer_mt.training.run.checkpoint import check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_record import on_data, say_of_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
 from transformer_mt.training.scale.distributed import Ranks
@@ -79,6 +79,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     )
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
+        check_settings(path, config.model)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     sums = [(path / SUMS).read_text() for path in (run_dir, *paths)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)

@@ -38,6 +38,7 @@ from transformer_mt.training.run.beginning import (
 )
 from transformer_mt.training.run.checkpoint import (
     Saver,
+    check_settings,
     finish_saving,
     load_checkpoint,
     load_progress,
@@ -124,7 +125,9 @@ def _train(
     settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
-        progress = load_progress(path) if path else Progress(layout=layout)
+        if path:
+            check_settings(path, config.model)
+        progress = load_progress(path) if path else Progress(layout=layout, model=config.model.model_dump())
         check_layout(progress.layout, config.model, device)
         advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data, advice)

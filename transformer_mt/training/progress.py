@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from transformer_mt.batches.loader import BatchLayout, Position
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -31,6 +32,8 @@ class Progress:
     validations_since_best: int = 0
     validation_due: bool = False
     """Whether a validation of this update is still to come: a signal may leave less time than it takes."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """The section `model` of the configuration with which the run began."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of training and validation data (preparing.prepared.data_digests); empty before the first start."""
 

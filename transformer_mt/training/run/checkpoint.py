@@ -18,6 +18,8 @@ from torch import Tensor
 from transformer_mt.base.errors import CheckpointError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.reading import other_meaning
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
@@ -162,6 +164,16 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
     if found != tokenizer_digest:
         raise CheckpointError(
             f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). {advice}"
+        )
+
+
+def check_settings(path: Path, model: ModelConfig) -> None:
+    """Raises CheckpointError if the weights of a checkpoint mean something else in a model with these settings."""
+    if other := other_meaning(model.model_copy(update=dict(load_progress(path).model)), model):
+        raise CheckpointError(
+            f"{path} was trained with another model than the configuration describes now:\n  "
+            + "\n  ".join(other)
+            + "\nSet the earlier values again, also in the config.yaml of the run"
         )
 
 
