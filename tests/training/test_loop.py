@@ -234,6 +234,7 @@ def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_va
     run = train_tiny(experiment, tmp_path / "run", *arguments, "training.metric=nll")
     validations = {record["step"]: record["best"] for record in log_records(run) if "valid_nll" in record}
     assert validations == {3: True, 6: False, 7: False}
+    assert [record["step"] for record in log_records(run) if "loss" in record] == [2, 4, 6, 7]
     assert saved_steps(run) == [3, 7]
     assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, 3)
 
@@ -274,11 +275,13 @@ def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment)
 @pytest.mark.parametrize("metric", [*thorough("bleu", "chrf"), "nll"])
 def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
     # With a vanishing rate nothing gets better after the first validation.
-    arguments = ("training.max_steps=40", "training.patience=2", f"training.metric={metric}", "training.peak_lr=1e-30")
+    still = ("training.max_steps=40", "training.patience=2", "training.peak_lr=1e-30", "training.log_every=5")
+    arguments = (*still, f"training.metric={metric}")
     run = train_tiny(experiment, tmp_path / "run", *arguments)
     assert saved_steps(run)[-1] == 12
     capsys.readouterr()
     train_tiny(experiment, run, *arguments)
+    assert log_records(run)[-1]["step"] == 12 and "loss" in log_records(run)[-1]
     assert "already trained, 12 updates" in capsys.readouterr().out
 
 
