@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import resource
@@ -16,6 +17,8 @@ from transformer_mt.base.errors import CheckpointError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage import checksums
+from transformer_mt.storage.files import replacing
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.progress import Progress
@@ -263,6 +266,18 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000007"]
     assert damage(checkpoint_path(tmp_path, 7)) == ""
+
+
+def test_a_disk_that_is_full_when_the_checksums_are_written_leaves_no_debris_either(tmp_path, monkeypatch):
+    def full(path, content):
+        with replacing(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    tensors = Tensors.of(saved(tmp_path))
+    monkeypatch.setattr(checksums, "write_whole", full)
+    with pytest.raises(CheckpointError, match=message("checkpoint-cannot-be-saved", "step-00000009", "room")):
+        save_checkpoint(tmp_path, tensors, Progress(step=9), "digest")
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000007"]
 
 
 def test_another_tokenizer_is_refused(tmp_path):

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.model_settings import ModelConfig
@@ -98,7 +98,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         write_sums(partial, sums_of(partial, FILES))
         _put_in_place(partial)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
             f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
