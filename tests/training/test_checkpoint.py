@@ -245,6 +245,14 @@ def test_a_checkpoint_without_one_of_its_checksums_is_damaged(tmp_path):
     assert damage(checkpoint_path(tmp_path, 7)) == "training.safetensors is not named in SHA256SUMS"
 
 
+def test_a_file_that_cannot_be_read_is_not_to_be_averaged_again(tmp_path):
+    learner = saved(tmp_path)
+    (checkpoint_path(tmp_path, 7) / "training.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=message("weights-cannot-be-read", "training.safetensors")) as error:
+        load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
+    assert "average" not in str(error.value)
+
+
 def test_no_checkpoint_is_none(tmp_path):
     assert newest_whole_checkpoint(tmp_path) == (None, [])
 

@@ -34,7 +34,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); average the run's checkpoints again") from None
+        raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again, or make it readable") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
